@@ -1,0 +1,85 @@
+# Helpers that give every target of the project the same language level, warnings, sanitizers and
+# installation. Sources are always listed by hand: a file nobody lists is not part of the build.
+
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
+
+add_library(everkernel_options INTERFACE)
+target_compile_features(everkernel_options INTERFACE cxx_std_20)
+target_compile_options(everkernel_options INTERFACE
+  -Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -Wswitch -Wnon-virtual-dtor
+  -Wold-style-cast -Wcast-align -Wnull-dereference
+  $<$<BOOL:${EVERKERNEL_WERROR}>:-Werror>)
+# Hardening for everything we ship; _FORTIFY_SOURCE needs optimisation and does not mix with ASan.
+target_compile_options(everkernel_options INTERFACE -fstack-protector-strong)
+if(NOT EVERKERNEL_SANITIZE)
+  target_compile_options(everkernel_options INTERFACE
+    $<$<NOT:$<CONFIG:Debug>>:-U_FORTIFY_SOURCE> $<$<NOT:$<CONFIG:Debug>>:-D_FORTIFY_SOURCE=2>)
+else()
+  target_compile_options(everkernel_options INTERFACE
+    -fsanitize=${EVERKERNEL_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  target_link_options(everkernel_options INTERFACE -fsanitize=${EVERKERNEL_SANITIZE})
+endif()
+target_link_options(everkernel_options INTERFACE -Wl,-z,relro,-z,now)
+set_property(GLOBAL PROPERTY CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+
+# everkernel_install(TARGET): exports TARGET with the package.
+function(everkernel_install target)
+  get_target_property(sets ${target} INTERFACE_HEADER_SETS)
+  if(sets)
+    install(TARGETS ${target} EXPORT everkernel-targets FILE_SET HEADERS)
+  else()
+    install(TARGETS ${target} EXPORT everkernel-targets)
+  endif()
+endfunction()
+
+# everkernel_add_library(NAME [INTERFACE] HEADERS … [SOURCES …] [LINKS …])
+# Makes everkernel_NAME with the alias everkernel::NAME. Headers are relative to include/everkernel,
+# sources to src. LINKS are public: they are what the module's headers include.
+function(everkernel_add_library name)
+  cmake_parse_arguments(arg "INTERFACE" "" "HEADERS;SOURCES;LINKS" ${ARGN})
+  set(target everkernel_${name})
+  set(scope PUBLIC)
+  if(arg_INTERFACE)
+    set(scope INTERFACE)
+    add_library(${target} INTERFACE)
+  else()
+    list(TRANSFORM arg_SOURCES PREPEND "${PROJECT_SOURCE_DIR}/src/")
+    add_library(${target} STATIC ${arg_SOURCES})
+    target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:everkernel_options>)
+    target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/src")
+  endif()
+  add_library(everkernel::${name} ALIAS ${target})
+  list(TRANSFORM arg_HEADERS PREPEND "${PROJECT_SOURCE_DIR}/include/everkernel/")
+  target_sources(${target} ${scope} FILE_SET HEADERS
+    BASE_DIRS "${PROJECT_SOURCE_DIR}/include" FILES ${arg_HEADERS})
+  target_compile_features(${target} ${scope} cxx_std_20)
+  target_link_libraries(${target} ${scope} ${arg_LINKS})
+  # Every public header compiles alone, as part of the ordinary build.
+  set_target_properties(${target} PROPERTIES
+    EXPORT_NAME ${name}
+    VERIFY_INTERFACE_HEADER_SETS ON)
+  everkernel_install(${target})
+endfunction()
+
+# everkernel_add_program(NAME SOURCES … [LINKS …]): an executable with the project's options.
+function(everkernel_add_program name)
+  cmake_parse_arguments(arg "" "" "SOURCES;LINKS" ${ARGN})
+  add_executable(${name} ${arg_SOURCES})
+  target_link_libraries(${name} PRIVATE everkernel_options ${arg_LINKS})
+endfunction()
+
+# Installs the package files, so that find_package(everkernel) works from the install tree.
+function(everkernel_install_package)
+  include(CMakePackageConfigHelpers)
+  set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/everkernel")
+  configure_package_config_file(
+    "${PROJECT_SOURCE_DIR}/cmake/everkernel-config.cmake.in"
+    "${PROJECT_BINARY_DIR}/everkernel-config.cmake" INSTALL_DESTINATION "${package_dir}")
+  write_basic_package_version_file(
+    "${PROJECT_BINARY_DIR}/everkernel-config-version.cmake" COMPATIBILITY SameMinorVersion)
+  install(FILES
+    "${PROJECT_BINARY_DIR}/everkernel-config.cmake"
+    "${PROJECT_BINARY_DIR}/everkernel-config-version.cmake" DESTINATION "${package_dir}")
+  install(EXPORT everkernel-targets NAMESPACE everkernel:: DESTINATION "${package_dir}")
+endfunction()

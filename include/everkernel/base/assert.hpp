@@ -1,0 +1,14 @@
+// Assertions for broken invariants of our own. Bad input is never an assertion: it is an Error.
+#pragma once
+
+namespace everkernel::detail {
+
+/// Prints the broken invariant and aborts.
+[[noreturn]] void assertion_failed(const char* expression, const char* file, int line);
+
+}  // namespace everkernel::detail
+
+/// Stops the program when an invariant of the library itself does not hold; stays on in release.
+#define EVERKERNEL_ASSERT(expression) \
+  ((expression) ? static_cast<void>(0) \
+                : ::everkernel::detail::assertion_failed(#expression, __FILE__, __LINE__))

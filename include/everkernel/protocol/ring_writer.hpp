@@ -1,0 +1,116 @@
+// Publishes work into rings: the host's side of a slot's life.
+//
+// Every call checks everything it is given and every slot it needs, then writes; an error leaves the
+// ring as it was. One thread publishes into a ring at a time.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "everkernel/abi/slot.hpp"
+#include "everkernel/protocol/buffer.hpp"
+#include "everkernel/protocol/packed.hpp"
+#include "everkernel/protocol/words.hpp"
+
+namespace everkernel::protocol {
+
+/// The priority publishers use unless asked.
+inline constexpr Word kDefaultPriority = static_cast<Word>(abi::Priority::normal);
+
+/// One operation for one slot.
+struct SlotRequest {
+  Word slot_index = 0;               ///< where it goes; must be EMPTY or DONE
+  Word tenant = 0;                   ///< whose work it is, 0..28
+  Word priority = kDefaultPriority;  ///< 0..4
+  Word opcode = 0;                   ///< a built-in or a handler's number
+  std::span<const Word> args = {};   ///< at most 12; the rest of the slot is zero
+};
+
+/// Work items for consecutive slots.
+struct ItemWindow {
+  Word first_slot = 0;                         ///< slot of the first item
+  Word tenant = 0;                             ///< whose work they are, 0..28
+  Word priority = kDefaultPriority;            ///< 0..4
+  std::span<const abi::WorkItem> items = {};  ///< one a slot
+};
+
+/// Several small operations for one slot.
+struct PackedRequest {
+  Word slot_index = 0;                 ///< where they go; must be EMPTY or DONE
+  Word tenant = 0;                     ///< whose work they are, 0..28
+  Word priority = kDefaultPriority;    ///< 0..4
+  std::span<const PackedOp> ops = {};  ///< run in order
+};
+
+/// One operation of a batch.
+struct BatchItem {
+  Word opcode = 0;                  ///< a built-in or a handler's number
+  std::span<const Word> args = {};  ///< at most 12
+};
+
+/// Operations for consecutive slots, and a fence behind them that completes when they all have.
+struct BatchRequest {
+  Word first_slot = 0;                    ///< slot of the first operation
+  Word tenant = 0;                        ///< whose work they are, 0..28
+  Word priority = kDefaultPriority;       ///< 0..4
+  Word tag = 0;                           ///< what the fence stores into the first observable
+  std::span<const BatchItem> items = {};  ///< one a slot, then the fence
+};
+
+/// Resets `ring` to empty slots and publishes the window into it: the fast way to fill a fresh ring.
+/// Checked in this order: the window fits, every opcode, at most 1,048,576 slots, tenant, priority.
+/// Fails with `invalid_argument` (`corrupt` when the bytes are not whole slots) and then leaves the
+/// target unchanged.
+Result<void> encode_items(const ItemWindow& window, std::span<std::byte> ring);
+
+/// Publishes into a ring. Errors are `invalid_argument` for a request that can never succeed and
+/// `queue_full` for a slot that is still in use.
+template <class Words>
+class BasicRingWriter {
+ public:
+  /// Fails with `corrupt` when the bytes are not whole slots, and on live memory with
+  /// `invalid_argument` when they are not aligned to a line. A view: the memory must outlive it.
+  static Result<BasicRingWriter> bind(std::span<std::byte> ring);
+
+  /// Number of slots.
+  Word slot_count() const { return slot_count_; }
+
+  /// Publishes one operation.
+  Result<void> publish(const SlotRequest& request);
+  /// Publishes work items into consecutive slots; gives their number.
+  Result<Word> publish_items(const ItemWindow& window);
+  /// Publishes several small operations in one slot.
+  Result<void> publish_packed(const PackedRequest& request);
+  /// Publishes operations and their fence; gives the number of slots, fence included.
+  Result<Word> publish_batch(const BatchRequest& request);
+
+  /// Frees a faulted slot. Fails with `invalid_argument` unless its status is FAULT.
+  Result<void> reset(Word slot_index);
+  /// Takes back a slot no worker holds; only while no kernel runs on the ring. Fails with
+  /// `invalid_argument` unless its status is PUBLISHED, WAIT_IO, YIELD or REQUEUE.
+  Result<void> cancel(Word slot_index);
+
+ private:
+  BasicRingWriter(Words words, Word slot_count) : words_(words), slot_count_(slot_count) {}
+
+  abi::SlotStatus status(Word slot_index) const {
+    return abi::SlotStatus{words_.load_acquire(std::size_t{slot_index} * abi::kSlotWords)};
+  }
+  Result<void> check_inside(Word slot_index) const;
+  Result<void> check_window(Word first_slot, std::size_t count) const;
+  Result<void> check_free(Word first_slot, Word count) const;
+  void clear(Word slot_index);
+
+  Words words_;
+  Word slot_count_;
+};
+
+extern template class BasicRingWriter<PrivateWords>;
+extern template class BasicRingWriter<LiveWords>;
+
+/// Publishes into a ring nobody else touches.
+using RingWriter = BasicRingWriter<PrivateWords>;
+/// Publishes into a ring that workers drain at the same time.
+using LiveRingWriter = BasicRingWriter<LiveWords>;
+
+}  // namespace everkernel::protocol

@@ -1,0 +1,132 @@
+// How words are read and written: the one file that names the memory orders of the host.
+//
+// Writers of this module are templates over one of two word types. PrivateWords is for bytes nobody
+// else touches: plain accesses, any alignment. LiveWords is for memory that workers, a device or
+// another process use at the same time: every access is atomic with the order its name says, and a
+// slot is stored as a whole line whose status comes last.
+#pragma once
+
+#include <atomic>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+
+#include "everkernel/abi/slot.hpp"
+#include "everkernel/protocol/buffer.hpp"
+
+namespace everkernel::protocol {
+
+static_assert(std::endian::native == std::endian::little,
+              "the wire format is little-endian, and words are used in place");
+
+/// Words of a buffer that only the caller touches. A view: the bytes must outlive it.
+class PrivateWords {
+ public:
+  /// Takes any bytes; fails with `corrupt` unless they are whole words.
+  static Result<PrivateWords> bind(Buffer buffer, std::span<std::byte> bytes);
+
+  /// Number of words.
+  std::size_t size() const { return size_; }
+
+  /// Reads a word.
+  Word load_relaxed(std::size_t index) const {
+    Word word;
+    std::memcpy(&word, bytes_ + index * abi::kWordBytes, sizeof word);
+    return word;
+  }
+  /// Reads a word; private bytes need no order.
+  Word load_acquire(std::size_t index) const { return load_relaxed(index); }
+
+  /// Writes a word.
+  void store_relaxed(std::size_t index, Word word) {
+    std::memcpy(bytes_ + index * abi::kWordBytes, &word, sizeof word);
+  }
+  /// Writes a word; private bytes need no order.
+  void store_release(std::size_t index, Word word) { store_relaxed(index, word); }
+
+  /// Writes `desired` if the word is `expected`; says whether it was.
+  bool claim(std::size_t index, Word expected, Word desired) {
+    if (load_relaxed(index) != expected) return false;
+    store_relaxed(index, desired);
+    return true;
+  }
+
+  /// Writes a whole slot of a ring.
+  void store_slot(std::size_t slot_index, const abi::Slot& slot) {
+    std::memcpy(bytes_ + slot_index * abi::kSlotBytes, &slot, sizeof slot);
+  }
+
+ private:
+  PrivateWords(std::byte* bytes, std::size_t size) : bytes_(bytes), size_(size) {}
+
+  std::byte* bytes_;
+  std::size_t size_;
+};
+
+/// Words of a buffer that others read and write at the same time. A view: the memory must outlive it.
+class LiveWords {
+ public:
+  /// Fails with `corrupt` unless the bytes are whole words, and with `invalid_argument` unless they
+  /// begin on a 64-byte line (a slot must not straddle two).
+  static Result<LiveWords> bind(Buffer buffer, std::span<std::byte> bytes);
+
+  /// Number of words.
+  std::size_t size() const { return size_; }
+
+  /// Reads a word without ordering anything else.
+  Word load_relaxed(std::size_t index) const {
+    return std::atomic_ref(words_[index]).load(std::memory_order_relaxed);
+  }
+  /// Reads a word; what its writer stored before its release store is visible afterwards.
+  Word load_acquire(std::size_t index) const {
+    return std::atomic_ref(words_[index]).load(std::memory_order_acquire);
+  }
+  /// Writes a word without ordering anything else.
+  void store_relaxed(std::size_t index, Word word) {
+    std::atomic_ref(words_[index]).store(word, std::memory_order_relaxed);
+  }
+  /// Writes a word after everything this thread wrote before it.
+  void store_release(std::size_t index, Word word) {
+    std::atomic_ref(words_[index]).store(word, std::memory_order_release);
+  }
+  /// Writes `desired` if the word is `expected` (acquire and release); says whether it was.
+  bool claim(std::size_t index, Word expected, Word desired) {
+    return std::atomic_ref(words_[index])
+        .compare_exchange_strong(expected, desired, std::memory_order_acq_rel,
+                                 std::memory_order_relaxed);
+  }
+
+  /// Writes a whole slot of a ring: the payload first, then the status with release, so that whoever
+  /// acquires the status finds the payload. All 64 bytes are written back to back: a device pays 13
+  /// times more for lines that are half written.
+  void store_slot(std::size_t slot_index, const abi::Slot& slot) {
+    Word* const line = words_ + slot_index * abi::kSlotWords;
+    std::uint64_t pairs[abi::kSlotWords / 2];
+    std::memcpy(pairs, &slot, sizeof slot);
+    std::atomic_ref(line[1]).store(slot.opcode, std::memory_order_relaxed);
+    for (std::size_t i = 1; i < abi::kSlotWords / 2; ++i) {
+      // Eight bytes a store halve the stores; x86-64 and the PCIe bus keep each of them whole.
+      __atomic_store_n(reinterpret_cast<WordPair*>(line + 2 * i), pairs[i], __ATOMIC_RELAXED);
+    }
+    std::atomic_ref(line[0]).store(static_cast<Word>(slot.status), std::memory_order_release);
+  }
+
+  /// Copies the words, in rising order and each with acquire, to private bytes of the same length. A
+  /// slot whose status is read as DONE shows the results its worker stored before; a slot that is
+  /// republished meanwhile may show newer words behind an older status.
+  Result<void> copy_to(std::span<std::byte> target) const;
+
+ private:
+  using WordPair __attribute__((may_alias)) = std::uint64_t;
+
+  LiveWords(Buffer buffer, Word* words, std::size_t size)
+      : buffer_(buffer), words_(words), size_(size) {}
+
+  Buffer buffer_;
+  Word* words_;
+  std::size_t size_;
+};
+
+}  // namespace everkernel::protocol

@@ -1,0 +1,48 @@
+// Decodes control buffer and ring into a RingTelemetry.
+//
+// A supervisor polls: target and scratch are the caller's and reused, so that every decode after the
+// first of a shape allocates nothing.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "everkernel/base/result.hpp"
+#include "everkernel/telemetry/snapshot.hpp"
+
+namespace everkernel::telemetry {
+
+struct DecodeCapacityEvidence;
+class DecodeScratch;
+
+/// What to decode. A buffer that is not given leaves its part of the snapshot empty.
+struct DecodeRequest {
+  std::optional<std::span<const std::byte>> control = {};  ///< 640 bytes or more
+  std::optional<std::span<const std::byte>> ring = {};     ///< whole slots
+  std::span<const Word> window_opcodes = {};  ///< opcodes whose slots are grouped into windows
+  bool observables = false;                   ///< copy the observables too
+};
+
+/// Decodes into `telemetry`, replacing what it held. Fails with `corrupt` on bytes that break the
+/// format, naming buffer, word and length, and then leaves `telemetry` unchanged.
+Result<void> decode(const DecodeRequest& request, DecodeScratch& scratch,
+                    RingTelemetry& telemetry);
+
+/// Working storage of decode(), kept from call to call. One thread at a time.
+class DecodeScratch {
+ public:
+  /// Opcodes there is room for.
+  std::size_t window_opcode_capacity() const { return window_opcodes_.capacity(); }
+  /// Windows there is room for.
+  std::size_t window_capacity() const { return table_.size() / 2; }
+
+ private:
+  friend class WindowGrouper;
+  std::vector<Word> window_opcodes_;  // sorted, without repeats
+  std::vector<Word> table_;  // open addressing: 1 + index into the windows, 0 = free
+};
+
+}  // namespace everkernel::telemetry

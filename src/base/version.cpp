@@ -1,0 +1,7 @@
+#include "everkernel/base/version.hpp"
+
+namespace everkernel {
+
+std::string_view version() { return EVERKERNEL_VERSION; }
+
+}  // namespace everkernel

@@ -1,0 +1,104 @@
+#include "everkernel/protocol/debug_log.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "everkernel/base/assert.hpp"
+
+namespace everkernel::protocol {
+namespace {
+
+using abi::DebugRecord;
+using abi::kDebugRecordWords;
+
+// Words of whole records in a log of that many bytes; fails unless there is a cursor.
+Result<Word> capacity_words(std::size_t size_bytes) {
+  const auto words = whole_units(Buffer::debug_log, size_bytes, abi::kWordBytes);
+  if (!words) return Failure(words.error());
+  if (*words == 0) {
+    return fail(Code::corrupt, "debug_log: word 0 (cursor) is missing: the buffer has 0 bytes",
+                "an empty log is one word");
+  }
+  const std::size_t records =
+      std::min<std::size_t>((*words - 1) / kDebugRecordWords, abi::kMaxDebugRecords);
+  return static_cast<Word>(records * kDebugRecordWords);
+}
+
+}  // namespace
+
+Result<std::size_t> debug_log_bytes(Word record_capacity) {
+  if (record_capacity > abi::kMaxDebugRecords) {
+    return fail(Code::invalid_argument, fmt::format("debug_log: {} records are more than {}",
+                                                    record_capacity, abi::kMaxDebugRecords));
+  }
+  return (1 + std::size_t{record_capacity} * kDebugRecordWords) * abi::kWordBytes;
+}
+
+Result<void> encode_debug_log(Word record_capacity, std::span<std::byte> target) {
+  const auto needed = debug_log_bytes(record_capacity);
+  if (!needed) return Failure(needed.error());
+  EVERKERNEL_TRY(check_target(Buffer::debug_log, target.size(), *needed));
+  std::ranges::fill(target, std::byte{0});
+  return {};
+}
+
+Result<DebugLogView> DebugLogView::parse(std::span<const std::byte> log) {
+  const auto capacity = capacity_words(log.size());
+  if (!capacity) return Failure(capacity.error());
+  Word cursor;
+  std::memcpy(&cursor, log.data(), sizeof cursor);
+  if (cursor > *capacity) {
+    return fail(Code::corrupt,
+                fmt::format("debug_log: word 0 (cursor) is {}, past the {} record words of a log of "
+                            "{} bytes",
+                            cursor, *capacity, log.size()));
+  }
+  if (cursor % kDebugRecordWords != 0) {
+    return fail(Code::corrupt,
+                fmt::format("debug_log: word 0 (cursor) is {}, inside a record of {} words (the log "
+                            "has {} bytes)",
+                            cursor, kDebugRecordWords, log.size()));
+  }
+  return DebugLogView(log, cursor / kDebugRecordWords, *capacity / kDebugRecordWords);
+}
+
+DebugRecord DebugLogView::record(Word index) const {
+  EVERKERNEL_ASSERT(index < record_count_);
+  DebugRecord record;
+  const std::size_t word = abi::kDebugFirstRecord + std::size_t{index} * kDebugRecordWords;
+  std::memcpy(&record, bytes_.data() + word * abi::kWordBytes, sizeof record);
+  return record;
+}
+
+template <class Words>
+Result<BasicDebugLogWriter<Words>> BasicDebugLogWriter<Words>::bind(std::span<std::byte> log) {
+  const auto capacity = capacity_words(log.size());
+  if (!capacity) return Failure(capacity.error());
+  const auto words = Words::bind(Buffer::debug_log, log);
+  if (!words) return Failure(words.error());
+  return BasicDebugLogWriter(*words, *capacity);
+}
+
+template <class Words>
+bool BasicDebugLogWriter<Words>::append(const DebugRecord& record) {
+  // Reserving by compare-and-swap keeps the cursor inside the log at every moment, which a
+  // fetch-and-add that is taken back afterwards would not. A failed round means another thread
+  // appended, so there are at most as many rounds as the log has records.
+  Word cursor = words_.load_relaxed(abi::kDebugCursor);
+  for (;;) {
+    const bool is_sound = cursor % kDebugRecordWords == 0 && cursor <= capacity_words_;
+    if (!is_sound || cursor == capacity_words_) return false;
+    if (words_.claim(abi::kDebugCursor, cursor, cursor + kDebugRecordWords)) break;
+    cursor = words_.load_relaxed(abi::kDebugCursor);
+  }
+  const std::size_t first = std::size_t{abi::kDebugFirstRecord} + cursor;
+  words_.store_relaxed(first, record.fmt_id);
+  for (std::size_t i = 0; i < 3; ++i) words_.store_relaxed(first + 1 + i, record.args[i]);
+  return true;
+}
+
+template class BasicDebugLogWriter<PrivateWords>;
+template class BasicDebugLogWriter<LiveWords>;
+
+}  // namespace everkernel::protocol

@@ -1,0 +1,242 @@
+#include "everkernel/protocol/ring_writer.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "everkernel/abi/control.hpp"
+#include "everkernel/abi/opcode.hpp"
+#include "everkernel/base/checked.hpp"
+#include "everkernel/protocol/ring.hpp"
+
+namespace everkernel::protocol {
+namespace {
+
+using abi::Slot;
+using abi::SlotStatus;
+using abi::WorkItem;
+
+Result<void> check_tenant(Word tenant) {
+  if (tenant <= abi::kMaxTenant) return {};
+  return fail(Code::invalid_argument,
+              fmt::format("ring: tenant {} is not one of 0..{}", tenant, abi::kMaxTenant));
+}
+
+Result<void> check_priority(Word priority) {
+  if (priority < abi::kPriorityCount) return {};
+  return fail(Code::invalid_argument, fmt::format("ring: priority {} is not one of 0..{}", priority,
+                                                  abi::kPriorityCount - 1));
+}
+
+Result<void> check_args(std::size_t count) {
+  if (count <= abi::kSlotArgs) return {};
+  return fail(Code::invalid_argument,
+              fmt::format("ring: {} arguments, a slot holds {}", count, abi::kSlotArgs),
+              "pass longer data in a buffer and its handle in the slot");
+}
+
+Failure unpublishable(Word opcode) {
+  return fail(Code::invalid_argument,
+              fmt::format("ring: opcode {0} ({0:#x}) is reserved for the system", opcode),
+              "handlers have numbers 8..0xffef and 0x10000..0x7fffffff");
+}
+
+Result<void> check_opcode(Word opcode) {
+  if (abi::is_publishable_opcode(opcode)) return {};
+  return unpublishable(opcode);
+}
+
+Result<void> check_opcodes(std::span<const WorkItem> items) {
+  for (const WorkItem& item : items) {
+    if (!abi::is_publishable_opcode(item.op_handle)) return unpublishable(item.op_handle);
+  }
+  return {};
+}
+
+Slot item_slot(const WorkItem& item, const ItemWindow& window) {
+  return {SlotStatus::published,
+          item.op_handle,
+          window.tenant,
+          abi::priority_word(window.priority, 0),
+          {item.input_handle, item.output_handle, item.param}};
+}
+
+Slot request_slot(const SlotRequest& request) {
+  Slot slot{SlotStatus::published,
+            request.opcode,
+            request.tenant,
+            abi::priority_word(request.priority, 0),
+            {}};
+  std::ranges::copy(request.args, slot.args);
+  return slot;
+}
+
+// The window rule, for a ring of `slot_count` slots.
+Result<void> check_fits(Word first_slot, std::size_t count, std::size_t slot_count) {
+  const auto end = checked_add<std::size_t>(first_slot, count);
+  if (end && *end <= slot_count) return {};
+  return fail(Code::invalid_argument,
+              fmt::format("ring: {} slots from slot {} do not fit a ring of {} slots", count,
+                          first_slot, slot_count),
+              "publish a shorter window, or make a larger ring");
+}
+
+}  // namespace
+
+Result<void> encode_items(const ItemWindow& window, std::span<std::byte> ring) {
+  const auto slots = whole_units(Buffer::ring, ring.size(), abi::kSlotBytes);
+  if (!slots) return Failure(slots.error());
+  EVERKERNEL_TRY(check_fits(window.first_slot, window.items.size(), *slots));
+  EVERKERNEL_TRY(check_opcodes(window.items));
+  const auto in_limit = ring_bytes(static_cast<Word>(std::min<std::size_t>(*slots, ~Word{0})));
+  if (!in_limit) return Failure(in_limit.error());
+  EVERKERNEL_TRY(check_tenant(window.tenant));
+  EVERKERNEL_TRY(check_priority(window.priority));
+
+  // Each line is written once: a slot either takes its item or is cleared.
+  auto words = *PrivateWords::bind(Buffer::ring, ring);
+  const std::size_t first_byte = std::size_t{window.first_slot} * abi::kSlotBytes;
+  std::ranges::fill(ring.first(first_byte), std::byte{0});
+  std::size_t slot_index = window.first_slot;
+  for (const WorkItem& item : window.items) words.store_slot(slot_index++, item_slot(item, window));
+  std::ranges::fill(ring.subspan(slot_index * abi::kSlotBytes), std::byte{0});
+  return {};
+}
+
+template <class Words>
+Result<BasicRingWriter<Words>> BasicRingWriter<Words>::bind(std::span<std::byte> ring) {
+  const auto view = RingView::parse(ring);
+  if (!view) return Failure(view.error());
+  const auto words = Words::bind(Buffer::ring, ring);
+  if (!words) return Failure(words.error());
+  return BasicRingWriter(*words, view->slot_count());
+}
+
+template <class Words>
+Result<void> BasicRingWriter<Words>::check_inside(Word slot_index) const {
+  if (slot_index < slot_count_) return {};
+  return fail(Code::invalid_argument,
+              fmt::format("ring: slot {} is not there: the ring has {} slots ({} bytes)",
+                          slot_index, slot_count_, std::size_t{slot_count_} * abi::kSlotBytes));
+}
+
+template <class Words>
+Result<void> BasicRingWriter<Words>::check_free(Word first_slot, Word count) const {
+  for (Word i = first_slot; i < first_slot + count; ++i) {
+    const SlotStatus found = status(i);
+    if (abi::is_publishable(found)) continue;
+    const bool is_fault = found == SlotStatus::fault;
+    return fail(Code::queue_full,
+                fmt::format("ring: slot {} is in use: its status (word {}) is {} ({})", i,
+                            std::size_t{i} * abi::kSlotWords, abi::status_name(found),
+                            static_cast<Word>(found)),
+                is_fault ? "reset the faulted slot first"
+                         : "wait until the slot is DONE, or publish into another");
+  }
+  return {};
+}
+
+template <class Words>
+Result<void> BasicRingWriter<Words>::publish(const SlotRequest& request) {
+  EVERKERNEL_TRY(check_inside(request.slot_index));
+  EVERKERNEL_TRY(check_args(request.args.size()));
+  EVERKERNEL_TRY(check_tenant(request.tenant));
+  EVERKERNEL_TRY(check_priority(request.priority));
+  EVERKERNEL_TRY(check_opcode(request.opcode));
+  EVERKERNEL_TRY(check_free(request.slot_index, 1));
+  words_.store_slot(request.slot_index, request_slot(request));
+  return {};
+}
+
+template <class Words>
+Result<Word> BasicRingWriter<Words>::publish_items(const ItemWindow& window) {
+  EVERKERNEL_TRY(check_tenant(window.tenant));
+  EVERKERNEL_TRY(check_priority(window.priority));
+  EVERKERNEL_TRY(check_opcodes(window.items));
+  EVERKERNEL_TRY(check_fits(window.first_slot, window.items.size(), slot_count_));
+  const Word count = static_cast<Word>(window.items.size());
+  EVERKERNEL_TRY(check_free(window.first_slot, count));
+  Words words = words_;  // a copy: stores into the ring cannot alias a local
+  std::size_t slot_index = window.first_slot;
+  for (const WorkItem& item : window.items) words.store_slot(slot_index++, item_slot(item, window));
+  return count;
+}
+
+template <class Words>
+Result<void> BasicRingWriter<Words>::publish_packed(const PackedRequest& request) {
+  const auto args = pack(request.ops);
+  if (!args) return Failure(args.error());
+  return publish({.slot_index = request.slot_index,
+                  .tenant = request.tenant,
+                  .priority = request.priority,
+                  .opcode = static_cast<Word>(abi::Opcode::packed_slot),
+                  .args = *args});
+}
+
+template <class Words>
+Result<Word> BasicRingWriter<Words>::publish_batch(const BatchRequest& request) {
+  EVERKERNEL_TRY(check_tenant(request.tenant));
+  EVERKERNEL_TRY(check_priority(request.priority));
+  const auto slots = checked_add<std::size_t>(request.items.size(), 1);  // and the fence
+  EVERKERNEL_TRY(check_fits(request.first_slot, slots.value_or(~std::size_t{0}), slot_count_));
+  for (const BatchItem& item : request.items) {
+    EVERKERNEL_TRY(check_args(item.args.size()));
+    EVERKERNEL_TRY(check_opcode(item.opcode));
+  }
+  const Word item_count = static_cast<Word>(request.items.size());
+  EVERKERNEL_TRY(check_free(request.first_slot, item_count + 1));
+
+  SlotRequest slot{.slot_index = request.first_slot,
+                   .tenant = request.tenant,
+                   .priority = request.priority};
+  for (const BatchItem& item : request.items) {
+    slot.opcode = item.opcode;
+    slot.args = item.args;
+    words_.store_slot(slot.slot_index++, request_slot(slot));
+  }
+  const std::array<Word, 2> fence_args{item_count, request.tag};
+  slot.opcode = static_cast<Word>(abi::Opcode::batch_fence);
+  slot.args = fence_args;
+  words_.store_slot(slot.slot_index, request_slot(slot));
+  return item_count + 1;
+}
+
+template <class Words>
+void BasicRingWriter<Words>::clear(Word slot_index) {
+  // The fault code goes with the fault; everything else stays readable until the next publish.
+  const std::size_t line = std::size_t{slot_index} * abi::kSlotWords;
+  const Word priority = abi::priority_of(words_.load_relaxed(line + 3));
+  words_.store_relaxed(line + 3, abi::priority_word(priority, 0));
+  words_.store_release(line, static_cast<Word>(SlotStatus::empty));
+}
+
+template <class Words>
+Result<void> BasicRingWriter<Words>::reset(Word slot_index) {
+  EVERKERNEL_TRY(check_inside(slot_index));
+  const SlotStatus found = status(slot_index);
+  if (found != SlotStatus::fault) {
+    return fail(Code::invalid_argument, fmt::format("ring: slot {} is {}, only a fault is reset",
+                                                    slot_index, abi::status_name(found)));
+  }
+  clear(slot_index);
+  return {};
+}
+
+template <class Words>
+Result<void> BasicRingWriter<Words>::cancel(Word slot_index) {
+  EVERKERNEL_TRY(check_inside(slot_index));
+  const SlotStatus found = status(slot_index);
+  if (!abi::is_cancellable(found)) {
+    return fail(Code::invalid_argument,
+                fmt::format("ring: slot {} is {}, only published, wait_io, yield and requeue are "
+                            "cancelled",
+                            slot_index, abi::status_name(found)));
+  }
+  clear(slot_index);
+  return {};
+}
+
+template class BasicRingWriter<PrivateWords>;
+template class BasicRingWriter<LiveWords>;
+
+}  // namespace everkernel::protocol

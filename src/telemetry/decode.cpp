@@ -1,0 +1,215 @@
+// One pass over the ring: each slot is read once, copied to its snapshot, counted by status, and
+// added to its window.
+#include "everkernel/telemetry/decode.hpp"
+
+#include <algorithm>
+#include <bit>
+
+#include "everkernel/base/assert.hpp"
+#include "everkernel/protocol/control.hpp"
+#include "everkernel/protocol/ring.hpp"
+
+namespace everkernel::telemetry {
+
+using abi::Slot;
+using protocol::ControlView;
+using protocol::RingView;
+
+/// Groups slots into windows by (ticket, opcode).
+class WindowGrouper {
+ public:
+  WindowGrouper(std::span<const Word> opcodes, DecodeScratch& scratch,
+                std::vector<WindowTelemetry>& windows)
+      : opcodes_(scratch.window_opcodes_), table_(scratch.table_), windows_(windows) {
+    opcodes_.assign(opcodes.begin(), opcodes.end());
+    std::ranges::sort(opcodes_);
+    opcodes_.erase(std::ranges::unique(opcodes_).begin(), opcodes_.end());
+    windows_.clear();
+    if (opcodes_.empty()) return;
+    if (table_.empty()) table_.resize(kSmallestTable);
+    std::ranges::fill(table_, 0u);
+  }
+
+  void add(const Slot& slot) {
+    if (slot.status == RingStatus::empty || !is_window_opcode(slot.opcode)) return;
+    WindowTelemetry& window = find(slot);
+    window.required_slots += slot.args[1] == 0 ? 1 : 0;
+    window.lookahead_slots += slot.args[1] == 1 ? 1 : 0;
+    if (Word* count = status_count(window, slot.status)) ++*count;
+  }
+
+  void finish() {
+    const auto key = [](const WindowTelemetry& w) { return key_of(w.ticket, w.opcode); };
+    // Windows are mostly published by rising ticket, and then already in order.
+    if (!std::ranges::is_sorted(windows_, {}, key)) std::ranges::sort(windows_, {}, key);
+  }
+
+ private:
+  static constexpr std::size_t kSmallestTable = 64;
+
+  static std::uint64_t key_of(Word ticket, Word opcode) {
+    return (std::uint64_t{ticket} << 32) | opcode;
+  }
+
+  bool is_window_opcode(Word opcode) const {
+    if (opcodes_.size() == 1) return opcodes_.front() == opcode;
+    return std::ranges::binary_search(opcodes_, opcode);
+  }
+
+  static Word* status_count(WindowTelemetry& window, RingStatus status) {
+    switch (status) {
+      case RingStatus::empty:
+        return nullptr;
+      case RingStatus::published:
+        return &window.published;
+      case RingStatus::claimed:
+        return &window.claimed;
+      case RingStatus::done:
+        return &window.done;
+      case RingStatus::wait_io:
+        return &window.wait_io;
+      case RingStatus::yield:
+        return &window.yield_count;
+      case RingStatus::requeue:
+        return &window.requeue;
+      case RingStatus::fault:
+        return &window.fault;
+    }
+    return nullptr;  // unknown: the slot belongs to the window but has no count of its own
+  }
+
+  // Neighbouring slots nearly always belong to one window, so the last one is tried first.
+  WindowTelemetry& find(const Slot& slot) {
+    if (last_ < windows_.size() && windows_[last_].ticket == slot.args[0] &&
+        windows_[last_].opcode == slot.opcode) {
+      return windows_[last_];
+    }
+    if (2 * (windows_.size() + 1) > table_.size()) grow();
+    Word& entry = table_[place(slot.args[0], slot.opcode)];
+    if (entry == 0) {
+      windows_.push_back(
+          {.ticket = slot.args[0], .tenant_id = slot.tenant, .opcode = slot.opcode});
+      entry = static_cast<Word>(windows_.size());
+    }
+    last_ = entry - 1;
+    return windows_[last_];
+  }
+
+  // Where (ticket, opcode) is, or the free place where it goes. The table is at most half full, so
+  // the search ends.
+  std::size_t place(Word ticket, Word opcode) const {
+    const std::size_t mask = table_.size() - 1;
+    const std::uint64_t mixed = key_of(ticket, opcode) * 0x9E3779B97F4A7C15u;
+    std::size_t at = (mixed >> 32 ^ mixed >> 15) & mask;
+    while (table_[at] != 0) {
+      const WindowTelemetry& window = windows_[table_[at] - 1];
+      if (window.ticket == ticket && window.opcode == opcode) break;
+      at = (at + 1) & mask;
+    }
+    return at;
+  }
+
+  void grow() {
+    const std::size_t size = table_.size() * 2;
+    table_.assign(size, 0);
+    for (std::size_t i = 0; i < windows_.size(); ++i) {
+      table_[place(windows_[i].ticket, windows_[i].opcode)] = static_cast<Word>(i + 1);
+    }
+  }
+
+  std::vector<Word>& opcodes_;
+  std::vector<Word>& table_;
+  std::vector<WindowTelemetry>& windows_;
+  std::size_t last_ = 0;
+};
+
+namespace {
+
+void decode_control(const ControlView& view, bool observables, ControlSnapshot& control) {
+  control.shutdown = view.shutdown();
+  control.done_count = view.done_count();
+  control.epoch = view.epoch();
+  control.fault_count = view.fault_count();
+  control.debug_dropped = view.debug_dropped();
+  control.metrics.clear();
+  for (Word opcode = 0; opcode < abi::kControlMetrics.count; ++opcode) {
+    const Word count = view.metric(opcode);
+    if (count != 0) control.metrics.push_back({.opcode = opcode, .count = count});
+  }
+  control.enabled_tenants = 0;
+  for (Word tenant = 0; tenant < control.tenant_fairness.size(); ++tenant) {
+    control.tenant_fairness[tenant] = view.tenant_fairness(tenant);
+    control.enabled_tenants |= Word{view.tenant_enabled(tenant)} << tenant;
+  }
+  for (Word priority = 0; priority < abi::kPriorityCount; ++priority) {
+    control.priority_fairness[priority] = view.priority_fairness(priority);
+  }
+  control.observables.resize(observables ? view.observable_count() : 0);
+  for (Word i = 0; i < control.observables.size(); ++i) control.observables[i] = *view.observable(i);
+}
+
+// A tenant id that names no mask is not enabled: shifting by it would not be defined either.
+bool is_enabled(Word enabled_tenants, Word tenant) {
+  return tenant < 32 && ((enabled_tenants >> tenant) & 1) != 0;
+}
+
+void decode_ring(const RingView& view, std::span<const Word> window_opcodes,
+                 DecodeScratch& scratch, RingTelemetry& telemetry) {
+  telemetry.slots.resize(view.slot_count());
+  WindowGrouper windows(window_opcodes, scratch, telemetry.windows);
+  std::array<Word, abi::kSlotStatusCount + 1> counts{};
+  Word runnable = 0;
+  const Word enabled_tenants = telemetry.control.enabled_tenants;
+  for (Word i = 0; i < view.slot_count(); ++i) {
+    const Slot slot = view.slot(i);
+    telemetry.slots[i] = {.slot_idx = i,
+                          .status = slot.status,
+                          .tenant_id = slot.tenant,
+                          .opcode = slot.opcode,
+                          .priority = abi::priority_of(slot.priority),
+                          .fault_code = abi::fault_code_of(slot.priority),
+                          .args_prefix = {slot.args[0], slot.args[1], slot.args[2]}};
+    ++counts[std::min(static_cast<Word>(slot.status), abi::kSlotStatusCount)];
+    const bool can_move = abi::is_claimable(slot.status) || slot.status == RingStatus::claimed;
+    if (can_move && is_enabled(enabled_tenants, slot.tenant)) ++runnable;
+    if (!window_opcodes.empty()) windows.add(slot);
+  }
+  windows.finish();
+  telemetry.runnable_slots = runnable;
+  telemetry.occupancy = {.empty = counts[0],
+                         .published = counts[1],
+                         .claimed = counts[2],
+                         .done = counts[3],
+                         .wait_io = counts[4],
+                         .yield_count = counts[5],
+                         .requeue = counts[6],
+                         .fault = counts[7],
+                         .unknown = counts[8]};
+}
+
+}  // namespace
+
+Result<void> decode(const DecodeRequest& request, DecodeScratch& scratch,
+                    RingTelemetry& telemetry) {
+  std::optional<ControlView> control;
+  if (request.control) {
+    const auto view = ControlView::parse(*request.control);
+    if (!view) return Failure(view.error());
+    control = *view;
+  }
+  std::optional<RingView> ring;
+  if (request.ring) {
+    const auto view = RingView::parse(*request.ring);
+    if (!view) return Failure(view.error());
+    ring = *view;
+  }
+
+  // Nothing fails from here on. What was not given is emptied in place, keeping its storage.
+  static constexpr std::array<std::byte, abi::kControlWords * abi::kWordBytes> kNoControl{};
+  decode_control(control ? *control : *ControlView::parse(kNoControl), request.observables,
+                 telemetry.control);
+  decode_ring(ring ? *ring : *RingView::parse({}), request.window_opcodes, scratch, telemetry);
+  return {};
+}
+
+}  // namespace everkernel::telemetry
