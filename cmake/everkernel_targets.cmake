@@ -20,8 +20,8 @@ else()
   target_link_options(everkernel_options INTERFACE -fsanitize=${EVERKERNEL_SANITIZE})
 endif()
 target_link_options(everkernel_options INTERFACE -Wl,-z,relro,-z,now)
-set_property(GLOBAL PROPERTY CMAKE_POSITION_INDEPENDENT_CODE ON)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
 
 # everkernel_install(TARGET): exports TARGET with the package.
 function(everkernel_install target)

@@ -1,0 +1,149 @@
+#include "harness.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <thread>
+
+#include "everkernel/base/json_writer.hpp"
+#include "everkernel/base/version.hpp"
+
+namespace everkernel::bench {
+namespace {
+
+constexpr std::size_t kWarmups = 3;
+constexpr std::size_t kRounds = 41;
+constexpr std::size_t kSmokeRounds = 3;
+
+/// Median, and the middle 80 % of the samples.
+struct Spread {
+  double p10 = 0, median = 0, p90 = 0;
+};
+
+Spread spread_of(std::vector<double> samples) {
+  std::ranges::sort(samples);
+  const auto at = [&](double share) {
+    const double last = static_cast<double>(samples.size() - 1);
+    return samples[static_cast<std::size_t>(last * share + 0.5)];
+  };
+  return {at(0.1), at(0.5), at(0.9)};
+}
+
+struct Sample {
+  double nanoseconds;
+  std::uint64_t checksum;
+};
+
+Sample time_once(const Contender& contender) {
+  const auto start = std::chrono::steady_clock::now();
+  const std::uint64_t checksum = contender.run();
+  const auto end = std::chrono::steady_clock::now();
+  return {std::chrono::duration<double, std::nano>(end - start).count(), checksum};
+}
+
+std::string first_line(const char* path, std::string_view prefix) {
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    if (!line.starts_with(prefix)) continue;
+    const std::size_t colon = line.find(": ");
+    return colon == std::string::npos ? line : line.substr(colon + 2);
+  }
+  return "unknown";
+}
+
+std::string commit() {
+  std::FILE* pipe = popen("git rev-parse --short HEAD 2>/dev/null", "r");
+  if (pipe == nullptr) return "unknown";
+  char line[64] = {};
+  const bool is_read = std::fgets(line, sizeof line, pipe) != nullptr;
+  pclose(pipe);
+  std::string text = is_read ? line : "unknown";
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  return text;
+}
+
+// Ratios and times as JSON numbers with three decimals.
+std::string decimal(double number) { return fmt::format("{:.3f}", number); }
+
+}  // namespace
+
+Options Options::parse(int argc, char** argv) {
+  Options options;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view arg = argv[i];
+    if (arg == "--smoke") {
+      options.smoke = true;
+    } else if (arg.starts_with("--json=")) {
+      options.json_path = arg.substr(7);
+    } else {
+      fmt::print(stderr, "error: unknown option {}\nhint: --smoke, --json=PATH\n", arg);
+      std::exit(2);
+    }
+  }
+  return options;
+}
+
+void Suite::ask(const Question& question) {
+  const std::size_t rounds = options_.smoke ? kSmokeRounds : kRounds;
+  const std::size_t count = question.contenders.size();
+  std::vector<std::vector<double>> times(count), ratios(count);
+  std::vector<std::uint64_t> checksums(count);
+  for (std::size_t round = 0; round < kWarmups + rounds; ++round) {
+    std::vector<double> this_round(count);
+    for (std::size_t i = 0; i < count; ++i) {
+      const Sample sample = time_once(question.contenders[i]);
+      this_round[i] = sample.nanoseconds;
+      checksums[i] = sample.checksum;
+    }
+    if (round < kWarmups) continue;
+    for (std::size_t i = 0; i < count; ++i) {
+      times[i].push_back(this_round[i]);
+      ratios[i].push_back(this_round[0] / this_round[i]);  // rate of i over rate of the floor
+    }
+  }
+
+  fmt::print("{}: {}\n", question.name, question.text);
+  for (std::size_t i = 0; i < count; ++i) {
+    const Spread time = spread_of(times[i]);
+    const Spread ratio = spread_of(ratios[i]);
+    const double gigabytes = static_cast<double>(question.bytes) / time.median;
+    const double per_item = time.median / static_cast<double>(question.items);
+    fmt::print("  {:<28} {:>9.2f} us {:>7.2f} GB/s {:>8.2f} ns/item   rate x floor {:.2f} "
+               "({:.2f}..{:.2f})   checksum {:016x}\n",
+               question.contenders[i].name, time.median / 1000, gigabytes, per_item, ratio.median,
+               ratio.p10, ratio.p90, checksums[i]);
+    rows_ += fmt::format(
+        "{}{{\"question\":\"{}\",\"contender\":\"{}\",\"items\":{},\"bytes\":{},\"rounds\":{},"
+        "\"median_ns\":{},\"p10_ns\":{},\"p90_ns\":{},\"ratio_to_floor\":{},\"ratio_p10\":{},"
+        "\"ratio_p90\":{}}}",
+        rows_.empty() ? "" : ",\n", question.name, question.contenders[i].name, question.items,
+        question.bytes, rounds, decimal(time.median), decimal(time.p10), decimal(time.p90),
+        decimal(ratio.median), decimal(ratio.p10), decimal(ratio.p90));
+  }
+}
+
+int Suite::finish() {
+  if (options_.json_path.empty()) return 0;
+  std::string text;
+  JsonWriter json(text);
+  json.begin_object().field("suite", name_).field("version", version());
+  json.field("commit", commit()).field("smoke", options_.smoke);
+  json.field("cpu", first_line("/proc/cpuinfo", "model name"));
+  json.field("threads", std::thread::hardware_concurrency());
+  json.key("results").begin_array().end_array().end_object();
+  text.insert(text.size() - 2, "\n" + rows_ + "\n");  // the rows go between the brackets
+  std::ofstream file(options_.json_path);
+  file << text << '\n';
+  file.close();
+  if (!file) {
+    fmt::print(stderr, "error: cannot write {}\n", options_.json_path);
+    return 2;
+  }
+  return 0;
+}
+
+}  // namespace everkernel::bench
