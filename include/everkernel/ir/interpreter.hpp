@@ -1,0 +1,13 @@
+// The reference execution of handlers: slow, simple, and what every other execution must agree with.
+#pragma once
+
+#include "everkernel/ir/item.hpp"
+#include "everkernel/ir/verifier.hpp"
+
+namespace everkernel::ir {
+
+/// Runs one item to its end, bounded by the frame's fuel and abort word. Words of buffers and control
+/// are read and written with relaxed atomics, so any number of items may run at one time.
+Outcome interpret(const VerifiedHandler& handler, ItemFrame& frame);
+
+}  // namespace everkernel::ir

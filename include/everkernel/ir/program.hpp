@@ -1,0 +1,153 @@
+// Handlers as data: a tree of statements and expressions, as written and not yet checked.
+//
+// The parser makes it from text and the builder from C++; verifier.hpp turns it into the only thing
+// that executes. Nodes live in arrays and name each other by index; a node is made after its parts
+// and belongs to one parent, so that every walk over it ends.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "everkernel/ir/vocabulary.hpp"
+
+namespace everkernel::ir {
+
+/// Where in the text a node begins; line 0 for nodes built from C++.
+struct Location {
+  std::uint32_t line = 0;    ///< from 1
+  std::uint32_t column = 0;  ///< in bytes, from 1
+};
+
+/// Index of an expression in its body.
+enum class ExprId : std::uint32_t {};
+/// Index of a statement in its body.
+enum class StmtId : std::uint32_t {};
+/// Index of a block in its body.
+enum class BlockId : std::uint32_t {};
+/// Index of a name in its body.
+enum class NameId : std::uint32_t {};
+
+/// What an expression is.
+enum class ExprKind : std::uint8_t {
+  literal,  ///< `bits` of `type`
+  name,     ///< the variable `name`
+  builtin,  ///< a given value
+  arg,      ///< args[operand 0]
+  load,     ///< buffer[operand 0]
+  length,   ///< len(buffer)
+  unary,    ///< operator and operand 0
+  binary,   ///< operator, operands 0 and 1
+  call,     ///< function and its operands
+  atomic,   ///< atomic on buffer[operand 0], values from operand 1
+};
+
+/// A buffer by name, or by the value of an expression.
+struct BufferRef {
+  BufferKind kind = BufferKind::input;  ///< which
+  ExprId handle = {};                   ///< of kind `handle`: its value
+};
+
+/// One expression. Which fields mean something follows from its kind.
+struct Expr {
+  ExprKind kind = ExprKind::literal;     ///< what it is
+  Type type = Type::u32;                 ///< of a literal
+  std::uint8_t operand_count = 0;        ///< of any kind with operands
+  UnaryOp unary = UnaryOp::negate;       ///< of a unary
+  BinaryOp binary = BinaryOp::add;       ///< of a binary
+  Function function = Function::min;     ///< of a call
+  AtomicOp atomic = AtomicOp::add;       ///< of an atomic
+  Builtin builtin = Builtin::opcode;     ///< of a builtin
+  BufferRef buffer = {};                 ///< of a load, length or atomic
+  NameId name = {};                      ///< of a name
+  std::uint32_t bits = 0;                ///< of a literal
+  ExprId operands[3] = {};               ///< in order of evaluation
+  Location location = {};                ///< where it stands
+};
+
+/// What a statement is.
+enum class StmtKind : std::uint8_t {
+  let_value,     ///< let name = value
+  let_variable,  ///< var name = value
+  assign_name,   ///< name = value
+  assign_arg,    ///< args[index] = value
+  store,         ///< buffer[index] = value
+  branch,        ///< if value body else otherwise
+  for_loop,      ///< for name in first .. last body
+  each_loop,     ///< each name in first .. last body
+  while_loop,    ///< while value body
+  break_loop,    ///< leave the innermost loop
+  continue_loop, ///< next turn of the innermost loop
+  finish,        ///< return
+  yield,         ///< run again, soon
+  requeue,       ///< run again, later
+  fault,         ///< stop with code 256 + value
+  evaluate,      ///< a call for its effect
+  await_read,    ///< ask the IO service to read, run again when it has
+  await_write,   ///< ask the IO service to write, run again when it has
+};
+
+/// One statement. Which fields mean something follows from its kind.
+struct Stmt {
+  StmtKind kind = StmtKind::finish;  ///< what it is
+  NameId name = {};                  ///< of let, var, assign_name, for, each
+  BufferRef buffer = {};             ///< of a store
+  ExprId operands[4] = {};           ///< index and value; bounds; condition; the four of await
+  BlockId body = {};                 ///< of a branch or loop
+  std::optional<BlockId> otherwise = {};  ///< of a branch
+  Location location = {};            ///< where it stands
+};
+
+/// Statements in a row.
+struct Block {
+  std::vector<StmtId> statements = {};  ///< in order
+  Location location = {};               ///< where its brace stands
+};
+
+/// The nodes of one handler.
+struct Body {
+  std::vector<Expr> exprs = {};         ///< by ExprId
+  std::vector<Stmt> stmts = {};         ///< by StmtId
+  std::vector<Block> blocks = {};       ///< by BlockId
+  std::vector<std::string> names = {};  ///< by NameId, each once
+  BlockId root = {};                    ///< what runs
+
+  /// The expression of that index.
+  const Expr& operator[](ExprId id) const { return exprs[static_cast<std::size_t>(id)]; }
+  /// The statement of that index.
+  const Stmt& operator[](StmtId id) const { return stmts[static_cast<std::size_t>(id)]; }
+  /// The block of that index.
+  const Block& operator[](BlockId id) const { return blocks[static_cast<std::size_t>(id)]; }
+  /// The name of that index.
+  const std::string& operator[](NameId id) const { return names[static_cast<std::size_t>(id)]; }
+
+  /// Adds an expression.
+  ExprId add(const Expr& expr);
+  /// Adds a statement.
+  StmtId add(const Stmt& stmt);
+  /// Adds a block.
+  BlockId add(Block block);
+  /// The index of a name, which is added if it is new.
+  NameId intern(std::string_view name);
+};
+
+/// One handler, or the payload.
+struct Handler {
+  std::string name = {};      ///< as declared; `payload` for the payload
+  std::uint32_t opcode = 0;   ///< what slots call it by; unused for the payload
+  Scope scope = Scope::lane;  ///< how many lanes run an item
+  bool is_pure = false;       ///< declared: running an item twice is running it once
+  bool commutes = false;      ///< declared: items on one output may run in any order
+  bool is_payload = false;    ///< runs for every slot, whatever its opcode
+  std::size_t text_bytes = 0; ///< length of its text, 0 when built from C++
+  Location location = {};     ///< where it stands
+  Body body = {};             ///< what it does
+};
+
+/// What one file holds, or one builder made.
+struct Program {
+  std::vector<Handler> handlers = {};  ///< in order; the payload among them
+};
+
+}  // namespace everkernel::ir

@@ -1,0 +1,83 @@
+// Decides whether a program may run, and records what it found out on the way.
+//
+// Interpreter and code generators take a VerifiedProgram, and verify() is the only thing that makes
+// one: nothing else reaches execution, wherever it came from.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "everkernel/base/result.hpp"
+#include "everkernel/ir/program.hpp"
+
+namespace everkernel::ir {
+
+/// Index of a variable in its handler.
+enum class LocalId : std::uint32_t {};
+
+/// A variable or loop counter.
+struct Local {
+  NameId name = {};          ///< what the text calls it
+  Type type = Type::u32;     ///< of its first value
+  bool is_variable = false;  ///< may be assigned
+};
+
+/// What a handler can touch, by name. Planner and schedulers decide by this.
+struct Effects {
+  bool reads_input = false;     ///< loads or atomics on input
+  bool writes_input = false;    ///< stores or atomics on input
+  bool reads_output = false;    ///< loads or atomics on output
+  bool writes_output = false;   ///< stores or atomics on output
+  bool uses_handles = false;    ///< buffer(h): may touch anything
+  bool reads_control = false;   ///< loads or atomics on control
+  bool writes_control = false;  ///< stores or atomics on control
+  bool moves_buffers = false;   ///< stores to args[0] or args[1], or to args at no constant index
+  bool writes_args = false;     ///< stores to args
+  bool can_yield = false;       ///< yield or requeue
+  bool can_await = false;       ///< await
+  bool prints = false;          ///< printf
+  bool emits = false;           ///< emit
+};
+
+/// A handler that may run, with everything the checks established.
+struct VerifiedHandler {
+  Handler handler = {};                   ///< what was checked
+  std::vector<Type> types = {};           ///< of each expression
+  std::vector<LocalId> expr_locals = {};  ///< of each expression that is a name
+  std::vector<LocalId> stmt_locals = {};  ///< of each statement that declares or assigns a name
+  std::vector<Local> locals = {};         ///< every variable
+  Effects effects = {};                   ///< what it can touch
+
+  /// Type of an expression.
+  Type type(ExprId id) const { return types[static_cast<std::size_t>(id)]; }
+  /// The variable a name expression means.
+  LocalId local(ExprId id) const { return expr_locals[static_cast<std::size_t>(id)]; }
+  /// The variable a statement declares or assigns.
+  LocalId local(StmtId id) const { return stmt_locals[static_cast<std::size_t>(id)]; }
+};
+
+/// A program that may run. Cheap to copy: copies share one immutable content.
+class VerifiedProgram {
+ public:
+  /// Every handler, in the order of the program; the payload among them.
+  std::span<const VerifiedHandler> handlers() const { return *handlers_; }
+  /// The handler of an opcode, null when there is none.
+  const VerifiedHandler* find(std::uint32_t opcode) const;
+  /// The payload, null when there is none.
+  const VerifiedHandler* payload() const;
+
+ private:
+  friend Result<VerifiedProgram> verify(Program program);
+  explicit VerifiedProgram(std::vector<VerifiedHandler> handlers)
+      : handlers_(std::make_shared<const std::vector<VerifiedHandler>>(std::move(handlers))) {}
+  std::shared_ptr<const std::vector<VerifiedHandler>> handlers_;
+};
+
+/// Checks a program against every rule of the language. Fails with `invalid_argument` on the first
+/// mistake; the message begins with `line:column:` where the program came from text.
+Result<VerifiedProgram> verify(Program program);
+
+}  // namespace everkernel::ir

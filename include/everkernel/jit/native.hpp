@@ -1,0 +1,58 @@
+// Handlers as native code of this machine, made by LLVM.
+//
+// The library may have been built without LLVM; then compile() fails with `unsupported` and the
+// interpreter serves.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "everkernel/base/result.hpp"
+#include "everkernel/ir/item.hpp"
+#include "everkernel/ir/verifier.hpp"
+
+namespace everkernel::jit {
+
+/// What the code may rely on.
+struct NativeOptions {
+  /// Whether other items may touch the same buffer words at the same time. If not, accesses are plain
+  /// and atomics need no bus lock, so that loops vectorise.
+  bool shared_memory = true;
+};
+
+/// Whether this build has LLVM.
+bool has_native_code();
+
+/// A program compiled for this machine. Thread-safe once made. Its pages are executable and read
+/// only.
+class NativeProgram {
+ public:
+  /// Compiles every handler. Fails with `unsupported` in a build without LLVM, or on a machine LLVM
+  /// does not know.
+  static Result<NativeProgram> compile(const ir::VerifiedProgram& program,
+                                       const NativeOptions& options);
+
+  NativeProgram(NativeProgram&&) noexcept;             ///< takes over
+  NativeProgram& operator=(NativeProgram&&) noexcept;  ///< drops its own, takes over
+  ~NativeProgram();                                    ///< unmaps the code
+
+  /// Runs one item of the handler at that index of the program's handlers.
+  ir::Outcome run(std::size_t handler_index, ir::ItemFrame& frame) const {
+    const ir::Word packed = entries_[handler_index](&frame);
+    return {static_cast<ir::Ending>(packed & 0xFF), packed >> 8};
+  }
+
+ private:
+  using Entry = ir::Word (*)(ir::ItemFrame*);
+  struct Code;
+  NativeProgram(std::unique_ptr<Code> code, std::vector<Entry> entries);
+  std::unique_ptr<Code> code_;
+  std::vector<Entry> entries_;
+};
+
+/// The LLVM IR of a program, before optimisation, as text. Fails with `unsupported` in a build without
+/// LLVM.
+Result<std::string> emit_llvm(const ir::VerifiedProgram& program, const NativeOptions& options);
+
+}  // namespace everkernel::jit

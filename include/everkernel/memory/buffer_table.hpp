@@ -1,0 +1,146 @@
+// Buffers that handlers reach by handle, and the table that says who may touch them.
+//
+// A Buffer owns its words and is the only thing that keeps its handle in the table. Whoever needs the
+// words without owning them holds a BufferView, which notices when the owner is gone.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "everkernel/abi/platform.hpp"
+#include "everkernel/base/result.hpp"
+
+namespace everkernel::memory {
+
+using abi::Word;
+
+/// What a handler may do with a buffer.
+enum class Access : Word {
+  read = 1,        ///< load only
+  write = 2,       ///< store only
+  read_write = 3,  ///< load, store, atomics
+};
+
+/// Owner that means every tenant.
+inline constexpr Word kEveryTenant = 0xFFFFFFFFu;
+/// Highest handle; the lowest is 1.
+inline constexpr Word kMaxHandle = 0x7FFFFFFFu;
+/// Most words a buffer may have: its indices are u32.
+inline constexpr std::size_t kMaxBufferWords = 0xFFFFFFFFu;
+
+/// One buffer as handlers see it. Fixed layout: native code reads it.
+struct BufferEntry {
+  Word* words = nullptr;        ///< its memory, at least 4-byte aligned
+  Word word_count = 0;          ///< its length
+  Word handle = 0;              ///< 1..2^31−1
+  Word access = 0;              ///< bits of Access
+  Word owner = kEveryTenant;    ///< tenant that may use it
+};
+static_assert(sizeof(BufferEntry) == 24);
+
+/// The table as handlers see it: open addressing by handle. Fixed layout: native code reads it.
+struct BufferTableView {
+  const BufferEntry* entries = nullptr;  ///< mask + 1 places; handle 0 = free
+  Word mask = 0;                         ///< places − 1, a power of two minus one
+
+  /// Where the search for a handle begins.
+  static constexpr Word home(Word handle, Word mask) { return (handle * 0x9E3779B1u >> 7) & mask; }
+
+  /// The entry of a handle, null when there is none. The table is never full, so the search ends.
+  const BufferEntry* find(Word handle) const {
+    if (handle == 0 || entries == nullptr) return nullptr;
+    for (Word at = home(handle, mask);; at = (at + 1) & mask) {
+      if (entries[at].handle == handle) return &entries[at];
+      if (entries[at].handle == 0) return nullptr;
+    }
+  }
+};
+
+/// How to make a buffer.
+struct BufferOptions {
+  Word handle = 0;                     ///< 1..2^31−1, not yet in the table
+  std::size_t word_count = 0;          ///< words, zeroed
+  Access access = Access::read_write;  ///< what handlers may do
+  Word owner = kEveryTenant;           ///< a tenant 0..28, or every tenant
+};
+
+class Buffer;
+
+/// The words of a buffer for someone who does not own it.
+class BufferView {
+ public:
+  /// The words. Fails with `invalid_argument` once the owner is gone.
+  Result<std::span<Word>> words() const;
+
+ private:
+  friend class Buffer;
+  explicit BufferView(std::weak_ptr<std::span<Word>> words) : words_(std::move(words)) {}
+  std::weak_ptr<std::span<Word>> words_;
+};
+
+/// Handle → buffer. Not thread-safe: buffers are made and dropped while nothing runs on the table.
+/// Must outlive its buffers.
+class BufferTable {
+ public:
+  /// An empty table.
+  BufferTable();
+  BufferTable(const BufferTable&) = delete;             ///< buffers refer to it
+  BufferTable& operator=(const BufferTable&) = delete;  ///< buffers refer to it
+
+  /// Makes a buffer of zeros. Fails with `invalid_argument` for a bad handle, owner or length or a
+  /// handle in use, and with `out_of_memory`.
+  Result<Buffer> create(const BufferOptions& options);
+  /// Puts memory of the caller's into the table; it must outlive the Buffer. `word_count` of the
+  /// options is ignored. Fails as create does.
+  Result<Buffer> adopt(const BufferOptions& options, std::span<Word> words);
+
+  /// What handlers see. Valid until the next buffer is made or dropped.
+  BufferTableView view() const {
+    return {.entries = places_.data(), .mask = static_cast<Word>(places_.size() - 1)};
+  }
+  /// Buffers in the table.
+  std::size_t size() const { return size_; }
+
+ private:
+  friend class Buffer;
+  Result<void> check(const BufferOptions& options, std::size_t word_count) const;
+  void insert(const BufferEntry& entry);
+  void erase(Word handle);
+  void rebuild(std::size_t place_count);
+
+  std::vector<BufferEntry> places_;
+  std::size_t size_ = 0;
+};
+
+/// Owns the words of one buffer and its place in the table. Move-only.
+class Buffer {
+ public:
+  Buffer(Buffer&& other) noexcept;             ///< takes over
+  Buffer& operator=(Buffer&& other) noexcept;  ///< drops its own, takes over
+  ~Buffer();                                   ///< leaves the table
+
+  /// Its handle.
+  Word handle() const { return handle_; }
+  /// Its words.
+  std::span<Word> words() const { return *words_; }
+  /// A view that notices when this owner is gone.
+  BufferView view() const { return BufferView(words_); }
+
+ private:
+  friend class BufferTable;
+  struct Free {
+    void operator()(Word* words) const;
+  };
+  Buffer(BufferTable& table, Word handle, std::span<Word> words) noexcept;
+  void drop() noexcept;
+
+  BufferTable* table_ = nullptr;
+  Word handle_ = 0;
+  std::shared_ptr<std::span<Word>> words_;
+  std::unique_ptr<Word, Free> storage_;  // null for adopted memory
+};
+
+}  // namespace everkernel::memory

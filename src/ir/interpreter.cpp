@@ -1,0 +1,353 @@
+// Walks the tree of a verified handler. A fault unwinds by exception, which never leaves this file:
+// every evaluation can stop the item, and saying so at each step would hide what the step does.
+#include "everkernel/ir/interpreter.hpp"
+
+#include <atomic>
+
+#include "everkernel/abi/control.hpp"
+#include "ir/semantics.hpp"
+
+namespace everkernel::ir {
+namespace {
+
+using abi::FaultCode;
+
+/// The item (or the turn of an each) ends here.
+struct Fault {
+  Word code;
+};
+
+/// What runs after a statement.
+enum class Flow : std::uint8_t { next, break_loop, continue_loop, end };
+
+class Interpreter {
+ public:
+  Interpreter(const VerifiedHandler& verified, ItemFrame& frame)
+      : verified_(verified),
+        body_(verified.handler.body),
+        frame_(frame),
+        locals_(verified.locals.size()) {}
+
+  Outcome run() {
+    try {
+      run_block(body_.root);
+    } catch (const Fault& fault) {
+      return {Ending::fault, fault.code};
+    }
+    return outcome_;
+  }
+
+ private:
+  [[noreturn]] static void stop(FaultCode code) { throw Fault{static_cast<Word>(code)}; }
+
+  // ---- statements ----
+
+  Flow run_block(BlockId id) {
+    for (const StmtId stmt : body_[id].statements) {
+      const Flow flow = run_statement(stmt);
+      if (flow != Flow::next) return flow;
+    }
+    return Flow::next;
+  }
+
+  Flow end(Ending ending) {
+    outcome_ = {ending, 0};
+    return Flow::end;
+  }
+
+  Flow run_statement(StmtId id) {
+    const Stmt& stmt = body_[id];
+    switch (stmt.kind) {
+      case StmtKind::let_value:
+      case StmtKind::let_variable:
+      case StmtKind::assign_name:
+        local(verified_.local(id)) = value(stmt.operands[0]);
+        return Flow::next;
+      case StmtKind::assign_arg: {
+        const Word index = value(stmt.operands[0]);
+        const Word word = value(stmt.operands[1]);
+        if (index >= abi::kSlotArgs) stop(FaultCode::index_out_of_range);
+        frame_.args[index] = word;
+        return Flow::next;
+      }
+      case StmtKind::store: {
+        const Word handle = handle_of(stmt.buffer);
+        const Word index = value(stmt.operands[0]);
+        const Word word = value(stmt.operands[1]);
+        place(stmt.buffer.kind, handle, index, memory::Access::write)
+            .store(word, std::memory_order_relaxed);
+        return Flow::next;
+      }
+      case StmtKind::branch:
+        if (value(stmt.operands[0]) != 0) return run_block(stmt.body);
+        return stmt.otherwise ? run_block(*stmt.otherwise) : Flow::next;
+      case StmtKind::for_loop:
+        return run_for(id, stmt);
+      case StmtKind::each_loop:
+        return run_each(id, stmt);
+      case StmtKind::while_loop:
+        return run_while(stmt);
+      case StmtKind::break_loop:
+        return Flow::break_loop;
+      case StmtKind::continue_loop:
+        return Flow::continue_loop;
+      case StmtKind::finish:
+        return end(Ending::done);
+      case StmtKind::yield:
+        return end(Ending::yield);
+      case StmtKind::requeue:
+        return end(Ending::requeue);
+      case StmtKind::fault:
+        throw Fault{user_fault_code(value(stmt.operands[0]))};
+      case StmtKind::evaluate:
+        value(stmt.operands[0]);
+        return Flow::next;
+      case StmtKind::await_read:
+      case StmtKind::await_write:
+        frame_.io.is_write = Word{stmt.kind == StmtKind::await_write};
+        frame_.io.source = value(stmt.operands[0]);
+        frame_.io.block = value(stmt.operands[1]);
+        frame_.io.destination = value(stmt.operands[2]);
+        frame_.io.byte_count = value(stmt.operands[3]);
+        return end(Ending::wait_io);
+    }
+    return Flow::next;
+  }
+
+  /// Every turn of a loop passes here.
+  void poll_abort() const {
+    if (frame_.abort == nullptr) return;
+    const auto* word = reinterpret_cast<const std::atomic<Word>*>(frame_.abort);
+    if (word->load(std::memory_order_relaxed) != 0) stop(FaultCode::deadline);
+  }
+
+  void spend_turn() {
+    poll_abort();
+    if (frame_.fuel == 0) stop(FaultCode::fuel_exhausted);
+    --frame_.fuel;
+  }
+
+  Flow run_while(const Stmt& stmt) {
+    while (value(stmt.operands[0]) != 0) {
+      spend_turn();
+      const Flow flow = run_block(stmt.body);
+      if (flow == Flow::break_loop) break;
+      if (flow == Flow::end) return flow;
+    }
+    return Flow::next;
+  }
+
+  /// Turns from `first` to `last`, which are of the given type.
+  static Word turn_count(Type type, Word first, Word last) {
+    const bool is_empty = type == Type::i32
+                              ? semantics::as_signed(first) >= semantics::as_signed(last)
+                              : first >= last;
+    return is_empty ? 0 : last - first;
+  }
+
+  Flow run_for(StmtId id, const Stmt& stmt) {
+    const Word first = value(stmt.operands[0]);
+    const Word last = value(stmt.operands[1]);
+    const Word turns = turn_count(verified_.type(stmt.operands[0]), first, last);
+    for (Word turn = 0; turn < turns; ++turn) {
+      spend_turn();
+      local(verified_.local(id)) = first + turn;
+      const Flow flow = run_block(stmt.body);
+      if (flow == Flow::break_loop) break;
+      if (flow == Flow::end) return flow;
+    }
+    return Flow::next;
+  }
+
+  Flow run_each(StmtId id, const Stmt& stmt) {
+    const Word first = value(stmt.operands[0]);
+    const Word last = value(stmt.operands[1]);
+    const Word turns = turn_count(verified_.type(stmt.operands[0]), first, last);
+    if (turns == 0) return Flow::next;
+    poll_abort();
+    if (frame_.fuel < turns) stop(FaultCode::fuel_exhausted);
+    const std::uint64_t fuel_left = frame_.fuel - turns;
+    const std::uint64_t fuel_each = fuel_left / turns;
+    std::uint64_t fuel_spent = 0;
+    std::optional<Fault> lowest_fault;
+    for (Word turn = 0; turn < turns; ++turn) {
+      frame_.fuel = fuel_each;
+      lane_ = turn % frame_.lanes;
+      local(verified_.local(id)) = first + turn;
+      try {
+        poll_abort();
+        run_block(stmt.body);
+      } catch (const Fault& fault) {
+        if (!lowest_fault) lowest_fault = fault;
+      }
+      fuel_spent += fuel_each - frame_.fuel;
+    }
+    lane_ = 0;
+    frame_.fuel = fuel_left - fuel_spent;
+    if (lowest_fault) throw *lowest_fault;
+    return Flow::next;
+  }
+
+  // ---- memory ----
+
+  Word handle_of(const BufferRef& buffer) {
+    switch (buffer.kind) {
+      case BufferKind::input:
+        return frame_.args[0];
+      case BufferKind::output:
+        return frame_.args[1];
+      case BufferKind::handle:
+        return value(buffer.handle);
+      case BufferKind::control:
+        break;
+    }
+    return 0;
+  }
+
+  const memory::BufferEntry& entry(Word handle) const {
+    const memory::BufferEntry* found = frame_.buffers.find(handle);
+    if (found == nullptr) stop(FaultCode::bad_buffer_handle);
+    const bool is_owner = found->owner == memory::kEveryTenant || found->owner == frame_.tenant;
+    if (!is_owner) stop(FaultCode::permission_denied);
+    return *found;
+  }
+
+  Word length(const BufferRef& buffer) {
+    const Word handle = handle_of(buffer);
+    if (buffer.kind == BufferKind::control) return frame_.control_words;
+    return entry(handle).word_count;
+  }
+
+  /// The word at `index`, after every check.
+  std::atomic_ref<Word> place(BufferKind kind, Word handle, Word index, memory::Access access) const {
+    const Word needed = static_cast<Word>(access);
+    if (kind == BufferKind::control) {
+      if (index >= frame_.control_words) stop(FaultCode::index_out_of_range);
+      const bool is_write = (needed & static_cast<Word>(memory::Access::write)) != 0;
+      const bool is_protected = frame_.tenant != 0 && index < abi::kControlFirstObservable;
+      if (is_write && is_protected) stop(FaultCode::permission_denied);
+      return std::atomic_ref(frame_.control[index]);
+    }
+    const memory::BufferEntry& found = entry(handle);
+    if ((found.access & needed) != needed) stop(FaultCode::permission_denied);
+    if (index >= found.word_count) stop(FaultCode::index_out_of_range);
+    return std::atomic_ref(found.words[index]);
+  }
+
+  // ---- expressions ----
+
+  Word& local(LocalId id) { return locals_[static_cast<std::size_t>(id)]; }
+
+  Word value(ExprId id) {
+    const Expr& expr = body_[id];
+    switch (expr.kind) {
+      case ExprKind::literal:
+        return expr.bits;
+      case ExprKind::name:
+        return local(verified_.local(id));
+      case ExprKind::builtin:
+        return given(expr.builtin);
+      case ExprKind::arg: {
+        const Word index = value(expr.operands[0]);
+        if (index >= abi::kSlotArgs) stop(FaultCode::index_out_of_range);
+        return frame_.args[index];
+      }
+      case ExprKind::load: {
+        const Word handle = handle_of(expr.buffer);
+        const Word index = value(expr.operands[0]);
+        return place(expr.buffer.kind, handle, index, memory::Access::read)
+            .load(std::memory_order_relaxed);
+      }
+      case ExprKind::length:
+        return length(expr.buffer);
+      case ExprKind::unary:
+        return semantics::unary(expr.unary, verified_.type(expr.operands[0]),
+                                value(expr.operands[0]));
+      case ExprKind::binary:
+        return binary(expr);
+      case ExprKind::call:
+        return call(expr);
+      case ExprKind::atomic:
+        return atomic(expr);
+    }
+    return 0;
+  }
+
+  Word given(Builtin builtin) const {
+    switch (builtin) {
+      case Builtin::opcode:
+        return frame_.opcode;
+      case Builtin::tenant:
+        return frame_.tenant;
+      case Builtin::priority:
+        return frame_.priority;
+      case Builtin::slot:
+        return frame_.slot;
+      case Builtin::param:
+        return frame_.args[2];
+      case Builtin::lane:
+        return lane_;
+      case Builtin::lanes:
+        return frame_.lanes;
+    }
+    return 0;
+  }
+
+  Word binary(const Expr& expr) {
+    const Word left = value(expr.operands[0]);
+    if (expr.binary == BinaryOp::logical_and && left == 0) return 0;
+    if (expr.binary == BinaryOp::logical_or && left != 0) return 1;
+    const Word right = value(expr.operands[1]);
+    if (expr.binary == BinaryOp::logical_and || expr.binary == BinaryOp::logical_or) return right;
+    return semantics::binary(expr.binary, verified_.type(expr.operands[0]), left, right);
+  }
+
+  Word call(const Expr& expr) {
+    Word values[3] = {};
+    for (std::size_t i = 0; i < expr.operand_count; ++i) values[i] = value(expr.operands[i]);
+    const ItemHooks* hooks = frame_.hooks;
+    if (expr.function == Function::printf) {
+      if (hooks != nullptr && hooks->print != nullptr) {
+        hooks->print(hooks->self, values[0], values[1], values[2]);
+      }
+      return 0;
+    }
+    if (expr.function == Function::emit) {
+      if (hooks != nullptr && hooks->emit != nullptr) {
+        hooks->emit(hooks->self, values[0], values[1], values[2]);
+      }
+      return 0;
+    }
+    return semantics::call(expr.function, verified_.type(expr.operands[0]), values[0], values[1],
+                           values[2]);
+  }
+
+  Word atomic(const Expr& expr) {
+    const Word handle = handle_of(expr.buffer);
+    const Word index = value(expr.operands[0]);
+    const Word operand = value(expr.operands[1]);
+    const Word desired = expr.operand_count > 2 ? value(expr.operands[2]) : 0;
+    auto word = place(expr.buffer.kind, handle, index, memory::Access::read_write);
+    Word before = word.load(std::memory_order_relaxed);
+    while (!word.compare_exchange_weak(before,
+                                       semantics::atomic(expr.atomic, before, operand, desired),
+                                       std::memory_order_relaxed)) {
+    }
+    return before;
+  }
+
+  const VerifiedHandler& verified_;
+  const Body& body_;
+  ItemFrame& frame_;
+  std::vector<Word> locals_;
+  Word lane_ = 0;
+  Outcome outcome_;
+};
+
+}  // namespace
+
+Outcome interpret(const VerifiedHandler& handler, ItemFrame& frame) {
+  return Interpreter(handler, frame).run();
+}
+
+}  // namespace everkernel::ir

@@ -1,0 +1,48 @@
+// Splits handler text into tokens, each with its place.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "everkernel/base/result.hpp"
+#include "everkernel/ir/program.hpp"
+
+namespace everkernel::ir {
+
+/// What a token is.
+enum class TokenKind : std::uint8_t { end, word, number, sign };
+
+/// One token. Its text is a piece of the source.
+struct Token {
+  TokenKind kind = TokenKind::end;
+  std::string_view text = {};
+  Type type = Type::none;   // of a number
+  std::uint32_t bits = 0;   // of a number
+  Location location = {};
+  std::size_t offset = 0;   // bytes before it
+};
+
+/// Gives one token after the other.
+class Lexer {
+ public:
+  explicit Lexer(std::string_view text) : text_(text) {}
+  /// The next token, `end` for ever after the last.
+  Result<Token> next();
+
+ private:
+  Result<void> skip_blanks();
+  Result<Token> number();
+  Token word();
+  Result<Token> sign();
+  Location here() const { return {line_, static_cast<std::uint32_t>(at_ - line_start_ + 1)}; }
+  char peek(std::size_t ahead = 0) const {
+    return at_ + ahead < text_.size() ? text_[at_ + ahead] : '\0';
+  }
+
+  std::string_view text_;
+  std::size_t at_ = 0;
+  std::size_t line_start_ = 0;
+  std::uint32_t line_ = 1;
+};
+
+}  // namespace everkernel::ir

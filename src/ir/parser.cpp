@@ -1,0 +1,522 @@
+// Recursive descent over the grammar of the handler language. Blocks and parentheses recurse, with a
+// bound; chains of operators are loops.
+#include "everkernel/ir/parser.hpp"
+
+#include <fmt/format.h>
+
+#include "everkernel/ir/limits.hpp"
+#include "ir/diagnostic.hpp"
+#include "ir/lexer.hpp"
+
+namespace everkernel::ir {
+namespace {
+
+std::string shown(const Token& token) {
+  if (token.kind == TokenKind::end) return "the end of the text";
+  constexpr std::size_t kLongest = 40;
+  const bool is_long = token.text.size() > kLongest;
+  return fmt::format("'{}{}'", token.text.substr(0, kLongest), is_long ? "…" : "");
+}
+
+class Parser {
+ public:
+  explicit Parser(std::string_view text) : lexer_(text) {}
+  Result<Program> program();
+
+ private:
+  // Tokens.
+  Result<void> advance();
+  bool is_sign(std::string_view sign) const {
+    return token_.kind == TokenKind::sign && token_.text == sign;
+  }
+  bool is_word(std::string_view word) const {
+    return token_.kind == TokenKind::word && token_.text == word;
+  }
+  Result<void> expect(std::string_view sign);
+  Result<void> expect_word(std::string_view word);
+  Result<std::string_view> new_name(std::string_view of_what);
+  Failure unexpected(std::string_view wanted) const {
+    return mistake(token_.location, {}, fmt::format("expected {}, found {}", wanted, shown(token_)));
+  }
+
+  // Nodes.
+  Result<void> check_size() const;
+  Result<ExprId> add(const Expr& expr);
+  Result<StmtId> add(const Stmt& stmt);
+
+  // Grammar.
+  Result<Handler> handler();
+  Result<void> attributes(Handler& handler);
+  Result<BlockId> block();
+  Result<StmtId> statement();
+  Result<StmtId> keyword_statement(Stmt stmt);
+  Result<StmtId> declaration(Stmt stmt);
+  Result<StmtId> branch(Stmt stmt);
+  Result<StmtId> counted_loop(Stmt stmt);
+  Result<StmtId> await(Stmt stmt);
+  Result<StmtId> assignment_or_call(Stmt stmt);
+  Result<StmtId> finish_assignment(Stmt stmt, int value_operand);
+  Result<ExprId> expression(int lowest_precedence = 1);
+  Result<ExprId> unary();
+  Result<ExprId> primary();
+  Result<ExprId> word_expression();
+  Result<ExprId> call(Function function);
+  Result<ExprId> atomic(AtomicOp op);
+  Result<ExprId> index();
+  bool is_buffer() const;
+  Result<BufferRef> buffer();
+
+  Lexer lexer_;
+  Token token_;
+  Body body_;
+  std::size_t previous_end_ = 0;  // bytes up to the end of the token before
+  std::size_t depth_ = 0;
+  std::size_t block_depth_ = 0;
+};
+
+// Counts how deep the parser is; every recursion of the grammar passes through one.
+class DepthGuard {
+ public:
+  explicit DepthGuard(std::size_t& depth) : depth_(depth) { ++depth_; }
+  DepthGuard(const DepthGuard&) = delete;
+  DepthGuard& operator=(const DepthGuard&) = delete;
+  ~DepthGuard() { --depth_; }
+
+ private:
+  std::size_t& depth_;
+};
+
+// Assigns the value of a Result to `target`, or returns its error.
+#define EVERKERNEL_PARSE(target, expression)                          \
+  do {                                                                \
+    auto everkernel_parsed = (expression);                            \
+    if (!everkernel_parsed) {                                         \
+      return Failure(std::move(everkernel_parsed).error());           \
+    }                                                                 \
+    target = *std::move(everkernel_parsed);                           \
+  } while (false)
+
+Result<void> Parser::advance() {
+  previous_end_ = token_.offset + token_.text.size();
+  EVERKERNEL_PARSE(token_, lexer_.next());
+  return {};
+}
+
+Result<void> Parser::expect(std::string_view sign) {
+  if (!is_sign(sign)) return unexpected(fmt::format("'{}'", sign));
+  return advance();
+}
+
+Result<void> Parser::expect_word(std::string_view word) {
+  if (!is_word(word)) return unexpected(fmt::format("'{}'", word));
+  return advance();
+}
+
+Result<std::string_view> Parser::new_name(std::string_view of_what) {
+  if (token_.kind != TokenKind::word) return unexpected(fmt::format("the name of {}", of_what));
+  if (is_reserved_word(token_.text)) {
+    return mistake(token_.location, {},
+                   fmt::format("{} cannot be the name of {}: the language uses it", shown(token_),
+                               of_what),
+                   "choose another name");
+  }
+  const std::string_view name = token_.text;
+  EVERKERNEL_TRY(advance());
+  return name;
+}
+
+Result<void> Parser::check_size() const {
+  if (body_.exprs.size() + body_.stmts.size() < kMaxInstructions) return {};
+  return mistake(token_.location, {},
+                 fmt::format("the handler has more than {} instructions", kMaxInstructions),
+                 "split it into several handlers");
+}
+
+Result<ExprId> Parser::add(const Expr& expr) {
+  EVERKERNEL_TRY(check_size());
+  return body_.add(expr);
+}
+
+Result<StmtId> Parser::add(const Stmt& stmt) {
+  EVERKERNEL_TRY(check_size());
+  return body_.add(stmt);
+}
+
+Result<Program> Parser::program() {
+  EVERKERNEL_TRY(advance());
+  Program program;
+  while (token_.kind != TokenKind::end) {
+    Handler next;
+    EVERKERNEL_PARSE(next, handler());
+    program.handlers.push_back(std::move(next));
+  }
+  return program;
+}
+
+Result<Handler> Parser::handler() {
+  Handler handler{.location = token_.location};
+  const std::size_t start = token_.offset;
+  handler.is_payload = is_word("payload");
+  if (handler.is_payload) {
+    handler.name = "payload";
+    EVERKERNEL_TRY(advance());
+  } else {
+    if (!is_word("handler")) return unexpected("'handler' or 'payload'");
+    EVERKERNEL_TRY(advance());
+    EVERKERNEL_PARSE(handler.name, new_name("a handler"));
+    EVERKERNEL_TRY(expect("="));
+    if (token_.kind != TokenKind::number || token_.type != Type::u32) {
+      return unexpected("the opcode, an unsigned number");
+    }
+    handler.opcode = token_.bits;
+    EVERKERNEL_TRY(advance());
+  }
+  EVERKERNEL_TRY(attributes(handler));
+  body_ = {};
+  EVERKERNEL_PARSE(body_.root, block());
+  handler.text_bytes = previous_end_ - start;
+  handler.body = std::move(body_);
+  return handler;
+}
+
+Result<void> Parser::attributes(Handler& handler) {
+  if (is_word("scope")) {
+    EVERKERNEL_TRY(advance());
+    if (is_word("lane")) {
+      handler.scope = Scope::lane;
+    } else if (is_word("warp")) {
+      handler.scope = Scope::warp;
+    } else if (is_word("group")) {
+      handler.scope = Scope::group;
+    } else {
+      return unexpected("'lane', 'warp' or 'group'");
+    }
+    EVERKERNEL_TRY(advance());
+  }
+  while (!handler.is_payload && (is_word("pure") || is_word("commutes"))) {
+    bool& flag = is_word("pure") ? handler.is_pure : handler.commutes;
+    if (flag) return mistake(token_.location, {}, fmt::format("{} stands twice", shown(token_)));
+    flag = true;
+    EVERKERNEL_TRY(advance());
+  }
+  return {};
+}
+
+Result<BlockId> Parser::block() {
+  const DepthGuard guard(block_depth_);
+  if (block_depth_ > kMaxNesting) {
+    return mistake(token_.location, {},
+                   fmt::format("blocks lie more than {} deep inside each other", kMaxNesting),
+                   "split the handler, or join conditions with &&");
+  }
+  Block block{.location = token_.location};
+  EVERKERNEL_TRY(expect("{"));
+  while (!is_sign("}")) {
+    if (token_.kind == TokenKind::end) return unexpected("'}'");
+    StmtId next{};
+    EVERKERNEL_PARSE(next, statement());
+    block.statements.push_back(next);
+  }
+  EVERKERNEL_TRY(advance());
+  return body_.add(std::move(block));
+}
+
+Result<StmtId> Parser::statement() {
+  const Stmt stmt{.location = token_.location};
+  if (token_.kind != TokenKind::word) return unexpected("a statement");
+  if (is_word("let") || is_word("var")) return declaration(stmt);
+  if (is_word("if")) return branch(stmt);
+  if (is_word("for") || is_word("each")) return counted_loop(stmt);
+  if (is_word("await")) return await(stmt);
+  if (is_word("while") || is_word("fault") || is_word("break") || is_word("continue") ||
+      is_word("return") || is_word("yield") || is_word("requeue")) {
+    return keyword_statement(stmt);
+  }
+  return assignment_or_call(stmt);
+}
+
+Result<StmtId> Parser::keyword_statement(Stmt stmt) {
+  const std::string_view word = token_.text;
+  EVERKERNEL_TRY(advance());
+  if (word == "while") {
+    stmt.kind = StmtKind::while_loop;
+    EVERKERNEL_PARSE(stmt.operands[0], expression());
+    EVERKERNEL_PARSE(stmt.body, block());
+    return add(stmt);
+  }
+  if (word == "fault") {
+    stmt.kind = StmtKind::fault;
+    EVERKERNEL_PARSE(stmt.operands[0], expression());
+  } else if (word == "break") {
+    stmt.kind = StmtKind::break_loop;
+  } else if (word == "continue") {
+    stmt.kind = StmtKind::continue_loop;
+  } else if (word == "yield") {
+    stmt.kind = StmtKind::yield;
+  } else if (word == "requeue") {
+    stmt.kind = StmtKind::requeue;
+  } else {
+    stmt.kind = StmtKind::finish;
+  }
+  EVERKERNEL_TRY(expect(";"));
+  return add(stmt);
+}
+
+Result<StmtId> Parser::declaration(Stmt stmt) {
+  stmt.kind = is_word("let") ? StmtKind::let_value : StmtKind::let_variable;
+  EVERKERNEL_TRY(advance());
+  std::string_view name;
+  EVERKERNEL_PARSE(name, new_name("a variable"));
+  stmt.name = body_.intern(name);
+  EVERKERNEL_TRY(expect("="));
+  return finish_assignment(stmt, 0);
+}
+
+Result<StmtId> Parser::finish_assignment(Stmt stmt, int value_operand) {
+  EVERKERNEL_PARSE(stmt.operands[value_operand], expression());
+  EVERKERNEL_TRY(expect(";"));
+  return add(stmt);
+}
+
+Result<StmtId> Parser::branch(Stmt stmt) {
+  // `else if` is a block of one statement that counts as no level of nesting.
+  stmt.kind = StmtKind::branch;
+  EVERKERNEL_TRY(advance());
+  EVERKERNEL_PARSE(stmt.operands[0], expression());
+  EVERKERNEL_PARSE(stmt.body, block());
+  if (!is_word("else")) return add(stmt);
+  EVERKERNEL_TRY(advance());
+  if (!is_word("if")) {
+    EVERKERNEL_PARSE(stmt.otherwise, block());
+    return add(stmt);
+  }
+  const DepthGuard guard(depth_);
+  if (depth_ > kMaxParserDepth) return mistake(token_.location, {}, "too many 'else if' in a row");
+  StmtId next{};
+  EVERKERNEL_PARSE(next, branch({.location = token_.location}));
+  stmt.otherwise = body_.add(Block{.statements = {next}, .location = body_[next].location});
+  return add(stmt);
+}
+
+Result<StmtId> Parser::counted_loop(Stmt stmt) {
+  stmt.kind = is_word("for") ? StmtKind::for_loop : StmtKind::each_loop;
+  EVERKERNEL_TRY(advance());
+  std::string_view name;
+  EVERKERNEL_PARSE(name, new_name("a counter"));
+  stmt.name = body_.intern(name);
+  EVERKERNEL_TRY(expect_word("in"));
+  EVERKERNEL_PARSE(stmt.operands[0], expression());
+  EVERKERNEL_TRY(expect(".."));
+  EVERKERNEL_PARSE(stmt.operands[1], expression());
+  EVERKERNEL_PARSE(stmt.body, block());
+  return add(stmt);
+}
+
+Result<StmtId> Parser::await(Stmt stmt) {
+  EVERKERNEL_TRY(advance());
+  if (!is_word("read") && !is_word("write")) return unexpected("'read' or 'write'");
+  stmt.kind = is_word("read") ? StmtKind::await_read : StmtKind::await_write;
+  EVERKERNEL_TRY(advance());
+  EVERKERNEL_TRY(expect("("));
+  for (int i = 0; i < 4; ++i) {
+    if (i > 0) EVERKERNEL_TRY(expect(","));
+    EVERKERNEL_PARSE(stmt.operands[i], expression());
+  }
+  EVERKERNEL_TRY(expect(")"));
+  EVERKERNEL_TRY(expect(";"));
+  return add(stmt);
+}
+
+Result<StmtId> Parser::assignment_or_call(Stmt stmt) {
+  if (is_word("args")) {
+    stmt.kind = StmtKind::assign_arg;
+    EVERKERNEL_TRY(advance());
+    EVERKERNEL_PARSE(stmt.operands[0], index());
+    EVERKERNEL_TRY(expect("="));
+    return finish_assignment(stmt, 1);
+  }
+  if (is_buffer()) {
+    stmt.kind = StmtKind::store;
+    EVERKERNEL_PARSE(stmt.buffer, buffer());
+    EVERKERNEL_PARSE(stmt.operands[0], index());
+    EVERKERNEL_TRY(expect("="));
+    return finish_assignment(stmt, 1);
+  }
+  if (find_function(token_.text) || find_atomic(token_.text)) {
+    stmt.kind = StmtKind::evaluate;
+    EVERKERNEL_PARSE(stmt.operands[0], word_expression());
+    EVERKERNEL_TRY(expect(";"));
+    return add(stmt);
+  }
+  if (is_reserved_word(token_.text)) return unexpected("a statement");
+  stmt.kind = StmtKind::assign_name;
+  stmt.name = body_.intern(token_.text);
+  EVERKERNEL_TRY(advance());
+  EVERKERNEL_TRY(expect("="));
+  return finish_assignment(stmt, 0);
+}
+
+const BinaryOpInfo* find_binary(const Token& token) {
+  if (token.kind != TokenKind::sign) return nullptr;
+  for (const BinaryOpInfo& row : kBinaryOps) {
+    if (row.sign == token.text) return &row;
+  }
+  return nullptr;
+}
+
+Result<ExprId> Parser::expression(int lowest_precedence) {
+  const DepthGuard guard(depth_);
+  if (depth_ > kMaxParserDepth) {
+    return mistake(token_.location, {}, "this expression is nested too deeply",
+                   "name parts of it with let");
+  }
+  ExprId left{};
+  EVERKERNEL_PARSE(left, unary());
+  for (;;) {
+    const BinaryOpInfo* op = find_binary(token_);
+    if (op == nullptr || op->precedence < lowest_precedence) return left;
+    Expr expr{.kind = ExprKind::binary, .operand_count = 2, .binary = op->op};
+    expr.location = token_.location;
+    EVERKERNEL_TRY(advance());
+    expr.operands[0] = left;
+    EVERKERNEL_PARSE(expr.operands[1], expression(op->precedence + 1));
+    EVERKERNEL_PARSE(left, add(expr));
+  }
+}
+
+Result<ExprId> Parser::unary() {
+  const bool is_unary = is_sign("-") || is_sign("~") || is_sign("!");
+  if (!is_unary) return primary();
+  const DepthGuard guard(depth_);
+  if (depth_ > kMaxParserDepth) return mistake(token_.location, {}, "too many signs in a row");
+  Expr expr{.kind = ExprKind::unary, .operand_count = 1};
+  expr.unary = is_sign("-")   ? UnaryOp::negate
+               : is_sign("~") ? UnaryOp::complement
+                              : UnaryOp::logical_not;
+  expr.location = token_.location;
+  EVERKERNEL_TRY(advance());
+  EVERKERNEL_PARSE(expr.operands[0], unary());
+  return add(expr);
+}
+
+Result<ExprId> Parser::primary() {
+  if (token_.kind == TokenKind::number) {
+    Expr expr{.kind = ExprKind::literal, .type = token_.type};
+    expr.bits = token_.bits;
+    expr.location = token_.location;
+    EVERKERNEL_TRY(advance());
+    return add(expr);
+  }
+  if (is_sign("(")) {
+    EVERKERNEL_TRY(advance());
+    ExprId inner{};
+    EVERKERNEL_PARSE(inner, expression());
+    EVERKERNEL_TRY(expect(")"));
+    return inner;
+  }
+  if (token_.kind == TokenKind::word) return word_expression();
+  return unexpected("a value");
+}
+
+Result<ExprId> Parser::word_expression() {
+  if (const auto function = find_function(token_.text)) return call(*function);
+  if (const auto op = find_atomic(token_.text)) return atomic(*op);
+  Expr expr{.location = token_.location};
+  if (is_word("true") || is_word("false")) {
+    expr.kind = ExprKind::literal;
+    expr.type = Type::boolean;
+    expr.bits = is_word("true") ? 1 : 0;
+  } else if (const auto builtin = find_builtin(token_.text)) {
+    expr.kind = ExprKind::builtin;
+    expr.builtin = *builtin;
+  } else if (is_word("args")) {
+    expr.kind = ExprKind::arg;
+    expr.operand_count = 1;
+    EVERKERNEL_TRY(advance());
+    EVERKERNEL_PARSE(expr.operands[0], index());
+    return add(expr);
+  } else if (is_word("len")) {
+    expr.kind = ExprKind::length;
+    EVERKERNEL_TRY(advance());
+    EVERKERNEL_TRY(expect("("));
+    EVERKERNEL_PARSE(expr.buffer, buffer());
+    EVERKERNEL_TRY(expect(")"));
+    return add(expr);
+  } else if (is_buffer()) {
+    expr.kind = ExprKind::load;
+    expr.operand_count = 1;
+    EVERKERNEL_PARSE(expr.buffer, buffer());
+    EVERKERNEL_PARSE(expr.operands[0], index());
+    return add(expr);
+  } else if (is_reserved_word(token_.text)) {
+    return unexpected("a value");
+  } else {
+    expr.kind = ExprKind::name;
+    expr.name = body_.intern(token_.text);
+  }
+  EVERKERNEL_TRY(advance());
+  return add(expr);
+}
+
+Result<ExprId> Parser::call(Function function) {
+  Expr expr{.kind = ExprKind::call, .function = function};
+  expr.location = token_.location;
+  EVERKERNEL_TRY(advance());
+  EVERKERNEL_TRY(expect("("));
+  expr.operand_count = static_cast<std::uint8_t>(info(function).argument_count);
+  for (std::size_t i = 0; i < expr.operand_count; ++i) {
+    if (i > 0) EVERKERNEL_TRY(expect(","));
+    EVERKERNEL_PARSE(expr.operands[i], expression());
+  }
+  EVERKERNEL_TRY(expect(")"));
+  return add(expr);
+}
+
+Result<ExprId> Parser::atomic(AtomicOp op) {
+  Expr expr{.kind = ExprKind::atomic, .atomic = op};
+  expr.location = token_.location;
+  EVERKERNEL_TRY(advance());
+  EVERKERNEL_TRY(expect("("));
+  EVERKERNEL_PARSE(expr.buffer, buffer());
+  EVERKERNEL_PARSE(expr.operands[0], index());
+  expr.operand_count = static_cast<std::uint8_t>(1 + info(op).value_count);
+  for (std::size_t i = 1; i < expr.operand_count; ++i) {
+    EVERKERNEL_TRY(expect(","));
+    EVERKERNEL_PARSE(expr.operands[i], expression());
+  }
+  EVERKERNEL_TRY(expect(")"));
+  return add(expr);
+}
+
+Result<ExprId> Parser::index() {
+  EVERKERNEL_TRY(expect("["));
+  ExprId inner{};
+  EVERKERNEL_PARSE(inner, expression());
+  EVERKERNEL_TRY(expect("]"));
+  return inner;
+}
+
+bool Parser::is_buffer() const {
+  return is_word("input") || is_word("output") || is_word("control") || is_word("buffer");
+}
+
+Result<BufferRef> Parser::buffer() {
+  if (!is_buffer()) return unexpected("a buffer: input, output, control or buffer(handle)");
+  BufferRef ref;
+  ref.kind = is_word("input")     ? BufferKind::input
+             : is_word("output")  ? BufferKind::output
+             : is_word("control") ? BufferKind::control
+                                  : BufferKind::handle;
+  EVERKERNEL_TRY(advance());
+  if (ref.kind != BufferKind::handle) return ref;
+  EVERKERNEL_TRY(expect("("));
+  EVERKERNEL_PARSE(ref.handle, expression());
+  EVERKERNEL_TRY(expect(")"));
+  return ref;
+}
+
+}  // namespace
+
+Result<Program> parse(std::string_view text) { return Parser(text).program(); }
+
+}  // namespace everkernel::ir

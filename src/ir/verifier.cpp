@@ -1,0 +1,707 @@
+// One walk over each handler, in the order of the text: structure, names, types, and the promises
+// `pure` and `commutes` make. A node is visited once; whoever built the program, the walk ends.
+#include "everkernel/ir/verifier.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "everkernel/abi/opcode.hpp"
+#include "everkernel/ir/limits.hpp"
+#include "ir/diagnostic.hpp"
+
+namespace everkernel::ir {
+namespace {
+
+bool is_integer(Type type) { return type == Type::u32 || type == Type::i32; }
+bool is_number(Type type) { return is_integer(type) || type == Type::f32; }
+
+enum class LoopKind : std::uint8_t { ordinary, each };
+
+class HandlerVerifier {
+ public:
+  explicit HandlerVerifier(VerifiedHandler& result)
+      : result_(result), handler_(result.handler), body_(result.handler.body) {}
+
+  Result<void> run();
+
+ private:
+  Failure wrong(Location location, std::string_view what, std::string hint = {}) const {
+    return mistake(location, handler_.name, what, std::move(hint));
+  }
+
+  // Structure: indices inside their arrays, one parent for each node.
+  Result<void> visit(ExprId id);
+  Result<void> visit(StmtId id);
+  Result<void> visit(BlockId id);
+
+  // Names.
+  Result<LocalId> declare(NameId name, Type type, bool is_variable, Location location);
+  Result<LocalId> resolve(NameId name, Location location) const;
+
+  // Statements.
+  Result<void> check_block(BlockId id);
+  Result<void> check_statement(StmtId id);
+  Result<void> check_declaration(StmtId id, const Stmt& stmt);
+  Result<void> check_assignment(StmtId id, const Stmt& stmt);
+  Result<void> check_arg_store(const Stmt& stmt);
+  Result<void> check_store(const Stmt& stmt);
+  Result<void> check_branch(const Stmt& stmt);
+  Result<void> check_counted_loop(StmtId id, const Stmt& stmt);
+  Result<void> check_loop_exit(const Stmt& stmt);
+  Result<void> check_ending(const Stmt& stmt);
+  Result<void> check_await(const Stmt& stmt);
+  Result<void> check_evaluate(const Stmt& stmt);
+
+  // Expressions.
+  Result<Type> check(ExprId id, bool result_is_used = true);
+  Result<Type> check_kind(ExprId id, const Expr& expr, bool result_is_used);
+  Result<void> check_is(ExprId id, Type wanted, std::string_view role);
+  Result<Type> check_unary(const Expr& expr);
+  Result<Type> check_binary(const Expr& expr);
+  Result<Type> check_call(const Expr& expr);
+  Result<Type> check_conversion(const Expr& expr, Type operand) const;
+  Result<Type> check_atomic(const Expr& expr, bool result_is_used);
+  Result<Type> check_same_numbers(const Expr& expr, std::span<const Type> types) const;
+  Result<void> check_buffer(const BufferRef& buffer);
+
+  // Promises.
+  Result<void> check_read(const BufferRef& buffer, Location location);
+  Result<void> check_write(const BufferRef& buffer, Location location);
+  Result<void> refuse_if_pure(Location location, std::string_view what) const;
+  Result<void> check_atomic_promises(const Expr& expr, bool result_is_used);
+
+  VerifiedHandler& result_;
+  const Handler& handler_;
+  const Body& body_;
+  std::vector<bool> seen_exprs_, seen_stmts_, seen_blocks_;
+  std::vector<std::optional<LocalId>> bindings_;  // by NameId: the variable it means here
+  std::vector<bool> is_outside_each_;             // by LocalId
+  std::vector<LoopKind> loops_;
+  std::size_t nesting_ = 0;
+  std::optional<AtomicOp> commuting_op_;
+};
+
+Result<void> HandlerVerifier::run() {
+  if (!handler_.is_payload && abi::is_reserved_opcode(handler_.opcode)) {
+    return wrong(handler_.location,
+                 fmt::format("opcode {0} ({0:#x}) is reserved for the system", handler_.opcode),
+                 "handlers have numbers 8..0xffef and 0x10000..0x7fffffff");
+  }
+  if (handler_.text_bytes > kMaxTextBytes) {
+    return wrong(handler_.location, fmt::format("the handler is {} bytes of text, at most {} are read",
+                                                handler_.text_bytes, kMaxTextBytes));
+  }
+  if (body_.exprs.size() + body_.stmts.size() > kMaxInstructions) {
+    return wrong(handler_.location,
+                 fmt::format("the handler has {} instructions, at most {} are allowed",
+                             body_.exprs.size() + body_.stmts.size(), kMaxInstructions),
+                 "split it into several handlers");
+  }
+  seen_exprs_.resize(body_.exprs.size());
+  seen_stmts_.resize(body_.stmts.size());
+  seen_blocks_.resize(body_.blocks.size());
+  bindings_.resize(body_.names.size());
+  result_.types.resize(body_.exprs.size(), Type::none);
+  result_.expr_locals.resize(body_.exprs.size());
+  result_.stmt_locals.resize(body_.stmts.size());
+  return check_block(body_.root);
+}
+
+// ---- structure ----
+
+template <class Id>
+Result<void> visit_once(Id id, std::vector<bool>& seen, const Handler& handler) {
+  const auto index = static_cast<std::size_t>(id);
+  if (index >= seen.size()) {
+    return mistake({}, handler.name, fmt::format("node {} is not there", index));
+  }
+  if (seen[index]) return mistake({}, handler.name, fmt::format("node {} has two parents", index));
+  seen[index] = true;
+  return {};
+}
+
+Result<void> HandlerVerifier::visit(ExprId id) { return visit_once(id, seen_exprs_, handler_); }
+Result<void> HandlerVerifier::visit(StmtId id) { return visit_once(id, seen_stmts_, handler_); }
+Result<void> HandlerVerifier::visit(BlockId id) { return visit_once(id, seen_blocks_, handler_); }
+
+// ---- names ----
+
+Result<LocalId> HandlerVerifier::declare(NameId name, Type type, bool is_variable,
+                                         Location location) {
+  const auto index = static_cast<std::size_t>(name);
+  if (index >= body_.names.size()) return wrong(location, "a name is not there");
+  if (is_reserved_word(body_[name])) {
+    return wrong(location, fmt::format("'{}' cannot be a name: the language uses it", body_[name]));
+  }
+  if (bindings_[index]) {
+    return wrong(location, fmt::format("'{}' is declared already", body_[name]),
+                 "choose another name, or assign to the first");
+  }
+  if (result_.locals.size() == kMaxLocals) {
+    return wrong(location, fmt::format("the handler has more than {} variables", kMaxLocals),
+                 "split it into several handlers");
+  }
+  const LocalId local{static_cast<std::uint32_t>(result_.locals.size())};
+  result_.locals.push_back({.name = name, .type = type, .is_variable = is_variable});
+  const bool is_in_each = std::ranges::find(loops_, LoopKind::each) != loops_.end();
+  is_outside_each_.push_back(!is_in_each);
+  bindings_[index] = local;
+  return local;
+}
+
+Result<LocalId> HandlerVerifier::resolve(NameId name, Location location) const {
+  const auto index = static_cast<std::size_t>(name);
+  if (index >= body_.names.size()) return wrong(location, "a name is not there");
+  if (bindings_[index]) return *bindings_[index];
+  return wrong(location, fmt::format("'{}' is not defined here", body_[name]),
+               "declare it before with let or var");
+}
+
+// ---- statements ----
+
+Result<void> HandlerVerifier::check_block(BlockId id) {
+  EVERKERNEL_TRY(visit(id));
+  if (++nesting_ > kMaxNesting) {
+    return wrong(body_[id].location,
+                 fmt::format("blocks lie more than {} deep inside each other", kMaxNesting),
+                 "split the handler, or join conditions with &&");
+  }
+  const auto outer = bindings_;
+  for (const StmtId stmt : body_[id].statements) EVERKERNEL_TRY(check_statement(stmt));
+  bindings_ = outer;
+  --nesting_;
+  return {};
+}
+
+Result<void> HandlerVerifier::check_statement(StmtId id) {
+  EVERKERNEL_TRY(visit(id));
+  const Stmt& stmt = body_[id];
+  switch (stmt.kind) {
+    case StmtKind::let_value:
+    case StmtKind::let_variable:
+      return check_declaration(id, stmt);
+    case StmtKind::assign_name:
+      return check_assignment(id, stmt);
+    case StmtKind::assign_arg:
+      return check_arg_store(stmt);
+    case StmtKind::store:
+      return check_store(stmt);
+    case StmtKind::branch:
+      return check_branch(stmt);
+    case StmtKind::for_loop:
+    case StmtKind::each_loop:
+      return check_counted_loop(id, stmt);
+    case StmtKind::while_loop: {
+      EVERKERNEL_TRY(check_is(stmt.operands[0], Type::boolean, "the condition"));
+      loops_.push_back(LoopKind::ordinary);
+      EVERKERNEL_TRY(check_block(stmt.body));
+      loops_.pop_back();
+      return {};
+    }
+    case StmtKind::break_loop:
+    case StmtKind::continue_loop:
+      return check_loop_exit(stmt);
+    case StmtKind::finish:
+    case StmtKind::yield:
+    case StmtKind::requeue:
+      return check_ending(stmt);
+    case StmtKind::fault:
+      return check_is(stmt.operands[0], Type::u32, "the fault code");
+    case StmtKind::evaluate:
+      return check_evaluate(stmt);
+    case StmtKind::await_read:
+    case StmtKind::await_write:
+      return check_await(stmt);
+  }
+  return wrong(stmt.location, "this statement is of no known kind");
+}
+
+Result<void> HandlerVerifier::check_declaration(StmtId id, const Stmt& stmt) {
+  const auto type = check(stmt.operands[0]);
+  if (!type) return Failure(type.error());
+  const bool is_variable = stmt.kind == StmtKind::let_variable;
+  const auto local = declare(stmt.name, *type, is_variable, stmt.location);
+  if (!local) return Failure(local.error());
+  result_.stmt_locals[static_cast<std::size_t>(id)] = *local;
+  return {};
+}
+
+Result<void> HandlerVerifier::check_assignment(StmtId id, const Stmt& stmt) {
+  const auto local = resolve(stmt.name, stmt.location);
+  if (!local) return Failure(local.error());
+  const auto index = static_cast<std::size_t>(*local);
+  const Local& variable = result_.locals[index];
+  if (!variable.is_variable) {
+    return wrong(stmt.location, fmt::format("'{}' cannot be assigned", body_[stmt.name]),
+                 "declare it with var instead of let; loop counters cannot change");
+  }
+  const bool is_in_each = std::ranges::find(loops_, LoopKind::each) != loops_.end();
+  if (is_in_each && is_outside_each_[index]) {
+    return wrong(stmt.location,
+                 fmt::format("'{}' is read only inside each: it belongs to all turns",
+                             body_[stmt.name]),
+                 "use an atomic on a buffer word, or a variable declared inside the each");
+  }
+  result_.stmt_locals[static_cast<std::size_t>(id)] = *local;
+  return check_is(stmt.operands[0], variable.type, fmt::format("'{}'", body_[stmt.name]));
+}
+
+Result<void> HandlerVerifier::check_arg_store(const Stmt& stmt) {
+  if (std::ranges::find(loops_, LoopKind::each) != loops_.end()) {
+    return wrong(stmt.location, "args are read only inside each: they belong to all turns",
+                 "store them before or after the each");
+  }
+  EVERKERNEL_TRY(refuse_if_pure(stmt.location, "writes to args"));
+  if (handler_.commutes) {
+    return wrong(stmt.location, "a commutes handler writes by one kind of atomic only, not to args");
+  }
+  EVERKERNEL_TRY(check_is(stmt.operands[0], Type::u32, "the index"));
+  EVERKERNEL_TRY(check_is(stmt.operands[1], Type::u32, "an argument word"));
+  const Expr& index = body_[stmt.operands[0]];
+  result_.effects.writes_args = true;
+  if (index.kind != ExprKind::literal || index.bits < 2) result_.effects.moves_buffers = true;
+  return {};
+}
+
+Result<void> HandlerVerifier::check_store(const Stmt& stmt) {
+  EVERKERNEL_TRY(check_buffer(stmt.buffer));
+  EVERKERNEL_TRY(check_is(stmt.operands[0], Type::u32, "the index"));
+  EVERKERNEL_TRY(check_is(stmt.operands[1], Type::u32, "a buffer word"));
+  if (handler_.commutes) {
+    return wrong(stmt.location, "a commutes handler writes by one kind of atomic only, not by stores",
+                 "use atomic_add or another atomic, or drop commutes");
+  }
+  return check_write(stmt.buffer, stmt.location);
+}
+
+Result<void> HandlerVerifier::check_branch(const Stmt& stmt) {
+  EVERKERNEL_TRY(check_is(stmt.operands[0], Type::boolean, "the condition"));
+  EVERKERNEL_TRY(check_block(stmt.body));
+  if (!stmt.otherwise) return {};
+  if (static_cast<std::size_t>(*stmt.otherwise) >= body_.blocks.size()) {
+    return check_block(*stmt.otherwise);
+  }
+  // A block that is one branch is an `else if`: it reads as a row of cases, not as a deeper level.
+  const Block& otherwise = body_[*stmt.otherwise];
+  const bool is_chain = otherwise.statements.size() == 1 &&
+                        static_cast<std::size_t>(otherwise.statements[0]) < body_.stmts.size() &&
+                        body_[otherwise.statements[0]].kind == StmtKind::branch;
+  nesting_ -= is_chain ? 1 : 0;
+  EVERKERNEL_TRY(check_block(*stmt.otherwise));
+  nesting_ += is_chain ? 1 : 0;
+  return {};
+}
+
+Result<void> HandlerVerifier::check_counted_loop(StmtId id, const Stmt& stmt) {
+  const bool is_each = stmt.kind == StmtKind::each_loop;
+  if (is_each && std::ranges::find(loops_, LoopKind::each) != loops_.end()) {
+    return wrong(stmt.location, "an each cannot lie inside another", "use for inside");
+  }
+  const auto first = check(stmt.operands[0]);
+  if (!first) return Failure(first.error());
+  if (!is_integer(*first)) {
+    return wrong(body_[stmt.operands[0]].location,
+                 fmt::format("a loop counts in u32 or i32, not in {}", type_name(*first)));
+  }
+  EVERKERNEL_TRY(check_is(stmt.operands[1], *first, "the end of the range"));
+  const auto outer = bindings_;
+  loops_.push_back(is_each ? LoopKind::each : LoopKind::ordinary);
+  const auto local = declare(stmt.name, *first, false, stmt.location);
+  if (!local) return Failure(local.error());
+  result_.stmt_locals[static_cast<std::size_t>(id)] = *local;
+  EVERKERNEL_TRY(check_block(stmt.body));
+  loops_.pop_back();
+  bindings_ = outer;
+  return {};
+}
+
+Result<void> HandlerVerifier::check_loop_exit(const Stmt& stmt) {
+  const bool is_break = stmt.kind == StmtKind::break_loop;
+  if (loops_.empty()) {
+    return wrong(stmt.location, fmt::format("{} stands outside any loop", is_break ? "break" : "continue"));
+  }
+  if (is_break && loops_.back() == LoopKind::each) {
+    return wrong(stmt.location, "break cannot leave an each: its turns are independent",
+                 "use continue to end this turn");
+  }
+  return {};
+}
+
+Result<void> HandlerVerifier::check_ending(const Stmt& stmt) {
+  const std::string_view word = stmt.kind == StmtKind::finish  ? "return"
+                                : stmt.kind == StmtKind::yield ? "yield"
+                                                               : "requeue";
+  if (std::ranges::find(loops_, LoopKind::each) != loops_.end()) {
+    return wrong(stmt.location, fmt::format("{} cannot leave an each: its turns are independent", word),
+                 "use continue to end this turn");
+  }
+  if (stmt.kind == StmtKind::finish) return {};
+  result_.effects.can_yield = true;
+  return refuse_if_pure(stmt.location, fmt::format("uses {}", word));
+}
+
+Result<void> HandlerVerifier::check_await(const Stmt& stmt) {
+  if (std::ranges::find(loops_, LoopKind::each) != loops_.end()) {
+    return wrong(stmt.location, "await cannot leave an each: its turns are independent");
+  }
+  constexpr std::string_view kRoles[] = {"the source", "the block", "the destination",
+                                         "the byte count"};
+  for (std::size_t i = 0; i < 4; ++i) {
+    EVERKERNEL_TRY(check_is(stmt.operands[i], Type::u32, kRoles[i]));
+  }
+  result_.effects.can_await = true;
+  return refuse_if_pure(stmt.location, "uses await");
+}
+
+Result<void> HandlerVerifier::check_evaluate(const Stmt& stmt) {
+  const auto type = check(stmt.operands[0], /*result_is_used=*/false);
+  if (!type) return Failure(type.error());
+  const ExprKind kind = body_[stmt.operands[0]].kind;
+  if (kind == ExprKind::call || kind == ExprKind::atomic) return {};
+  return wrong(stmt.location, "this value is not used", "only calls stand alone as statements");
+}
+
+// ---- expressions ----
+
+Result<Type> HandlerVerifier::check(ExprId id, bool result_is_used) {
+  EVERKERNEL_TRY(visit(id));
+  const Expr& expr = body_[id];
+  const auto type = check_kind(id, expr, result_is_used);
+  if (!type) return type;
+  if (*type == Type::none && result_is_used) {
+    return wrong(expr.location, fmt::format("{} gives no value", info(expr.function).name),
+                 "let it stand alone as a statement");
+  }
+  result_.types[static_cast<std::size_t>(id)] = *type;
+  return type;
+}
+
+Result<Type> HandlerVerifier::check_kind(ExprId id, const Expr& expr, bool result_is_used) {
+  switch (expr.kind) {
+    case ExprKind::literal:
+      if (expr.type == Type::none || (expr.type == Type::boolean && expr.bits > 1)) {
+        return wrong(expr.location, "this literal has no value of its type");
+      }
+      return expr.type;
+    case ExprKind::name: {
+      const auto local = resolve(expr.name, expr.location);
+      if (!local) return Failure(local.error());
+      result_.expr_locals[static_cast<std::size_t>(id)] = *local;
+      return result_.locals[static_cast<std::size_t>(*local)].type;
+    }
+    case ExprKind::builtin: {
+      const bool is_own = expr.builtin != Builtin::param && expr.builtin != Builtin::lane &&
+                          expr.builtin != Builtin::lanes;
+      if (is_own) {
+        EVERKERNEL_TRY(refuse_if_pure(expr.location, fmt::format("uses {}", info(expr.builtin).name)));
+      }
+      return Type::u32;
+    }
+    case ExprKind::arg: {
+      EVERKERNEL_TRY(check_is(expr.operands[0], Type::u32, "the index"));
+      const Expr& index = body_[expr.operands[0]];
+      const bool is_param = index.kind == ExprKind::literal && index.bits == 2;
+      if (!is_param) EVERKERNEL_TRY(refuse_if_pure(expr.location, "reads args other than param"));
+      return Type::u32;
+    }
+    case ExprKind::load:
+      EVERKERNEL_TRY(check_buffer(expr.buffer));
+      EVERKERNEL_TRY(check_is(expr.operands[0], Type::u32, "the index"));
+      EVERKERNEL_TRY(check_read(expr.buffer, expr.location));
+      return Type::u32;
+    case ExprKind::length:
+      EVERKERNEL_TRY(check_buffer(expr.buffer));
+      if (expr.buffer.kind == BufferKind::control || expr.buffer.kind == BufferKind::handle) {
+        EVERKERNEL_TRY(refuse_if_pure(expr.location, "touches other buffers than input and output"));
+      }
+      return Type::u32;
+    case ExprKind::unary:
+      return check_unary(expr);
+    case ExprKind::binary:
+      return check_binary(expr);
+    case ExprKind::call:
+      return check_call(expr);
+    case ExprKind::atomic:
+      return check_atomic(expr, result_is_used);
+  }
+  return wrong(expr.location, "this expression is of no known kind");
+}
+
+Result<void> HandlerVerifier::check_is(ExprId id, Type wanted, std::string_view role) {
+  const auto type = check(id);
+  if (!type) return Failure(type.error());
+  if (*type == wanted) return {};
+  std::string hint;
+  if (wanted == Type::u32 && *type == Type::f32) hint = "bits_u32(x) keeps the bits, u32(x) converts";
+  if (wanted == Type::u32 && *type == Type::i32) hint = "u32(x) converts";
+  if (wanted == Type::i32) hint = "i32(x) converts; 7i is an i32 literal";
+  if (wanted == Type::f32) hint = "f32(x) converts, bits_f32(x) keeps the bits; 1.5 is an f32 literal";
+  if (wanted == Type::boolean) hint = "compare: x != 0";
+  return wrong(body_[id].location,
+               fmt::format("{} is {}, not {}", role, type_name(wanted), type_name(*type)), hint);
+}
+
+Result<Type> HandlerVerifier::check_unary(const Expr& expr) {
+  const auto type = check(expr.operands[0]);
+  if (!type) return type;
+  const bool fits = expr.unary == UnaryOp::negate       ? is_number(*type)
+                    : expr.unary == UnaryOp::complement ? is_integer(*type)
+                                                        : *type == Type::boolean;
+  if (fits) return type;
+  return wrong(expr.location, fmt::format("'{}' cannot be applied to {}", unary_sign(expr.unary),
+                                          type_name(*type)));
+}
+
+Result<Type> HandlerVerifier::check_binary(const Expr& expr) {
+  const auto left = check(expr.operands[0]);
+  if (!left) return left;
+  const auto right = check(expr.operands[1]);
+  if (!right) return right;
+  const BinaryOp op = expr.binary;
+  const auto refused = [&](std::string hint) {
+    return wrong(expr.location, fmt::format("'{}' cannot be applied to {} and {}", info(op).sign,
+                                            type_name(*left), type_name(*right)),
+                 std::move(hint));
+  };
+  if (op == BinaryOp::shift_left || op == BinaryOp::shift_right) {
+    if (is_integer(*left) && *right == Type::u32) return *left;
+    return refused("an integer is shifted by a u32");
+  }
+  if (*left != *right) return refused("nothing converts by itself: u32(x), i32(x), f32(x)");
+  switch (op) {
+    case BinaryOp::multiply:
+    case BinaryOp::divide:
+    case BinaryOp::add:
+    case BinaryOp::subtract:
+      return is_number(*left) ? Result<Type>(*left) : refused("");
+    case BinaryOp::remainder:
+    case BinaryOp::bit_and:
+    case BinaryOp::bit_xor:
+    case BinaryOp::bit_or:
+      return is_integer(*left) ? Result<Type>(*left) : refused("it takes integers");
+    case BinaryOp::less:
+    case BinaryOp::less_equal:
+    case BinaryOp::greater:
+    case BinaryOp::greater_equal:
+      return is_number(*left) ? Result<Type>(Type::boolean) : refused("");
+    case BinaryOp::equal:
+    case BinaryOp::not_equal:
+      return Type::boolean;
+    case BinaryOp::logical_and:
+    case BinaryOp::logical_or:
+      return *left == Type::boolean ? Result<Type>(Type::boolean) : refused("compare first: x != 0");
+    case BinaryOp::shift_left:
+    case BinaryOp::shift_right:
+      break;
+  }
+  return refused("");
+}
+
+Result<Type> HandlerVerifier::check_same_numbers(const Expr& expr,
+                                                 std::span<const Type> types) const {
+  for (const Type type : types) {
+    if (type == types[0] && is_number(type)) continue;
+    return wrong(expr.location,
+                 fmt::format("{} takes numbers of one type, not {} and {}", info(expr.function).name,
+                             type_name(types[0]), type_name(types[types.size() - 1])),
+                 "nothing converts by itself: u32(x), i32(x), f32(x)");
+  }
+  return types[0];
+}
+
+Result<Type> HandlerVerifier::check_conversion(const Expr& expr, Type operand) const {
+  const Function function = expr.function;
+  const Type target = function == Function::to_u32 || function == Function::bits_u32   ? Type::u32
+                      : function == Function::to_i32 || function == Function::bits_i32 ? Type::i32
+                                                                                       : Type::f32;
+  const bool is_bool_to_u32 = function == Function::to_u32 && operand == Type::boolean;
+  if (is_number(operand) || is_bool_to_u32) return target;
+  return wrong(expr.location,
+               fmt::format("{} cannot be applied to {}", info(function).name, type_name(operand)),
+               operand == Type::boolean ? "u32(x) of a bool is 0 or 1" : "");
+}
+
+Result<Type> HandlerVerifier::check_call(const Expr& expr) {
+  const FunctionInfo& function = info(expr.function);
+  if (expr.operand_count != function.argument_count) {
+    return wrong(expr.location, fmt::format("{} takes {} values", function.name, function.argument_count));
+  }
+  Type types[3] = {};
+  for (std::size_t i = 0; i < expr.operand_count; ++i) {
+    const auto type = check(expr.operands[i]);
+    if (!type) return type;
+    types[i] = *type;
+  }
+  const auto all = [&](Type wanted) -> Result<Type> {
+    for (std::size_t i = 0; i < expr.operand_count; ++i) {
+      if (types[i] == wanted) continue;
+      return wrong(body_[expr.operands[i]].location,
+                   fmt::format("{} takes {}, not {}", function.name, type_name(wanted), type_name(types[i])),
+                   "nothing converts by itself: u32(x), i32(x), f32(x), bits_f32(x)");
+    }
+    return wanted;
+  };
+  switch (expr.function) {
+    case Function::min:
+    case Function::max:
+      return check_same_numbers(expr, {types, 2});
+    case Function::abs:
+      return check_same_numbers(expr, {types, 1});
+    case Function::clz:
+    case Function::popcount:
+    case Function::rotl:
+      return all(Type::u32);
+    case Function::sqrt:
+    case Function::floor:
+    case Function::fma:
+      return all(Type::f32);
+    case Function::select:
+      if (types[0] == Type::boolean && types[1] == types[2]) return types[1];
+      return wrong(expr.location,
+                   fmt::format("select takes a bool and two values of one type, not {}, {} and {}",
+                               type_name(types[0]), type_name(types[1]), type_name(types[2])));
+    case Function::to_u32:
+    case Function::to_i32:
+    case Function::to_f32:
+    case Function::bits_u32:
+    case Function::bits_i32:
+    case Function::bits_f32:
+      return check_conversion(expr, types[0]);
+    case Function::printf:
+    case Function::emit: {
+      if (const auto words = all(Type::u32); !words) return words;
+      const bool is_print = expr.function == Function::printf;
+      (is_print ? result_.effects.prints : result_.effects.emits) = true;
+      EVERKERNEL_TRY(refuse_if_pure(expr.location, fmt::format("uses {}", function.name)));
+      return Type::none;
+    }
+  }
+  return wrong(expr.location, "this function is not known");
+}
+
+Result<Type> HandlerVerifier::check_atomic(const Expr& expr, bool result_is_used) {
+  const AtomicOpInfo& op = info(expr.atomic);
+  if (expr.operand_count != 1 + op.value_count) {
+    return wrong(expr.location, fmt::format("{} takes a word and {} values", op.name, op.value_count));
+  }
+  EVERKERNEL_TRY(check_buffer(expr.buffer));
+  EVERKERNEL_TRY(check_is(expr.operands[0], Type::u32, "the index"));
+  for (std::size_t i = 1; i < expr.operand_count; ++i) {
+    EVERKERNEL_TRY(check_is(expr.operands[i], Type::u32, "the operand of an atomic"));
+  }
+  EVERKERNEL_TRY(check_atomic_promises(expr, result_is_used));
+  return Type::u32;
+}
+
+Result<void> HandlerVerifier::check_buffer(const BufferRef& buffer) {
+  if (buffer.kind != BufferKind::handle) return {};
+  result_.effects.uses_handles = true;
+  return check_is(buffer.handle, Type::u32, "a buffer handle");
+}
+
+// ---- promises ----
+
+Result<void> HandlerVerifier::refuse_if_pure(Location location, std::string_view what) const {
+  if (!handler_.is_pure) return {};
+  return wrong(location, fmt::format("a pure handler {}", what),
+               "a pure handler reads input and param and writes output; drop pure if it does more");
+}
+
+Result<void> HandlerVerifier::check_read(const BufferRef& buffer, Location location) {
+  Effects& effects = result_.effects;
+  effects.reads_input |= buffer.kind == BufferKind::input;
+  effects.reads_output |= buffer.kind == BufferKind::output;
+  effects.reads_control |= buffer.kind == BufferKind::control;
+  if (buffer.kind == BufferKind::output) {
+    EVERKERNEL_TRY(refuse_if_pure(location, "reads output, which it writes"));
+    if (handler_.commutes) {
+      return wrong(location, "a commutes handler reads output: what it sees depends on the order",
+                   "read input instead, or drop commutes");
+    }
+  }
+  if (buffer.kind == BufferKind::input) return {};
+  return refuse_if_pure(location, "reads other buffers than input");
+}
+
+Result<void> HandlerVerifier::check_write(const BufferRef& buffer, Location location) {
+  Effects& effects = result_.effects;
+  effects.writes_input |= buffer.kind == BufferKind::input;
+  effects.writes_output |= buffer.kind == BufferKind::output;
+  effects.writes_control |= buffer.kind == BufferKind::control;
+  if (buffer.kind == BufferKind::output) return {};
+  return refuse_if_pure(location, "writes other buffers than output");
+}
+
+Result<void> HandlerVerifier::check_atomic_promises(const Expr& expr, bool result_is_used) {
+  const AtomicOpInfo& op = info(expr.atomic);
+  EVERKERNEL_TRY(check_write(expr.buffer, expr.location));
+  Effects& effects = result_.effects;
+  effects.reads_input |= expr.buffer.kind == BufferKind::input;
+  effects.reads_output |= expr.buffer.kind == BufferKind::output;
+  effects.reads_control |= expr.buffer.kind == BufferKind::control;
+  if (!op.is_idempotent) {
+    EVERKERNEL_TRY(refuse_if_pure(expr.location, fmt::format("uses {}", op.name)));
+  }
+  if (result_is_used) {
+    EVERKERNEL_TRY(refuse_if_pure(expr.location, "uses the result of an atomic"));
+  }
+  if (!handler_.commutes) return {};
+  if (result_is_used) {
+    return wrong(expr.location, "a commutes handler uses the result of an atomic: it depends on the order",
+                 "let the atomic stand alone as a statement, or drop commutes");
+  }
+  if (!op.commutes || (commuting_op_ && *commuting_op_ != expr.atomic)) {
+    return wrong(expr.location,
+                 fmt::format("a commutes handler writes by one kind of atomic only, not by {}{}", op.name,
+                             op.commutes ? " as well" : ""),
+                 "add, min, max, and, or, xor commute, each with itself");
+  }
+  commuting_op_ = expr.atomic;
+  return {};
+}
+
+}  // namespace
+
+const VerifiedHandler* VerifiedProgram::find(std::uint32_t opcode) const {
+  for (const VerifiedHandler& handler : *handlers_) {
+    if (!handler.handler.is_payload && handler.handler.opcode == opcode) return &handler;
+  }
+  return nullptr;
+}
+
+const VerifiedHandler* VerifiedProgram::payload() const {
+  const auto found = std::ranges::find_if(
+      *handlers_, [](const VerifiedHandler& handler) { return handler.handler.is_payload; });
+  return found == handlers_->end() ? nullptr : &*found;
+}
+
+Result<VerifiedProgram> verify(Program program) {
+  std::set<std::uint32_t> opcodes;
+  std::set<std::string, std::less<>> names;
+  std::vector<VerifiedHandler> verified;
+  verified.reserve(program.handlers.size());
+  for (Handler& handler : program.handlers) {
+    const Location location = handler.location;
+    if (!handler.is_payload && is_reserved_word(handler.name)) {
+      return mistake(location, handler.name,
+                     fmt::format("'{}' cannot be a name: the language uses it", handler.name));
+    }
+    if (!names.insert(handler.name).second) {
+      return mistake(location, handler.name,
+                     handler.is_payload ? "a file has at most one payload"
+                                        : fmt::format("handler '{}' is there already", handler.name));
+    }
+    if (!handler.is_payload && !opcodes.insert(handler.opcode).second) {
+      return mistake(location, handler.name,
+                     fmt::format("opcode {} has a handler already", handler.opcode),
+                     "give every handler a number of its own");
+    }
+    verified.push_back({.handler = std::move(handler)});
+    EVERKERNEL_TRY(HandlerVerifier(verified.back()).run());
+  }
+  return VerifiedProgram(std::move(verified));
+}
+
+}  // namespace everkernel::ir

@@ -1,0 +1,26 @@
+// LLVM IR for what operators and functions compute; the same table of meanings as ir/semantics.hpp.
+#pragma once
+
+#include <llvm/IR/IRBuilder.h>
+
+#include "everkernel/ir/vocabulary.hpp"
+
+namespace everkernel::jit {
+
+/// The LLVM type of a value.
+llvm::Type* llvm_type(llvm::LLVMContext& context, ir::Type type);
+
+/// A unary operator on an operand of `type`.
+llvm::Value* emit_unary(llvm::IRBuilder<>& builder, ir::UnaryOp op, ir::Type type, llvm::Value* a);
+/// A binary operator on operands of `type` (of the left one for shifts); not && and ||. With
+/// `cannot_wrap`, unsigned sums and products are known to fit.
+llvm::Value* emit_binary(llvm::IRBuilder<>& builder, ir::BinaryOp op, ir::Type type,
+                         llvm::Value* a, llvm::Value* b, bool cannot_wrap);
+/// A function whose first operand is of `type`; not printf and emit.
+llvm::Value* emit_call(llvm::IRBuilder<>& builder, ir::Function function, ir::Type type,
+                       llvm::Value* a, llvm::Value* b, llvm::Value* c);
+/// The new word of an atomic that nobody else can see half done.
+llvm::Value* emit_plain_atomic(llvm::IRBuilder<>& builder, ir::AtomicOp op, llvm::Value* before,
+                               llvm::Value* value, llvm::Value* desired);
+
+}  // namespace everkernel::jit
