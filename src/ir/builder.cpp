@@ -1,0 +1,244 @@
+// Values are trees of shared nodes; a statement copies the trees it uses into the handler's arrays,
+// where every node has one parent.
+#include "everkernel/ir/builder.hpp"
+
+#include <bit>
+#include <optional>
+#include <utility>
+
+#include "everkernel/ir/limits.hpp"
+
+namespace everkernel::ir::build {
+
+struct Value::Node {
+  Expr expr = {};                          // without ids
+  std::string name = {};                   // of a name
+  std::vector<Value> operands = {};
+  std::optional<BufferName> buffer = {};   // of a load, length or atomic
+};
+
+namespace {
+
+Value make(Value::Node node) {
+  node.expr.operand_count = static_cast<std::uint8_t>(node.operands.size());
+  return Value(std::make_shared<const Value::Node>(std::move(node)));
+}
+
+Value literal(Type type, std::uint32_t bits) {
+  return make({.expr = {.kind = ExprKind::literal, .type = type, .bits = bits}});
+}
+
+Value given(Builtin builtin) {
+  return make({.expr = {.kind = ExprKind::builtin, .builtin = builtin}});
+}
+
+Value named(std::string_view name) {
+  return make({.expr = {.kind = ExprKind::name}, .name = std::string(name)});
+}
+
+}  // namespace
+
+Value::Value(std::uint32_t number) : Value(literal(Type::u32, number)) {}
+Value::Value(std::int32_t number) : Value(literal(Type::i32, static_cast<std::uint32_t>(number))) {}
+Value::Value(float number) : Value(literal(Type::f32, std::bit_cast<std::uint32_t>(number))) {}
+Value Value::from_bool(bool truth) { return literal(Type::boolean, truth ? 1 : 0); }
+
+Place BufferName::operator[](Value index) const { return Place(*this, std::move(index)); }
+
+Place::operator Value() const {
+  if (buffer_ == nullptr) return make({.expr = {.kind = ExprKind::arg}, .operands = {index_}});
+  return make({.expr = {.kind = ExprKind::load}, .operands = {index_}, .buffer = *buffer_});
+}
+
+const BufferName input{BufferKind::input};
+const BufferName output{BufferKind::output};
+const BufferName control{BufferKind::control};
+const Value opcode = given(Builtin::opcode);
+const Value tenant = given(Builtin::tenant);
+const Value priority = given(Builtin::priority);
+const Value slot = given(Builtin::slot);
+const Value param = given(Builtin::param);
+const Value lane = given(Builtin::lane);
+const Value lanes = given(Builtin::lanes);
+
+Value len(const BufferName& buffer) {
+  return make({.expr = {.kind = ExprKind::length}, .buffer = buffer});
+}
+
+Value unary(UnaryOp op, Value a) {
+  return make({.expr = {.kind = ExprKind::unary, .unary = op}, .operands = {std::move(a)}});
+}
+
+Value binary(BinaryOp op, Value a, Value b) {
+  return make({.expr = {.kind = ExprKind::binary, .binary = op},
+               .operands = {std::move(a), std::move(b)}});
+}
+
+Value call(Function function, std::vector<Value> values) {
+  return make({.expr = {.kind = ExprKind::call, .function = function}, .operands = std::move(values)});
+}
+
+Value atomic(AtomicOp op, const Place& place, std::vector<Value> values) {
+  values.insert(values.begin(), place.index());
+  // An atomic on args has no buffer; input stands in, and the operand count gives it away.
+  Value::Node node{.expr = {.kind = ExprKind::atomic, .atomic = op}, .operands = std::move(values)};
+  node.buffer = place.buffer() == nullptr ? input : *place.buffer();
+  if (place.buffer() == nullptr) node.operands.clear();
+  return make(std::move(node));
+}
+
+HandlerBuilder::HandlerBuilder(Declaration declaration) : open_(1) {
+  handler_.name = declaration.is_payload ? "payload" : std::move(declaration.name);
+  handler_.opcode = declaration.opcode;
+  handler_.scope = declaration.scope;
+  handler_.is_pure = declaration.is_pure;
+  handler_.commutes = declaration.commutes;
+  handler_.is_payload = declaration.is_payload;
+}
+
+ExprId HandlerBuilder::add(const Value& value) {
+  const Value::Node& node = value.node();
+  Expr expr = node.expr;
+  // A program over the limit is refused whatever else it holds, so copying can stop there: a value
+  // that is used by itself again and again would otherwise double each time.
+  const bool is_full = handler_.body.exprs.size() > kMaxInstructions;
+  if (is_full) return handler_.body.add(Expr{});
+  if (expr.kind == ExprKind::name) expr.name = handler_.body.intern(node.name);
+  if (node.buffer) expr.buffer = add(*node.buffer);
+  for (std::size_t i = 0; i < node.operands.size() && i < 3; ++i) {
+    expr.operands[i] = add(node.operands[i]);
+  }
+  return handler_.body.add(expr);
+}
+
+BufferRef HandlerBuilder::add(const BufferName& buffer) {
+  BufferRef ref{.kind = buffer.kind()};
+  if (buffer.handle() != nullptr) ref.handle = add(*buffer.handle());
+  return ref;
+}
+
+void HandlerBuilder::add(Stmt stmt) {
+  open_.back().statements.push_back(handler_.body.add(stmt));
+}
+
+BlockId HandlerBuilder::fill(const Fill& fill) {
+  open_.emplace_back();
+  if (fill) fill();
+  Block block = std::move(open_.back());
+  open_.pop_back();
+  return handler_.body.add(std::move(block));
+}
+
+Value HandlerBuilder::declare(StmtKind kind, std::string_view name, const Value& value) {
+  Stmt stmt{.kind = kind, .operands = {add(value)}};
+  stmt.name = handler_.body.intern(name);
+  add(stmt);
+  return named(name);
+}
+
+Value HandlerBuilder::let(std::string_view name, const Value& value) {
+  return declare(StmtKind::let_value, name, value);
+}
+
+Value HandlerBuilder::var(std::string_view name, const Value& value) {
+  return declare(StmtKind::let_variable, name, value);
+}
+
+void HandlerBuilder::set(const Value& variable, const Value& value) {
+  Stmt stmt{.kind = StmtKind::assign_name, .operands = {add(value)}};
+  stmt.name = handler_.body.intern(variable.node().name);
+  add(stmt);
+}
+
+void HandlerBuilder::set(const Place& place, const Value& value) {
+  Stmt stmt{.kind = StmtKind::assign_arg};
+  if (place.buffer() != nullptr) {
+    stmt.kind = StmtKind::store;
+    stmt.buffer = add(*place.buffer());
+  }
+  stmt.operands[0] = add(place.index());
+  stmt.operands[1] = add(value);
+  add(stmt);
+}
+
+void HandlerBuilder::run(const Value& value) {
+  add(Stmt{.kind = StmtKind::evaluate, .operands = {add(value)}});
+}
+
+void HandlerBuilder::printf(const Value& fmt, const Value& a, const Value& b) {
+  run(call(Function::printf, {fmt, a, b}));
+}
+
+void HandlerBuilder::emit(const Value& a, const Value& b, const Value& c) {
+  run(call(Function::emit, {a, b, c}));
+}
+
+void HandlerBuilder::branch(const Value& condition, const Fill& then, const Fill& otherwise) {
+  Stmt stmt{.kind = StmtKind::branch, .operands = {add(condition)}};
+  stmt.body = fill(then);
+  if (otherwise) stmt.otherwise = fill(otherwise);
+  add(stmt);
+}
+
+void HandlerBuilder::loop(StmtKind kind, std::string_view name, const Value& first,
+                          const Value& last, const FillTurn& body) {
+  Stmt stmt{.kind = kind};
+  stmt.operands[0] = add(first);
+  stmt.operands[1] = add(last);
+  stmt.name = handler_.body.intern(name);
+  const Value counter = named(name);
+  stmt.body = fill([&] { body(counter); });
+  add(stmt);
+}
+
+void HandlerBuilder::for_range(std::string_view name, const Value& first, const Value& last,
+                               const FillTurn& body) {
+  loop(StmtKind::for_loop, name, first, last, body);
+}
+
+void HandlerBuilder::each(std::string_view name, const Value& first, const Value& last,
+                          const FillTurn& body) {
+  loop(StmtKind::each_loop, name, first, last, body);
+}
+
+void HandlerBuilder::while_true(const Value& condition, const Fill& body) {
+  Stmt stmt{.kind = StmtKind::while_loop, .operands = {add(condition)}};
+  stmt.body = fill(body);
+  add(stmt);
+}
+
+void HandlerBuilder::break_loop() { add(Stmt{.kind = StmtKind::break_loop}); }
+void HandlerBuilder::continue_loop() { add(Stmt{.kind = StmtKind::continue_loop}); }
+void HandlerBuilder::finish_item() { add(Stmt{.kind = StmtKind::finish}); }
+void HandlerBuilder::yield() { add(Stmt{.kind = StmtKind::yield}); }
+void HandlerBuilder::requeue() { add(Stmt{.kind = StmtKind::requeue}); }
+
+void HandlerBuilder::fault(const Value& code) {
+  add(Stmt{.kind = StmtKind::fault, .operands = {add(code)}});
+}
+
+void HandlerBuilder::await(StmtKind kind, const Value& source, const Value& block,
+                           const Value& destination, const Value& bytes) {
+  Stmt stmt{.kind = kind};
+  const Value* const values[] = {&source, &block, &destination, &bytes};
+  for (std::size_t i = 0; i < 4; ++i) stmt.operands[i] = add(*values[i]);
+  add(stmt);
+}
+
+void HandlerBuilder::await_read(const Value& source, const Value& block, const Value& destination,
+                                const Value& bytes) {
+  await(StmtKind::await_read, source, block, destination, bytes);
+}
+
+void HandlerBuilder::await_write(const Value& source, const Value& block, const Value& destination,
+                                 const Value& bytes) {
+  await(StmtKind::await_write, source, block, destination, bytes);
+}
+
+Handler HandlerBuilder::finish() {
+  handler_.body.root = handler_.body.add(std::move(open_.front()));
+  open_.assign(1, {});
+  return std::exchange(handler_, {});
+}
+
+}  // namespace everkernel::ir::build

@@ -1,0 +1,31 @@
+// What the library answers when it was built without LLVM.
+#include "everkernel/base/assert.hpp"
+#include "everkernel/jit/native.hpp"
+
+namespace everkernel::jit {
+namespace {
+
+Failure no_llvm() {
+  return fail(Code::unsupported, "native code: this build has no LLVM",
+              "build with LLVM 19 (llvm-19-dev), or run the handlers with the interpreter");
+}
+
+}  // namespace
+
+struct NativeProgram::Code {};
+
+NativeProgram::NativeProgram(std::unique_ptr<Code> code, std::vector<Entry> entries)
+    : code_(std::move(code)), entries_(std::move(entries)) {}
+NativeProgram::NativeProgram(NativeProgram&&) noexcept = default;
+NativeProgram& NativeProgram::operator=(NativeProgram&&) noexcept = default;
+NativeProgram::~NativeProgram() = default;
+
+bool has_native_code() { return false; }
+
+Result<NativeProgram> NativeProgram::compile(const ir::VerifiedProgram&, const NativeOptions&) {
+  return no_llvm();
+}
+
+Result<std::string> emit_llvm(const ir::VerifiedProgram&, const NativeOptions&) { return no_llvm(); }
+
+}  // namespace everkernel::jit
