@@ -33,7 +33,7 @@ constexpr std::uint32_t kChunkTurns = 4096;
 
 /// A buffer whose handle has been looked up.
 struct ResolvedBuffer {
-  Value* entry = nullptr;         // null pointer when the handle names nothing
+  Value* entry = nullptr;         // an entry of zeros when the handle names nothing
   Value* words = nullptr;         // first word
   Value* is_usable = nullptr;     // there, and the tenant may use it
   Value* word_count = nullptr;    // what len() gives, if it is usable
@@ -123,6 +123,7 @@ class HandlerCodegen {
   Value* arg_pointer(Value* index);
   void call_hook(const char* name, const Expr& expr);
   llvm::Function* find_buffer_function();
+  llvm::GlobalVariable* no_buffer();
 
   const VerifiedHandler& verified_;
   const Body& body_;
@@ -763,7 +764,20 @@ Value* HandlerCodegen::handle_value(const BufferRef& buffer) {
   return nullptr;
 }
 
-// The table search, as a function of the module: const BufferEntry* (entries, mask, handle).
+// An entry of zeros: what a handle that names nothing leads to. Its handle is 0, its length 0.
+llvm::GlobalVariable* HandlerCodegen::no_buffer() {
+  if (llvm::GlobalVariable* const made = module_.getNamedGlobal("no_buffer")) return made;
+  auto* const type = llvm::ArrayType::get(builder_.getInt64Ty(), sizeof(memory::BufferEntry) / 8);
+  auto* const zeros =
+      new llvm::GlobalVariable(module_, type, true, llvm::GlobalValue::InternalLinkage,
+                               llvm::Constant::getNullValue(type), "no_buffer");
+  zeros->setAlignment(llvm::Align(alignof(memory::BufferEntry)));
+  return zeros;
+}
+
+// The table search, as a function of the module: const BufferEntry* (entries, mask, handle). The table
+// does not change while an item runs, so the search counts as a function of its operands alone: LLVM
+// then moves it out of loops and makes it once for equal handles.
 llvm::Function* HandlerCodegen::find_buffer_function() {
   if (llvm::Function* const made = module_.getFunction("find_buffer")) return made;
   llvm::Type* const i32 = builder_.getInt32Ty();
@@ -772,6 +786,13 @@ llvm::Function* HandlerCodegen::find_buffer_function() {
   auto* const find =
       llvm::Function::Create(type, llvm::Function::InternalLinkage, "find_buffer", module_);
   find->setDoesNotThrow();
+  find->setDoesNotAccessMemory();
+  find->addFnAttr(llvm::Attribute::NoInline);
+  find->addFnAttr(llvm::Attribute::WillReturn);
+  find->addFnAttr(llvm::Attribute::Speculatable);
+  find->addRetAttr(llvm::Attribute::NonNull);
+  find->addRetAttr(llvm::Attribute::NoUndef);
+  find->addRetAttr(llvm::Attribute::getWithDereferenceableBytes(context_, sizeof(memory::BufferEntry)));
   llvm::IRBuilder<> build(BasicBlock::Create(context_, "entry", find));
   Value* const entries = find->getArg(0);
   Value* const mask = find->getArg(1);
@@ -795,7 +816,8 @@ llvm::Function* HandlerCodegen::find_buffer_function() {
                                         build.getInt64(sizeof(memory::BufferEntry)));
   Value* const place = build.CreateInBoundsGEP(build.getInt8Ty(), entries, offset);
   Value* const found = build.CreateLoad(
-      i32, build.CreateConstInBoundsGEP1_64(build.getInt8Ty(), place, offsetof(memory::BufferEntry, handle)));
+      i32, build.CreateConstInBoundsGEP1_64(build.getInt8Ty(), place,
+                                            offsetof(memory::BufferEntry, handle)));
   build.CreateCondBr(build.CreateICmpEQ(found, handle), hit, miss);
   build.SetInsertPoint(miss);
   build.CreateCondBr(build.CreateICmpEQ(found, build.getInt32(0)), none, next);
@@ -805,24 +827,20 @@ llvm::Function* HandlerCodegen::find_buffer_function() {
   build.SetInsertPoint(hit);
   build.CreateRet(place);
   build.SetInsertPoint(none);
-  build.CreateRet(llvm::ConstantPointerNull::get(build.getPtrTy()));
+  build.CreateRet(no_buffer());
   return find;
 }
 
 ResolvedBuffer HandlerCodegen::resolve(Value* handle) {
   llvm::Type* const i32 = builder_.getInt32Ty();
   llvm::Type* const pointer = builder_.getPtrTy();
-  Value* const entry = builder_.CreateCall(find_buffer_function(), {table_entries_, table_mask_, handle});
-  // A handle that names nothing reads from an entry of zeros, so that no branch is needed here.
-  auto* const none_type = llvm::ArrayType::get(builder_.getInt64Ty(), sizeof(memory::BufferEntry) / 8);
-  llvm::GlobalVariable* none = module_.getNamedGlobal("no_buffer");
-  if (none == nullptr) {
-    none = new llvm::GlobalVariable(module_, none_type, true, llvm::GlobalValue::PrivateLinkage,
-                                    llvm::Constant::getNullValue(none_type), "no_buffer");
-  }
-  Value* const safe = builder_.CreateSelect(builder_.CreateIsNull(entry), none, entry);
+  Value* const entry =
+      builder_.CreateCall(find_buffer_function(), {table_entries_, table_mask_, handle});
   const auto field = [&](llvm::Type* type, std::size_t offset) {
-    return builder_.CreateLoad(type, builder_.CreateConstInBoundsGEP1_64(builder_.getInt8Ty(), safe, offset));
+    auto* const load = builder_.CreateLoad(
+        type, builder_.CreateConstInBoundsGEP1_64(builder_.getInt8Ty(), entry, offset));
+    load->setMetadata(llvm::LLVMContext::MD_invariant_load, llvm::MDNode::get(context_, {}));
+    return load;
   };
   ResolvedBuffer buffer{.entry = entry};
   buffer.words = field(pointer, offsetof(memory::BufferEntry, words));
@@ -832,7 +850,9 @@ ResolvedBuffer HandlerCodegen::resolve(Value* handle) {
   Value* const is_owner = builder_.CreateOr(
       builder_.CreateICmpEQ(owner, tenant_),
       builder_.CreateICmpEQ(owner, builder_.getInt32(memory::kEveryTenant)));
-  buffer.is_usable = builder_.CreateAnd(is_owner, builder_.CreateIsNotNull(entry));
+  Value* const found = field(i32, offsetof(memory::BufferEntry, handle));
+  buffer.is_usable =
+      builder_.CreateAnd(is_owner, builder_.CreateICmpNE(found, builder_.getInt32(0)));
   const auto allowed = [&](memory::Access needed) {
     Value* const bits = builder_.getInt32(static_cast<Word>(needed));
     Value* const has_access = builder_.CreateICmpEQ(builder_.CreateAnd(access, bits), bits);

@@ -22,7 +22,7 @@ using ir::Word;
 // What generated code calls. None of it is on a hot path.
 
 Word access_code(const memory::BufferEntry* entry, Word tenant, Word needed) {
-  if (entry == nullptr) return static_cast<Word>(abi::FaultCode::bad_buffer_handle);
+  if (entry->handle == 0) return static_cast<Word>(abi::FaultCode::bad_buffer_handle);
   const bool is_owner = entry->owner == memory::kEveryTenant || entry->owner == tenant;
   if (!is_owner || (entry->access & needed) != needed) {
     return static_cast<Word>(abi::FaultCode::permission_denied);

@@ -1,0 +1,116 @@
+// Handler text for tests. A mark (@, which the language does not use) stands right before the place
+// where a mistake is expected, so that line and column are read off the text and not counted.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <initializer_list>
+#include <string>
+#include <string_view>
+
+#include "everkernel/ir/parser.hpp"
+#include "everkernel/ir/printer.hpp"
+#include "everkernel/ir/verifier.hpp"
+
+namespace everkernel::test {
+
+/// Parses and verifies.
+inline Result<ir::VerifiedProgram> check_text(std::string_view text) {
+  auto program = ir::parse(text);
+  if (!program) return Failure(std::move(program).error());
+  return ir::verify(*std::move(program));
+}
+
+/// Text without its mark, and the `line:column:` the mark stood at; columns count bytes.
+struct Unmarked {
+  std::string text;
+  std::string place;
+};
+
+inline Unmarked unmark(std::string_view marked) {
+  const std::size_t mark = marked.find('@');
+  if (mark == std::string_view::npos) return {std::string(marked), ""};
+  std::size_t line = 1, column = 1;
+  for (const char c : marked.substr(0, mark)) {
+    column = c == '\n' ? 1 : column + 1;
+    line += c == '\n' ? 1 : 0;
+  }
+  std::string text(marked);
+  text.erase(mark, 1);
+  return {text, std::to_string(line) + ":" + std::to_string(column) + ":"};
+}
+
+/// A handler named h with opcode 64 around a body, which begins on line 2.
+inline std::string in_handler(std::string_view body, std::string_view attributes = "") {
+  std::string text = "handler h = 64 ";
+  text.append(attributes).append("{\n").append(body).append("\n}\n");
+  return text;
+}
+
+/// Whatever failed did so for this reason at this place.
+inline void expect_error(const Error& error, std::string_view place, std::string_view fragment) {
+  EXPECT_EQ(error.code, Code::invalid_argument);
+  EXPECT_TRUE(error.message.starts_with(std::string(place) + " "))
+      << "expected at " << place << ", got " << error.message;
+  EXPECT_NE(error.message.find(fragment), std::string::npos)
+      << "expected \"" << fragment << "\", got " << error.message;
+}
+
+/// Text that the parser refuses, at its mark.
+inline void expect_syntax_error(std::string_view marked, std::string_view fragment) {
+  const Unmarked source = unmark(marked);
+  SCOPED_TRACE(source.text.substr(0, 500));
+  const auto program = ir::parse(source.text);
+  ASSERT_FALSE(program.has_value()) << "it was parsed";
+  expect_error(program.error(), source.place, fragment);
+}
+
+/// Text that the parser takes and the verifier refuses, at its mark.
+inline void expect_refused(std::string_view marked, std::string_view fragment) {
+  const Unmarked source = unmark(marked);
+  SCOPED_TRACE(source.text.substr(0, 500));
+  auto program = ir::parse(source.text);
+  ASSERT_TRUE(program.has_value()) << program.error().message;
+  const auto verified = ir::verify(*std::move(program));
+  ASSERT_FALSE(verified.has_value()) << "it was accepted";
+  expect_error(verified.error(), source.place, fragment);
+}
+
+/// Text that verifies.
+inline void expect_accepted(std::string_view text) {
+  SCOPED_TRACE(std::string(text.substr(0, 500)));
+  const auto verified = check_text(text);
+  EXPECT_TRUE(verified.has_value()) << verified.error().message;
+}
+
+/// A body that is refused: marked text and a piece of the message.
+struct Wrong {
+  std::string_view body, fragment;
+};
+
+/// Every body is refused by the verifier, at its mark.
+inline void expect_wrong(std::initializer_list<Wrong> rows, std::string_view attributes = "") {
+  for (const Wrong& row : rows) expect_refused(in_handler(row.body, attributes), row.fragment);
+}
+
+/// Every body verifies.
+inline void expect_right(std::initializer_list<std::string_view> bodies,
+                         std::string_view attributes = "") {
+  for (const std::string_view body : bodies) expect_accepted(in_handler(body, attributes));
+}
+
+/// `piece` again and again.
+inline std::string repeated(std::string_view piece, std::size_t count) {
+  std::string text;
+  for (std::size_t i = 0; i < count; ++i) text.append(piece);
+  return text;
+}
+
+/// The handlers of a verified program as a program again.
+inline ir::Program unverified(const ir::VerifiedProgram& verified) {
+  ir::Program program;
+  for (const auto& handler : verified.handlers()) program.handlers.push_back(handler.handler);
+  return program;
+}
+
+}  // namespace everkernel::test
