@@ -1,0 +1,84 @@
+// Every snippet of docs/handlers.md does what the manual says: it verifies, or is refused at the
+// place the fence names.
+#include <gtest/gtest.h>
+
+#include <sstream>
+#include <vector>
+
+#include "everkernel/ir/builder.hpp"
+#include "everkernel/ir/parser.hpp"
+#include "everkernel/ir/printer.hpp"
+#include "everkernel/ir/verifier.hpp"
+#include "support/ir_text_file.hpp"
+
+namespace everkernel::ir {
+namespace {
+
+struct Snippet {
+  std::string fence = {};  // what follows the back-ticks
+  std::string text = {};
+};
+
+std::vector<Snippet> snippets_of(const std::string& markdown) {
+  std::vector<Snippet> snippets;
+  std::istringstream lines(markdown);
+  bool is_inside = false;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("```")) {
+      is_inside = !is_inside;
+      if (is_inside) snippets.push_back({.fence = line.substr(3)});
+    } else if (is_inside) {
+      snippets.back().text += line + "\n";
+    }
+  }
+  return snippets;
+}
+
+Result<VerifiedProgram> verify_text(const std::string& text) {
+  auto program = parse(text);
+  if (!program) return Failure(program.error());
+  return verify(std::move(*program));
+}
+
+TEST(Manual, every_handler_snippet_verifies) {
+  int count = 0;
+  for (const Snippet& snippet : snippets_of(test::read_text("docs/handlers.md"))) {
+    if (snippet.fence != "ek") continue;
+    const auto verified = verify_text(snippet.text);
+    EXPECT_TRUE(verified) << verified.error().message << "\n" << snippet.text;
+    ++count;
+  }
+  EXPECT_GE(count, 9);
+}
+
+TEST(Manual, every_mistake_is_refused_at_the_place_it_names) {
+  int count = 0;
+  for (const Snippet& snippet : snippets_of(test::read_text("docs/handlers.md"))) {
+    if (!snippet.fence.starts_with("ek error ")) continue;
+    const std::string place = snippet.fence.substr(std::string("ek error ").size());
+    const auto verified = verify_text(snippet.text);
+    ASSERT_FALSE(verified) << snippet.text;
+    EXPECT_EQ(verified.error().message.substr(0, place.size() + 1), place + ":")
+        << verified.error().message;
+    ++count;
+  }
+  EXPECT_GE(count, 2);
+}
+
+// The C++ snippet of the manual, kept equal to it by hand; it must print as the first snippet does.
+TEST(Manual, the_builder_snippet_makes_the_first_handler) {
+  using namespace build;
+  HandlerBuilder h({.name = "saxpy", .opcode = 64});
+  const Value a = h.let("a", bits_f32(param));
+  const Value n = h.let("n", min(len(input), len(output)));
+  h.for_range("i", 0u, n, [&](const Value& i) {
+    h.set(output[i], bits_u32(a * bits_f32(input[i]) + bits_f32(output[i])));
+  });
+  const Program built{.handlers = {h.finish()}};
+  const auto first = parse(snippets_of(test::read_text("docs/handlers.md")).front().text);
+  ASSERT_TRUE(first);
+  EXPECT_EQ(print(built), print(*first));
+}
+
+}  // namespace
+}  // namespace everkernel::ir
