@@ -3,6 +3,7 @@
 #include "everkernel/ir/builder.hpp"
 
 #include <bit>
+#include <cmath>
 #include <optional>
 #include <utility>
 
@@ -11,10 +12,10 @@
 namespace everkernel::ir::build {
 
 struct Value::Node {
-  Expr expr = {};                          // without ids
-  std::string name = {};                   // of a name
+  Expr expr = {};         // without ids
+  std::string name = {};  // of a name
   std::vector<Value> operands = {};
-  std::optional<BufferName> buffer = {};   // of a load, length or atomic
+  std::optional<BufferName> buffer = {};  // of a load, length or atomic
 };
 
 namespace {
@@ -28,6 +29,20 @@ Value literal(Type type, std::uint32_t bits) {
   return make({.expr = {.kind = ExprKind::literal, .type = type, .bits = bits}});
 }
 
+// What has no literal in the language is made as its text would be, and counts as much.
+Value signed_literal(std::int32_t number) {
+  const auto bits = static_cast<std::uint32_t>(number);
+  if (number >= 0) return literal(Type::i32, bits);
+  if (bits == 0x80000000u) return call(Function::to_i32, {literal(Type::u32, bits)});
+  return unary(UnaryOp::negate, literal(Type::i32, 0u - bits));
+}
+
+Value float_literal(float number) {
+  const auto bits = std::bit_cast<std::uint32_t>(number);
+  if (std::isfinite(number) && (bits >> 31) == 0) return literal(Type::f32, bits);
+  return call(Function::bits_f32, {literal(Type::u32, bits)});
+}
+
 Value given(Builtin builtin) {
   return make({.expr = {.kind = ExprKind::builtin, .builtin = builtin}});
 }
@@ -39,11 +54,15 @@ Value named(std::string_view name) {
 }  // namespace
 
 Value::Value(std::uint32_t number) : Value(literal(Type::u32, number)) {}
-Value::Value(std::int32_t number) : Value(literal(Type::i32, static_cast<std::uint32_t>(number))) {}
-Value::Value(float number) : Value(literal(Type::f32, std::bit_cast<std::uint32_t>(number))) {}
-Value Value::from_bool(bool truth) { return literal(Type::boolean, truth ? 1 : 0); }
+Value::Value(std::int32_t number) : Value(signed_literal(number)) {}
+Value::Value(float number) : Value(float_literal(number)) {}
+Value Value::from_bool(bool truth) {
+  return literal(Type::boolean, truth ? 1 : 0);
+}
 
-Place BufferName::operator[](Value index) const { return Place(*this, std::move(index)); }
+Place BufferName::operator[](Value index) const {
+  return Place(*this, std::move(index));
+}
 
 Place::operator Value() const {
   if (buffer_ == nullptr) return make({.expr = {.kind = ExprKind::arg}, .operands = {index_}});
@@ -70,12 +89,13 @@ Value unary(UnaryOp op, Value a) {
 }
 
 Value binary(BinaryOp op, Value a, Value b) {
-  return make({.expr = {.kind = ExprKind::binary, .binary = op},
-               .operands = {std::move(a), std::move(b)}});
+  return make(
+      {.expr = {.kind = ExprKind::binary, .binary = op}, .operands = {std::move(a), std::move(b)}});
 }
 
 Value call(Function function, std::vector<Value> values) {
-  return make({.expr = {.kind = ExprKind::call, .function = function}, .operands = std::move(values)});
+  return make(
+      {.expr = {.kind = ExprKind::call, .function = function}, .operands = std::move(values)});
 }
 
 Value atomic(AtomicOp op, const Place& place, std::vector<Value> values) {
@@ -207,11 +227,21 @@ void HandlerBuilder::while_true(const Value& condition, const Fill& body) {
   add(stmt);
 }
 
-void HandlerBuilder::break_loop() { add(Stmt{.kind = StmtKind::break_loop}); }
-void HandlerBuilder::continue_loop() { add(Stmt{.kind = StmtKind::continue_loop}); }
-void HandlerBuilder::finish_item() { add(Stmt{.kind = StmtKind::finish}); }
-void HandlerBuilder::yield() { add(Stmt{.kind = StmtKind::yield}); }
-void HandlerBuilder::requeue() { add(Stmt{.kind = StmtKind::requeue}); }
+void HandlerBuilder::break_loop() {
+  add(Stmt{.kind = StmtKind::break_loop});
+}
+void HandlerBuilder::continue_loop() {
+  add(Stmt{.kind = StmtKind::continue_loop});
+}
+void HandlerBuilder::finish_item() {
+  add(Stmt{.kind = StmtKind::finish});
+}
+void HandlerBuilder::yield() {
+  add(Stmt{.kind = StmtKind::yield});
+}
+void HandlerBuilder::requeue() {
+  add(Stmt{.kind = StmtKind::requeue});
+}
 
 void HandlerBuilder::fault(const Value& code) {
   add(Stmt{.kind = StmtKind::fault, .operands = {add(code)}});

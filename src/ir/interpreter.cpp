@@ -219,7 +219,8 @@ class Interpreter {
   }
 
   /// The word at `index`, after every check.
-  std::atomic_ref<Word> place(BufferKind kind, Word handle, Word index, memory::Access access) const {
+  std::atomic_ref<Word> place(BufferKind kind, Word handle, Word index,
+                              memory::Access access) const {
     const Word needed = static_cast<Word>(access);
     if (kind == BufferKind::control) {
       if (index >= frame_.control_words) stop(FaultCode::index_out_of_range);

@@ -9,14 +9,45 @@
 namespace everkernel::ir {
 namespace {
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
-bool is_hex(char c) { return is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F'); }
+bool is_digit(char c) {
+  return c >= '0' && c <= '9';
+}
+bool is_letter(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+}
+bool is_hex(char c) {
+  return is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
+}
 
 // Longest first, so that `<<` is not read as two `<`.
 constexpr std::string_view kSigns[] = {"..", "<<", ">>", "<=", ">=", "==", "!=", "&&", "||", "{",
                                        "}",  "(",  ")",  "[",  "]",  ";",  ",",  "=",  "+",  "-",
                                        "*",  "/",  "%",  "<",  ">",  "&",  "^",  "|",  "~",  "!"};
+
+// A literal of any length, cut so that messages stay short.
+std::string shown(std::string_view text) {
+  constexpr std::size_t kLongest = 40;
+  return fmt::format("{}{}", text.substr(0, kLongest), text.size() > kLongest ? "…" : "");
+}
+
+// Whether a literal that does not fit f32 is too large, not too small. from_chars says only that it
+// is one of the two: the place of its first digit that counts decides.
+bool is_huge(std::string_view text) {
+  const std::size_t e = text.find_first_of("eE");
+  const std::string_view digits = text.substr(0, e);
+  const std::size_t first = digits.find_first_not_of("0.");
+  if (first == std::string_view::npos) return false;
+  std::int64_t exponent = 0;
+  if (e != std::string_view::npos) {
+    const bool is_negative = text[e + 1] == '-';
+    const std::size_t start = e + (is_negative || text[e + 1] == '+' ? 2 : 1);
+    const auto parsed = std::from_chars(text.data() + start, text.data() + text.size(), exponent);
+    if (parsed.ec != std::errc{}) return !is_negative;
+    if (is_negative) exponent = -exponent;
+  }
+  const auto point = static_cast<std::int64_t>(digits.find('.'));
+  return point - static_cast<std::int64_t>(first) + exponent > 0;
+}
 
 std::string shown(char c) {
   const auto code = static_cast<unsigned char>(c);
@@ -106,7 +137,10 @@ Result<Token> Lexer::number() {
   }
   token.text = text_.substr(token.offset, at_ - token.offset);
   if (is_letter(peek()) || is_digit(peek()) || text.empty()) {
-    return mistake(token.location, {}, fmt::format("'{}{}' is no number", token.text, peek()),
+    const bool is_word = is_letter(peek()) || is_digit(peek());
+    return mistake(token.location, {},
+                   fmt::format("'{}{}' is no number", shown(token.text),
+                               is_word ? std::string(1, peek()) : std::string()),
                    "numbers are 7, 0xff, 7i and 1.5");
   }
   const char* const end = text.data() + text.size();
@@ -114,9 +148,9 @@ Result<Token> Lexer::number() {
     float value = 0;
     const auto parsed = std::from_chars(text.data(), end, value);
     // Too small a number is rounded to zero; too large a one is a mistake.
-    const bool is_tiny = parsed.ec == std::errc::result_out_of_range && value < 1.0f;
-    if (parsed.ec != std::errc{} && !is_tiny) {
-      return mistake(token.location, {}, fmt::format("{} is too large for f32", token.text));
+    if (parsed.ec != std::errc{}) value = 0;
+    if (parsed.ec != std::errc{} && is_huge(text)) {
+      return mistake(token.location, {}, fmt::format("{} is too large for f32", shown(token.text)));
     }
     token.bits = std::bit_cast<std::uint32_t>(value);
     return token;
@@ -125,7 +159,7 @@ Result<Token> Lexer::number() {
   const auto parsed = std::from_chars(text.data(), end, token.bits, is_hexadecimal ? 16 : 10);
   if (parsed.ec != std::errc{} || token.bits > limit) {
     return mistake(token.location, {},
-                   fmt::format("{} is too large for {}", token.text, type_name(token.type)),
+                   fmt::format("{} is too large for {}", shown(token.text), type_name(token.type)),
                    token.type == Type::i32 ? "the i32 minimum is i32(0x80000000)" : "");
   }
   return token;

@@ -16,10 +16,10 @@ enum class TokenKind : std::uint8_t { end, word, number, sign };
 struct Token {
   TokenKind kind = TokenKind::end;
   std::string_view text = {};
-  Type type = Type::none;   // of a number
-  std::uint32_t bits = 0;   // of a number
+  Type type = Type::none;  // of a number
+  std::uint32_t bits = 0;  // of a number
   Location location = {};
-  std::size_t offset = 0;   // bytes before it
+  std::size_t offset = 0;  // bytes before it
 };
 
 /// Gives one token after the other.

@@ -1,5 +1,5 @@
-// Recursive descent over the grammar of the handler language. Blocks and parentheses recurse, with a
-// bound; chains of operators are loops.
+// Recursive descent over the grammar of the handler language. Blocks and parentheses recurse, with
+// a bound; chains of operators are loops.
 #include "everkernel/ir/parser.hpp"
 
 #include <fmt/format.h>
@@ -36,7 +36,8 @@ class Parser {
   Result<void> expect_word(std::string_view word);
   Result<std::string_view> new_name(std::string_view of_what);
   Failure unexpected(std::string_view wanted) const {
-    return mistake(token_.location, {}, fmt::format("expected {}, found {}", wanted, shown(token_)));
+    return mistake(token_.location, {},
+                   fmt::format("expected {}, found {}", wanted, shown(token_)));
   }
 
   // Nodes.
@@ -87,13 +88,13 @@ class DepthGuard {
 };
 
 // Assigns the value of a Result to `target`, or returns its error.
-#define EVERKERNEL_PARSE(target, expression)                          \
-  do {                                                                \
-    auto everkernel_parsed = (expression);                            \
-    if (!everkernel_parsed) {                                         \
-      return Failure(std::move(everkernel_parsed).error());           \
-    }                                                                 \
-    target = *std::move(everkernel_parsed);                           \
+#define EVERKERNEL_PARSE(target, expression)                \
+  do {                                                      \
+    auto everkernel_parsed = (expression);                  \
+    if (!everkernel_parsed) {                               \
+      return Failure(std::move(everkernel_parsed).error()); \
+    }                                                       \
+    target = *std::move(everkernel_parsed);                 \
   } while (false)
 
 Result<void> Parser::advance() {
@@ -115,10 +116,10 @@ Result<void> Parser::expect_word(std::string_view word) {
 Result<std::string_view> Parser::new_name(std::string_view of_what) {
   if (token_.kind != TokenKind::word) return unexpected(fmt::format("the name of {}", of_what));
   if (is_reserved_word(token_.text)) {
-    return mistake(token_.location, {},
-                   fmt::format("{} cannot be the name of {}: the language uses it", shown(token_),
-                               of_what),
-                   "choose another name");
+    return mistake(
+        token_.location, {},
+        fmt::format("{} cannot be the name of {}: the language uses it", shown(token_), of_what),
+        "choose another name");
   }
   const std::string_view name = token_.text;
   EVERKERNEL_TRY(advance());
@@ -279,23 +280,31 @@ Result<StmtId> Parser::finish_assignment(Stmt stmt, int value_operand) {
 }
 
 Result<StmtId> Parser::branch(Stmt stmt) {
-  // `else if` is a block of one statement that counts as no level of nesting.
-  stmt.kind = StmtKind::branch;
-  EVERKERNEL_TRY(advance());
-  EVERKERNEL_PARSE(stmt.operands[0], expression());
-  EVERKERNEL_PARSE(stmt.body, block());
-  if (!is_word("else")) return add(stmt);
-  EVERKERNEL_TRY(advance());
-  if (!is_word("if")) {
-    EVERKERNEL_PARSE(stmt.otherwise, block());
-    return add(stmt);
+  // `else if` is a block of one statement that counts as no level of nesting. A row of them is read
+  // in a loop, so that only the number of instructions bounds it, and joined from its end.
+  std::vector<Stmt> row;
+  for (;;) {
+    stmt.kind = StmtKind::branch;
+    EVERKERNEL_TRY(advance());
+    EVERKERNEL_PARSE(stmt.operands[0], expression());
+    EVERKERNEL_PARSE(stmt.body, block());
+    row.push_back(stmt);
+    if (!is_word("else")) break;
+    EVERKERNEL_TRY(advance());
+    if (!is_word("if")) {
+      EVERKERNEL_PARSE(row.back().otherwise, block());
+      break;
+    }
+    stmt = {.location = token_.location};
   }
-  const DepthGuard guard(depth_);
-  if (depth_ > kMaxParserDepth) return mistake(token_.location, {}, "too many 'else if' in a row");
-  StmtId next{};
-  EVERKERNEL_PARSE(next, branch({.location = token_.location}));
-  stmt.otherwise = body_.add(Block{.statements = {next}, .location = body_[next].location});
-  return add(stmt);
+  StmtId last{};
+  for (std::size_t i = row.size(); i-- > 0;) {
+    if (i + 1 < row.size()) {
+      row[i].otherwise = body_.add(Block{.statements = {last}, .location = row[i + 1].location});
+    }
+    EVERKERNEL_PARSE(last, add(row[i]));
+  }
+  return last;
 }
 
 Result<StmtId> Parser::counted_loop(Stmt stmt) {
@@ -517,6 +526,8 @@ Result<BufferRef> Parser::buffer() {
 
 }  // namespace
 
-Result<Program> parse(std::string_view text) { return Parser(text).program(); }
+Result<Program> parse(std::string_view text) {
+  return Parser(text).program();
+}
 
 }  // namespace everkernel::ir

@@ -25,7 +25,8 @@ class Printer {
  private:
   void print(const Handler& handler) {
     body_ = &handler.body;
-    out_ += handler.is_payload ? "payload" : fmt::format("handler {} = {}", handler.name, handler.opcode);
+    out_ += handler.is_payload ? "payload"
+                               : fmt::format("handler {} = {}", handler.name, handler.opcode);
     if (handler.scope != Scope::lane) out_ += fmt::format(" scope {}", scope_name(handler.scope));
     if (handler.is_pure) out_ += " pure";
     if (handler.commutes) out_ += " commutes";
@@ -93,16 +94,18 @@ class Printer {
     }
   }
 
-  void branch(const Stmt& stmt) {
-    line("if {} ", text(stmt.operands[0]));
-    print(stmt.body);
-    if (!stmt.otherwise) return;
-    out_ += " else ";
-    const Block& otherwise = (*body_)[*stmt.otherwise];
-    const bool is_chain = otherwise.statements.size() == 1 &&
-                          (*body_)[otherwise.statements[0]].kind == StmtKind::branch;
-    if (is_chain) return print((*body_)[otherwise.statements[0]]);
-    print(*stmt.otherwise);
+  void branch(const Stmt& first) {
+    for (const Stmt* stmt = &first;;) {
+      line("if {} ", text(stmt->operands[0]));
+      print(stmt->body);
+      if (!stmt->otherwise) return;
+      out_ += " else ";
+      const Block& otherwise = (*body_)[*stmt->otherwise];
+      const bool is_chain = otherwise.statements.size() == 1 &&
+                            (*body_)[otherwise.statements[0]].kind == StmtKind::branch;
+      if (!is_chain) return print(*stmt->otherwise);
+      stmt = &(*body_)[otherwise.statements[0]];
+    }
   }
 
   template <class... Args>
@@ -146,12 +149,10 @@ class Printer {
       case ExprKind::length:
         return fmt::format("len({})", text(expr.buffer));
       case ExprKind::unary:
-        return fmt::format("{}{}", unary_sign(expr.unary), text(expr.operands[0], kUnaryPrecedence));
-      case ExprKind::binary: {
-        const BinaryOpInfo& op = info(expr.binary);
-        return fmt::format("{} {} {}", text(expr.operands[0], op.precedence), op.sign,
-                           text(expr.operands[1], op.precedence + 1));
-      }
+        return fmt::format("{}{}", unary_sign(expr.unary),
+                           text(expr.operands[0], kUnaryPrecedence));
+      case ExprKind::binary:
+        return chain(expr);
       case ExprKind::call:
         return fmt::format("{}({})", info(expr.function).name, list(expr, 0));
       case ExprKind::atomic:
@@ -159,6 +160,24 @@ class Printer {
                            text(expr.operands[0]), list(expr, 1));
     }
     return {};
+  }
+
+  // a + b + c … grows to the left without parentheses: a loop, since it may be very long.
+  std::string chain(const Expr& last) const {
+    std::vector<const Expr*> operators = {&last};
+    const auto left = [&]() -> ExprId { return operators.back()->operands[0]; };
+    const auto continues = [&] {
+      const Expr& next = (*body_)[left()];
+      return next.kind == ExprKind::binary && precedence(next) >= precedence(*operators.back());
+    };
+    while (continues()) operators.push_back(&(*body_)[left()]);
+    std::string joined = text(left(), precedence(*operators.back()));
+    for (std::size_t i = operators.size(); i-- > 0;) {
+      const BinaryOpInfo& op = info(operators[i]->binary);
+      fmt::format_to(std::back_inserter(joined), " {} {}", op.sign,
+                     text(operators[i]->operands[1], op.precedence + 1));
+    }
+    return joined;
   }
 
   std::string list(const Expr& expr, std::size_t first) const {
@@ -204,6 +223,8 @@ class Printer {
 
 }  // namespace
 
-std::string print(const Program& program) { return Printer().program(program); }
+std::string print(const Program& program) {
+  return Printer().program(program);
+}
 
 }  // namespace everkernel::ir

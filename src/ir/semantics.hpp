@@ -17,12 +17,22 @@ using abi::Word;
 /// What bits_u32 and bits_i32 make of every NaN.
 inline constexpr Word kCanonicalNan = 0x7FC00000u;
 
-inline float as_float(Word bits) { return std::bit_cast<float>(bits); }
-inline Word as_bits(float value) { return std::bit_cast<Word>(value); }
-inline std::int32_t as_signed(Word bits) { return static_cast<std::int32_t>(bits); }
+inline float as_float(Word bits) {
+  return std::bit_cast<float>(bits);
+}
+inline Word as_bits(float value) {
+  return std::bit_cast<Word>(value);
+}
+inline std::int32_t as_signed(Word bits) {
+  return static_cast<std::int32_t>(bits);
+}
 
-inline Word divide_u32(Word a, Word b) { return b == 0 ? a : a / b; }
-inline Word remainder_u32(Word a, Word b) { return b == 0 ? 0 : a % b; }
+inline Word divide_u32(Word a, Word b) {
+  return b == 0 ? a : a / b;
+}
+inline Word remainder_u32(Word a, Word b) {
+  return b == 0 ? 0 : a % b;
+}
 
 inline Word divide_i32(Word a, Word b) {
   if (b == 0) return a;
@@ -34,8 +44,12 @@ inline Word remainder_i32(Word a, Word b) {
   return static_cast<Word>(as_signed(a) % as_signed(b));
 }
 
-inline Word shift_left(Word a, Word count) { return a << (count & 31); }
-inline Word shift_right_u32(Word a, Word count) { return a >> (count & 31); }
+inline Word shift_left(Word a, Word count) {
+  return a << (count & 31);
+}
+inline Word shift_right_u32(Word a, Word count) {
+  return a >> (count & 31);
+}
 inline Word shift_right_i32(Word a, Word count) {
   return static_cast<Word>(as_signed(a) >> (count & 31));
 }
@@ -73,11 +87,14 @@ inline Word f32_to_i32(Word bits) {
   return static_cast<Word>(static_cast<std::int32_t>(value));
 }
 
-inline Word canonical_bits(Word bits) { return std::isnan(as_float(bits)) ? kCanonicalNan : bits; }
+inline Word canonical_bits(Word bits) {
+  return std::isnan(as_float(bits)) ? kCanonicalNan : bits;
+}
 
 /// The value of a unary operator on an operand of `type`.
 Word unary(UnaryOp op, Type type, Word a);
-/// The value of a binary operator on operands of `type` (of the left one for shifts). Not for && and
+/// The value of a binary operator on operands of `type` (of the left one for shifts). Not for &&
+/// and
 /// ||, which do not always evaluate both sides.
 Word binary(BinaryOp op, Type type, Word a, Word b);
 /// The value of a function whose first operand is of `type` (select: whose second is).

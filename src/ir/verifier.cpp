@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "everkernel/abi/opcode.hpp"
 #include "everkernel/ir/limits.hpp"
@@ -14,8 +15,24 @@
 namespace everkernel::ir {
 namespace {
 
-bool is_integer(Type type) { return type == Type::u32 || type == Type::i32; }
-bool is_number(Type type) { return is_integer(type) || type == Type::f32; }
+bool is_integer(Type type) {
+  return type == Type::u32 || type == Type::i32;
+}
+bool is_number(Type type) {
+  return is_integer(type) || type == Type::f32;
+}
+
+// Enumerators from outside may be any number; tables are read by them, so they are checked first.
+template <class Row, std::size_t kCount, class Enum>
+bool is_known(const Row (&)[kCount], Enum value) {
+  return static_cast<std::size_t>(value) < kCount;
+}
+bool is_known(const Expr& expr) {
+  return expr.type <= Type::boolean && expr.unary <= UnaryOp::logical_not &&
+         is_known(kBinaryOps, expr.binary) && is_known(kFunctions, expr.function) &&
+         is_known(kAtomicOps, expr.atomic) && is_known(kBuiltins, expr.builtin) &&
+         expr.buffer.kind <= BufferKind::handle;
+}
 
 enum class LoopKind : std::uint8_t { ordinary, each };
 
@@ -56,15 +73,18 @@ class HandlerVerifier {
 
   // Expressions.
   Result<Type> check(ExprId id, bool result_is_used = true);
+  Result<Type> record(ExprId id, Type type);
   Result<Type> check_kind(ExprId id, const Expr& expr, bool result_is_used);
   Result<void> check_is(ExprId id, Type wanted, std::string_view role);
   Result<Type> check_unary(const Expr& expr);
-  Result<Type> check_binary(const Expr& expr);
+  Result<Type> check_chain(ExprId id);
+  Result<Type> check_binary(const Expr& expr, Type left, Type right) const;
   Result<Type> check_call(const Expr& expr);
   Result<Type> check_conversion(const Expr& expr, Type operand) const;
   Result<Type> check_atomic(const Expr& expr, bool result_is_used);
   Result<Type> check_same_numbers(const Expr& expr, std::span<const Type> types) const;
   Result<void> check_buffer(const BufferRef& buffer);
+  std::size_t text_depth(const Expr& expr) const;
 
   // Promises.
   Result<void> check_read(const BufferRef& buffer, Location location);
@@ -75,11 +95,13 @@ class HandlerVerifier {
   VerifiedHandler& result_;
   const Handler& handler_;
   const Body& body_;
+  std::vector<std::size_t> text_depths_;  // by ExprId
   std::vector<bool> seen_exprs_, seen_stmts_, seen_blocks_;
   std::vector<std::optional<LocalId>> bindings_;  // by NameId: the variable it means here
   std::vector<bool> is_outside_each_;             // by LocalId
   std::vector<LoopKind> loops_;
   std::size_t nesting_ = 0;
+  std::size_t depth_ = 0;  // of expressions inside each other
   std::optional<AtomicOp> commuting_op_;
 };
 
@@ -90,8 +112,9 @@ Result<void> HandlerVerifier::run() {
                  "handlers have numbers 8..0xffef and 0x10000..0x7fffffff");
   }
   if (handler_.text_bytes > kMaxTextBytes) {
-    return wrong(handler_.location, fmt::format("the handler is {} bytes of text, at most {} are read",
-                                                handler_.text_bytes, kMaxTextBytes));
+    return wrong(handler_.location,
+                 fmt::format("the handler is {} bytes of text, at most {} are read",
+                             handler_.text_bytes, kMaxTextBytes));
   }
   if (body_.exprs.size() + body_.stmts.size() > kMaxInstructions) {
     return wrong(handler_.location,
@@ -99,6 +122,15 @@ Result<void> HandlerVerifier::run() {
                              body_.exprs.size() + body_.stmts.size(), kMaxInstructions),
                  "split it into several handlers");
   }
+  if (handler_.scope > Scope::group) return wrong(handler_.location, "the scope is not known");
+  if (handler_.is_payload && (handler_.is_pure || handler_.commutes)) {
+    return wrong(handler_.location, "a payload cannot be pure or commutes");
+  }
+  if (std::set<std::string_view>(body_.names.begin(), body_.names.end()).size() !=
+      body_.names.size()) {
+    return wrong(handler_.location, "a name stands twice in the table of names");
+  }
+  text_depths_.resize(body_.exprs.size());
   seen_exprs_.resize(body_.exprs.size());
   seen_stmts_.resize(body_.stmts.size());
   seen_blocks_.resize(body_.blocks.size());
@@ -122,9 +154,15 @@ Result<void> visit_once(Id id, std::vector<bool>& seen, const Handler& handler) 
   return {};
 }
 
-Result<void> HandlerVerifier::visit(ExprId id) { return visit_once(id, seen_exprs_, handler_); }
-Result<void> HandlerVerifier::visit(StmtId id) { return visit_once(id, seen_stmts_, handler_); }
-Result<void> HandlerVerifier::visit(BlockId id) { return visit_once(id, seen_blocks_, handler_); }
+Result<void> HandlerVerifier::visit(ExprId id) {
+  return visit_once(id, seen_exprs_, handler_);
+}
+Result<void> HandlerVerifier::visit(StmtId id) {
+  return visit_once(id, seen_stmts_, handler_);
+}
+Result<void> HandlerVerifier::visit(BlockId id) {
+  return visit_once(id, seen_blocks_, handler_);
+}
 
 // ---- names ----
 
@@ -132,6 +170,10 @@ Result<LocalId> HandlerVerifier::declare(NameId name, Type type, bool is_variabl
                                          Location location) {
   const auto index = static_cast<std::size_t>(name);
   if (index >= body_.names.size()) return wrong(location, "a name is not there");
+  if (!is_word(body_[name])) {
+    return wrong(location, fmt::format("'{}' cannot be a name", body_[name]),
+                 "names are letters, digits and _");
+  }
   if (is_reserved_word(body_[name])) {
     return wrong(location, fmt::format("'{}' cannot be a name: the language uses it", body_[name]));
   }
@@ -178,6 +220,9 @@ Result<void> HandlerVerifier::check_block(BlockId id) {
 Result<void> HandlerVerifier::check_statement(StmtId id) {
   EVERKERNEL_TRY(visit(id));
   const Stmt& stmt = body_[id];
+  if (stmt.buffer.kind > BufferKind::handle) {
+    return wrong(stmt.location, "this buffer is of no known kind");
+  }
   switch (stmt.kind) {
     case StmtKind::let_value:
     case StmtKind::let_variable:
@@ -239,10 +284,10 @@ Result<void> HandlerVerifier::check_assignment(StmtId id, const Stmt& stmt) {
   }
   const bool is_in_each = std::ranges::find(loops_, LoopKind::each) != loops_.end();
   if (is_in_each && is_outside_each_[index]) {
-    return wrong(stmt.location,
-                 fmt::format("'{}' is read only inside each: it belongs to all turns",
-                             body_[stmt.name]),
-                 "use an atomic on a buffer word, or a variable declared inside the each");
+    return wrong(
+        stmt.location,
+        fmt::format("'{}' is read only inside each: it belongs to all turns", body_[stmt.name]),
+        "use an atomic on a buffer word, or a variable declared inside the each");
   }
   result_.stmt_locals[static_cast<std::size_t>(id)] = *local;
   return check_is(stmt.operands[0], variable.type, fmt::format("'{}'", body_[stmt.name]));
@@ -255,7 +300,8 @@ Result<void> HandlerVerifier::check_arg_store(const Stmt& stmt) {
   }
   EVERKERNEL_TRY(refuse_if_pure(stmt.location, "writes to args"));
   if (handler_.commutes) {
-    return wrong(stmt.location, "a commutes handler writes by one kind of atomic only, not to args");
+    return wrong(stmt.location,
+                 "a commutes handler writes by one kind of atomic only, not to args");
   }
   EVERKERNEL_TRY(check_is(stmt.operands[0], Type::u32, "the index"));
   EVERKERNEL_TRY(check_is(stmt.operands[1], Type::u32, "an argument word"));
@@ -270,28 +316,35 @@ Result<void> HandlerVerifier::check_store(const Stmt& stmt) {
   EVERKERNEL_TRY(check_is(stmt.operands[0], Type::u32, "the index"));
   EVERKERNEL_TRY(check_is(stmt.operands[1], Type::u32, "a buffer word"));
   if (handler_.commutes) {
-    return wrong(stmt.location, "a commutes handler writes by one kind of atomic only, not by stores",
+    return wrong(stmt.location,
+                 "a commutes handler writes by one kind of atomic only, not by stores",
                  "use atomic_add or another atomic, or drop commutes");
   }
   return check_write(stmt.buffer, stmt.location);
 }
 
-Result<void> HandlerVerifier::check_branch(const Stmt& stmt) {
-  EVERKERNEL_TRY(check_is(stmt.operands[0], Type::boolean, "the condition"));
-  EVERKERNEL_TRY(check_block(stmt.body));
-  if (!stmt.otherwise) return {};
-  if (static_cast<std::size_t>(*stmt.otherwise) >= body_.blocks.size()) {
-    return check_block(*stmt.otherwise);
+Result<void> HandlerVerifier::check_branch(const Stmt& first) {
+  // A block that is one branch is an `else if`: it reads as a row of cases, not as a deeper level,
+  // and is walked as one.
+  for (const Stmt* stmt = &first;;) {
+    EVERKERNEL_TRY(check_is(stmt->operands[0], Type::boolean, "the condition"));
+    EVERKERNEL_TRY(check_block(stmt->body));
+    if (!stmt->otherwise) return {};
+    if (static_cast<std::size_t>(*stmt->otherwise) >= body_.blocks.size()) {
+      return check_block(*stmt->otherwise);
+    }
+    const Block& otherwise = body_[*stmt->otherwise];
+    const bool is_chain = otherwise.statements.size() == 1 &&
+                          static_cast<std::size_t>(otherwise.statements[0]) < body_.stmts.size() &&
+                          body_[otherwise.statements[0]].kind == StmtKind::branch;
+    if (!is_chain) return check_block(*stmt->otherwise);
+    EVERKERNEL_TRY(visit(*stmt->otherwise));
+    EVERKERNEL_TRY(visit(otherwise.statements[0]));
+    if (body_[otherwise.statements[0]].buffer.kind > BufferKind::handle) {
+      return wrong(otherwise.location, "this buffer is of no known kind");
+    }
+    stmt = &body_[otherwise.statements[0]];
   }
-  // A block that is one branch is an `else if`: it reads as a row of cases, not as a deeper level.
-  const Block& otherwise = body_[*stmt.otherwise];
-  const bool is_chain = otherwise.statements.size() == 1 &&
-                        static_cast<std::size_t>(otherwise.statements[0]) < body_.stmts.size() &&
-                        body_[otherwise.statements[0]].kind == StmtKind::branch;
-  nesting_ -= is_chain ? 1 : 0;
-  EVERKERNEL_TRY(check_block(*stmt.otherwise));
-  nesting_ += is_chain ? 1 : 0;
-  return {};
 }
 
 Result<void> HandlerVerifier::check_counted_loop(StmtId id, const Stmt& stmt) {
@@ -320,7 +373,8 @@ Result<void> HandlerVerifier::check_counted_loop(StmtId id, const Stmt& stmt) {
 Result<void> HandlerVerifier::check_loop_exit(const Stmt& stmt) {
   const bool is_break = stmt.kind == StmtKind::break_loop;
   if (loops_.empty()) {
-    return wrong(stmt.location, fmt::format("{} stands outside any loop", is_break ? "break" : "continue"));
+    return wrong(stmt.location,
+                 fmt::format("{} stands outside any loop", is_break ? "break" : "continue"));
   }
   if (is_break && loops_.back() == LoopKind::each) {
     return wrong(stmt.location, "break cannot leave an each: its turns are independent",
@@ -334,7 +388,8 @@ Result<void> HandlerVerifier::check_ending(const Stmt& stmt) {
                                 : stmt.kind == StmtKind::yield ? "yield"
                                                                : "requeue";
   if (std::ranges::find(loops_, LoopKind::each) != loops_.end()) {
-    return wrong(stmt.location, fmt::format("{} cannot leave an each: its turns are independent", word),
+    return wrong(stmt.location,
+                 fmt::format("{} cannot leave an each: its turns are independent", word),
                  "use continue to end this turn");
   }
   if (stmt.kind == StmtKind::finish) return {};
@@ -352,6 +407,10 @@ Result<void> HandlerVerifier::check_await(const Stmt& stmt) {
     EVERKERNEL_TRY(check_is(stmt.operands[i], Type::u32, kRoles[i]));
   }
   result_.effects.can_await = true;
+  if (handler_.commutes && stmt.kind == StmtKind::await_read) {
+    return wrong(stmt.location,
+                 "a commutes handler writes by one kind of atomic only, not by await read");
+  }
   return refuse_if_pure(stmt.location, "uses await");
 }
 
@@ -368,14 +427,71 @@ Result<void> HandlerVerifier::check_evaluate(const Stmt& stmt) {
 Result<Type> HandlerVerifier::check(ExprId id, bool result_is_used) {
   EVERKERNEL_TRY(visit(id));
   const Expr& expr = body_[id];
+  if (!is_known(expr)) return wrong(expr.location, "this expression is of no known kind");
+  if (expr.kind == ExprKind::binary) return check_chain(id);
+  // Each level of recursion is at least one of the parser's.
+  if (++depth_ > kMaxParserDepth) {
+    return wrong(expr.location, "this expression is nested too deeply",
+                 "name parts of it with let");
+  }
   const auto type = check_kind(id, expr, result_is_used);
+  --depth_;
   if (!type) return type;
   if (*type == Type::none && result_is_used) {
     return wrong(expr.location, fmt::format("{} gives no value", info(expr.function).name),
                  "let it stand alone as a statement");
   }
-  result_.types[static_cast<std::size_t>(id)] = *type;
+  return record(id, *type);
+}
+
+Result<Type> HandlerVerifier::record(ExprId id, Type type) {
+  const Expr& expr = body_[id];
+  result_.types[static_cast<std::size_t>(id)] = type;
+  const std::size_t depth = text_depth(expr);
+  if (depth >= kMaxParserDepth) {
+    return wrong(expr.location, "this expression is nested too deeply",
+                 "name parts of it with let");
+  }
+  text_depths_[static_cast<std::size_t>(id)] = depth;
   return type;
+}
+
+// How many levels the parser goes down below the printed text of an expression whose parts are
+// checked: what verifies must parse again when it is printed.
+std::size_t HandlerVerifier::text_depth(const Expr& expr) const {
+  const auto depth = [&](ExprId id) { return text_depths_[static_cast<std::size_t>(id)]; };
+  const auto is_looser = [&](ExprId id, int precedence) -> std::size_t {
+    const Expr& part = body_[id];
+    return part.kind == ExprKind::binary && info(part.binary).precedence < precedence ? 1 : 0;
+  };
+  if (expr.kind == ExprKind::literal) {
+    const bool is_spelled = expr.type == Type::u32 || expr.type == Type::boolean ||
+                            ((expr.bits >> 31) == 0 && expr.bits < 0x7F800000u);
+    return is_spelled || (expr.type == Type::i32 && (expr.bits >> 31) == 0) ? 0 : 1;
+  }
+  if (expr.kind == ExprKind::binary) {
+    const int own = info(expr.binary).precedence;
+    return std::max(is_looser(expr.operands[0], own) + depth(expr.operands[0]),
+                    1 + is_looser(expr.operands[1], own + 1) + depth(expr.operands[1]));
+  }
+  if (expr.kind == ExprKind::unary) {
+    constexpr int kTightest = 11;
+    return 1 + is_looser(expr.operands[0], kTightest) + depth(expr.operands[0]);
+  }
+  std::size_t deepest = 0;
+  const bool has_buffer =
+      expr.kind == ExprKind::load || expr.kind == ExprKind::length || expr.kind == ExprKind::atomic;
+  if (has_buffer && expr.buffer.kind == BufferKind::handle) {
+    deepest = 1 + depth(expr.buffer.handle);
+  }
+  const std::size_t count = expr.kind == ExprKind::arg || expr.kind == ExprKind::load ? 1
+                            : expr.kind == ExprKind::call || expr.kind == ExprKind::atomic
+                                ? expr.operand_count
+                                : 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    deepest = std::max(deepest, 1 + depth(expr.operands[i]));
+  }
+  return deepest;
 }
 
 Result<Type> HandlerVerifier::check_kind(ExprId id, const Expr& expr, bool result_is_used) {
@@ -395,7 +511,8 @@ Result<Type> HandlerVerifier::check_kind(ExprId id, const Expr& expr, bool resul
       const bool is_own = expr.builtin != Builtin::param && expr.builtin != Builtin::lane &&
                           expr.builtin != Builtin::lanes;
       if (is_own) {
-        EVERKERNEL_TRY(refuse_if_pure(expr.location, fmt::format("uses {}", info(expr.builtin).name)));
+        EVERKERNEL_TRY(
+            refuse_if_pure(expr.location, fmt::format("uses {}", info(expr.builtin).name)));
       }
       return Type::u32;
     }
@@ -414,13 +531,14 @@ Result<Type> HandlerVerifier::check_kind(ExprId id, const Expr& expr, bool resul
     case ExprKind::length:
       EVERKERNEL_TRY(check_buffer(expr.buffer));
       if (expr.buffer.kind == BufferKind::control || expr.buffer.kind == BufferKind::handle) {
-        EVERKERNEL_TRY(refuse_if_pure(expr.location, "touches other buffers than input and output"));
+        EVERKERNEL_TRY(
+            refuse_if_pure(expr.location, "touches other buffers than input and output"));
       }
       return Type::u32;
     case ExprKind::unary:
       return check_unary(expr);
     case ExprKind::binary:
-      return check_binary(expr);
+      break;  // check_chain's
     case ExprKind::call:
       return check_call(expr);
     case ExprKind::atomic:
@@ -434,10 +552,12 @@ Result<void> HandlerVerifier::check_is(ExprId id, Type wanted, std::string_view 
   if (!type) return Failure(type.error());
   if (*type == wanted) return {};
   std::string hint;
-  if (wanted == Type::u32 && *type == Type::f32) hint = "bits_u32(x) keeps the bits, u32(x) converts";
+  if (wanted == Type::u32 && *type == Type::f32)
+    hint = "bits_u32(x) keeps the bits, u32(x) converts";
   if (wanted == Type::u32 && *type == Type::i32) hint = "u32(x) converts";
   if (wanted == Type::i32) hint = "i32(x) converts; 7i is an i32 literal";
-  if (wanted == Type::f32) hint = "f32(x) converts, bits_f32(x) keeps the bits; 1.5 is an f32 literal";
+  if (wanted == Type::f32)
+    hint = "f32(x) converts, bits_f32(x) keeps the bits; 1.5 is an f32 literal";
   if (wanted == Type::boolean) hint = "compare: x != 0";
   return wrong(body_[id].location,
                fmt::format("{} is {}, not {}", role, type_name(wanted), type_name(*type)), hint);
@@ -454,44 +574,72 @@ Result<Type> HandlerVerifier::check_unary(const Expr& expr) {
                                           type_name(*type)));
 }
 
-Result<Type> HandlerVerifier::check_binary(const Expr& expr) {
-  const auto left = check(expr.operands[0]);
-  if (!left) return left;
-  const auto right = check(expr.operands[1]);
-  if (!right) return right;
+// a + b + c … grows to the left as long as a handler may be: it is walked in a loop, from the
+// visited operator at its right end to its first operand and back.
+Result<Type> HandlerVerifier::check_chain(ExprId id) {
+  if (++depth_ > kMaxParserDepth) {
+    return wrong(body_[id].location, "this expression is nested too deeply",
+                 "name parts of it with let");
+  }
+  std::vector<ExprId> chain = {id};
+  for (;;) {
+    const ExprId next = body_[chain.back()].operands[0];
+    const auto index = static_cast<std::size_t>(next);
+    if (index >= body_.exprs.size() || body_[next].kind != ExprKind::binary) break;
+    EVERKERNEL_TRY(visit(next));
+    if (!is_known(body_[next])) {
+      return wrong(body_[next].location, "this expression is of no known kind");
+    }
+    chain.push_back(next);
+  }
+  auto left = check(body_[chain.back()].operands[0]);
+  for (std::size_t i = chain.size(); i-- > 0;) {
+    if (!left) return left;
+    const auto right = check(body_[chain[i]].operands[1]);
+    if (!right) return right;
+    const auto type = check_binary(body_[chain[i]], *left, *right);
+    if (!type) return type;
+    left = record(chain[i], *type);
+  }
+  --depth_;
+  return left;
+}
+
+Result<Type> HandlerVerifier::check_binary(const Expr& expr, Type left, Type right) const {
   const BinaryOp op = expr.binary;
   const auto refused = [&](std::string hint) {
-    return wrong(expr.location, fmt::format("'{}' cannot be applied to {} and {}", info(op).sign,
-                                            type_name(*left), type_name(*right)),
+    return wrong(expr.location,
+                 fmt::format("'{}' cannot be applied to {} and {}", info(op).sign, type_name(left),
+                             type_name(right)),
                  std::move(hint));
   };
   if (op == BinaryOp::shift_left || op == BinaryOp::shift_right) {
-    if (is_integer(*left) && *right == Type::u32) return *left;
+    if (is_integer(left) && right == Type::u32) return left;
     return refused("an integer is shifted by a u32");
   }
-  if (*left != *right) return refused("nothing converts by itself: u32(x), i32(x), f32(x)");
+  if (left != right) return refused("nothing converts by itself: u32(x), i32(x), f32(x)");
   switch (op) {
     case BinaryOp::multiply:
     case BinaryOp::divide:
     case BinaryOp::add:
     case BinaryOp::subtract:
-      return is_number(*left) ? Result<Type>(*left) : refused("");
+      return is_number(left) ? Result<Type>(left) : refused("");
     case BinaryOp::remainder:
     case BinaryOp::bit_and:
     case BinaryOp::bit_xor:
     case BinaryOp::bit_or:
-      return is_integer(*left) ? Result<Type>(*left) : refused("it takes integers");
+      return is_integer(left) ? Result<Type>(left) : refused("it takes integers");
     case BinaryOp::less:
     case BinaryOp::less_equal:
     case BinaryOp::greater:
     case BinaryOp::greater_equal:
-      return is_number(*left) ? Result<Type>(Type::boolean) : refused("");
+      return is_number(left) ? Result<Type>(Type::boolean) : refused("");
     case BinaryOp::equal:
     case BinaryOp::not_equal:
       return Type::boolean;
     case BinaryOp::logical_and:
     case BinaryOp::logical_or:
-      return *left == Type::boolean ? Result<Type>(Type::boolean) : refused("compare first: x != 0");
+      return left == Type::boolean ? Result<Type>(Type::boolean) : refused("compare first: x != 0");
     case BinaryOp::shift_left:
     case BinaryOp::shift_right:
       break;
@@ -503,10 +651,11 @@ Result<Type> HandlerVerifier::check_same_numbers(const Expr& expr,
                                                  std::span<const Type> types) const {
   for (const Type type : types) {
     if (type == types[0] && is_number(type)) continue;
-    return wrong(expr.location,
-                 fmt::format("{} takes numbers of one type, not {} and {}", info(expr.function).name,
-                             type_name(types[0]), type_name(types[types.size() - 1])),
-                 "nothing converts by itself: u32(x), i32(x), f32(x)");
+    return wrong(
+        expr.location,
+        fmt::format("{} takes numbers of one type, not {} and {}", info(expr.function).name,
+                    type_name(types[0]), type_name(types[types.size() - 1])),
+        "nothing converts by itself: u32(x), i32(x), f32(x)");
   }
   return types[0];
 }
@@ -526,7 +675,8 @@ Result<Type> HandlerVerifier::check_conversion(const Expr& expr, Type operand) c
 Result<Type> HandlerVerifier::check_call(const Expr& expr) {
   const FunctionInfo& function = info(expr.function);
   if (expr.operand_count != function.argument_count) {
-    return wrong(expr.location, fmt::format("{} takes {} values", function.name, function.argument_count));
+    return wrong(expr.location,
+                 fmt::format("{} takes {} values", function.name, function.argument_count));
   }
   Type types[3] = {};
   for (std::size_t i = 0; i < expr.operand_count; ++i) {
@@ -537,9 +687,10 @@ Result<Type> HandlerVerifier::check_call(const Expr& expr) {
   const auto all = [&](Type wanted) -> Result<Type> {
     for (std::size_t i = 0; i < expr.operand_count; ++i) {
       if (types[i] == wanted) continue;
-      return wrong(body_[expr.operands[i]].location,
-                   fmt::format("{} takes {}, not {}", function.name, type_name(wanted), type_name(types[i])),
-                   "nothing converts by itself: u32(x), i32(x), f32(x), bits_f32(x)");
+      return wrong(
+          body_[expr.operands[i]].location,
+          fmt::format("{} takes {}, not {}", function.name, type_name(wanted), type_name(types[i])),
+          "nothing converts by itself: u32(x), i32(x), f32(x), bits_f32(x)");
     }
     return wanted;
   };
@@ -584,7 +735,8 @@ Result<Type> HandlerVerifier::check_call(const Expr& expr) {
 Result<Type> HandlerVerifier::check_atomic(const Expr& expr, bool result_is_used) {
   const AtomicOpInfo& op = info(expr.atomic);
   if (expr.operand_count != 1 + op.value_count) {
-    return wrong(expr.location, fmt::format("{} takes a word and {} values", op.name, op.value_count));
+    return wrong(expr.location,
+                 fmt::format("{} takes a word and {} values", op.name, op.value_count));
   }
   EVERKERNEL_TRY(check_buffer(expr.buffer));
   EVERKERNEL_TRY(check_is(expr.operands[0], Type::u32, "the index"));
@@ -649,13 +801,14 @@ Result<void> HandlerVerifier::check_atomic_promises(const Expr& expr, bool resul
   }
   if (!handler_.commutes) return {};
   if (result_is_used) {
-    return wrong(expr.location, "a commutes handler uses the result of an atomic: it depends on the order",
+    return wrong(expr.location,
+                 "a commutes handler uses the result of an atomic: it depends on the order",
                  "let the atomic stand alone as a statement, or drop commutes");
   }
   if (!op.commutes || (commuting_op_ && *commuting_op_ != expr.atomic)) {
     return wrong(expr.location,
-                 fmt::format("a commutes handler writes by one kind of atomic only, not by {}{}", op.name,
-                             op.commutes ? " as well" : ""),
+                 fmt::format("a commutes handler writes by one kind of atomic only, not by {}{}",
+                             op.name, op.commutes ? " as well" : ""),
                  "add, min, max, and, or, xor commute, each with itself");
   }
   commuting_op_ = expr.atomic;
@@ -680,18 +833,25 @@ const VerifiedHandler* VerifiedProgram::payload() const {
 Result<VerifiedProgram> verify(Program program) {
   std::set<std::uint32_t> opcodes;
   std::set<std::string, std::less<>> names;
+  bool has_payload = false;
   std::vector<VerifiedHandler> verified;
   verified.reserve(program.handlers.size());
   for (Handler& handler : program.handlers) {
     const Location location = handler.location;
+    if (handler.is_payload && std::exchange(has_payload, true)) {
+      return mistake(location, handler.name, "a file has at most one payload");
+    }
+    if (!handler.is_payload && !is_word(handler.name)) {
+      return mistake(location, handler.name, fmt::format("'{}' cannot be a name", handler.name),
+                     "names are letters, digits and _");
+    }
     if (!handler.is_payload && is_reserved_word(handler.name)) {
       return mistake(location, handler.name,
                      fmt::format("'{}' cannot be a name: the language uses it", handler.name));
     }
-    if (!names.insert(handler.name).second) {
+    if (!handler.is_payload && !names.insert(handler.name).second) {
       return mistake(location, handler.name,
-                     handler.is_payload ? "a file has at most one payload"
-                                        : fmt::format("handler '{}' is there already", handler.name));
+                     fmt::format("handler '{}' is there already", handler.name));
     }
     if (!handler.is_payload && !opcodes.insert(handler.opcode).second) {
       return mistake(location, handler.name,

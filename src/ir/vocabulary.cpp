@@ -20,10 +20,10 @@ static_assert(is_in_order(kAtomicOps, &AtomicOpInfo::op));
 static_assert(is_in_order(kBuiltins, &BuiltinInfo::builtin));
 
 constexpr std::array<std::string_view, 33> kKeywords = {
-    "handler", "payload", "scope", "lane",   "warp",  "group",    "pure",   "commutes", "let",
-    "var",     "if",      "else",  "for",    "each",  "in",       "while",  "break",    "continue",
-    "return",  "yield",   "requeue", "fault", "await", "read",    "write",  "args",     "input",
-    "output",  "control", "buffer", "len",   "true",  "false",
+    "handler", "payload", "scope",   "lane",  "warp",  "group", "pure",  "commutes", "let",
+    "var",     "if",      "else",    "for",   "each",  "in",    "while", "break",    "continue",
+    "return",  "yield",   "requeue", "fault", "await", "read",  "write", "args",     "input",
+    "output",  "control", "buffer",  "len",   "true",  "false",
 };
 
 }  // namespace
@@ -101,6 +101,15 @@ std::optional<Builtin> find_builtin(std::string_view name) {
     if (row.name == name) return row.builtin;
   }
   return std::nullopt;
+}
+
+bool is_word(std::string_view text) {
+  const auto is_letter = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+  };
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  return !text.empty() && !is_digit(text[0]) &&
+         std::ranges::all_of(text, [&](char c) { return is_letter(c) || is_digit(c); });
 }
 
 bool is_reserved_word(std::string_view word) {

@@ -1,8 +1,9 @@
 // Which index checks of an innermost loop can be made once for many turns.
 //
-// For every access in the loop whose buffer is known before it, an upper bound of the index is sought
-// that holds for all turns of a chunk. Where every bound lies inside its buffer the chunk runs without
-// those checks; where one does not, it runs with them, and faults at just the turn it should.
+// For every access in the loop whose buffer is known before it, an upper bound of the index is
+// sought that holds for all turns of a chunk. Where every bound lies inside its buffer the chunk
+// runs without those checks; where one does not, it runs with them, and faults at just the turn it
+// should.
 #pragma once
 
 #include <cstdint>

@@ -1,10 +1,10 @@
 // One function a handler. Variables are stack slots that LLVM turns into registers; the args are a
 // private copy that is written back at the end; fuel is counted in a register.
 //
-// A loop polls the abort word and pays fuel. An innermost counted loop does both once for a chunk of
-// turns, and chunks whose index checks are known to pass run without them (bounds.hpp): that is the
-// loop LLVM vectorises. A loop with loops inside pays turn by turn, because when fuel runs out in
-// between is visible.
+// A loop polls the abort word and pays fuel. An innermost counted loop does both once for a chunk
+// of turns, and chunks whose index checks are known to pass run without them (bounds.hpp): that is
+// the loop LLVM vectorises. A loop with loops inside pays turn by turn, because when fuel runs out
+// in between is visible.
 #include "jit/llvm_codegen.hpp"
 
 #include <fmt/format.h>
@@ -33,13 +33,13 @@ constexpr std::uint32_t kChunkTurns = 4096;
 
 /// A buffer whose handle has been looked up.
 struct ResolvedBuffer {
-  Value* entry = nullptr;         // an entry of zeros when the handle names nothing
-  Value* words = nullptr;         // first word
-  Value* is_usable = nullptr;     // there, and the tenant may use it
-  Value* word_count = nullptr;    // what len() gives, if it is usable
-  Value* readable = nullptr;      // words that may be loaded: 0 when reading is not allowed
-  Value* writable = nullptr;      // words that may be stored
-  Value* updatable = nullptr;     // words that may be both
+  Value* entry = nullptr;       // an entry of zeros when the handle names nothing
+  Value* words = nullptr;       // first word
+  Value* is_usable = nullptr;   // there, and the tenant may use it
+  Value* word_count = nullptr;  // what len() gives, if it is usable
+  Value* readable = nullptr;    // words that may be loaded: 0 when reading is not allowed
+  Value* writable = nullptr;    // words that may be stored
+  Value* updatable = nullptr;   // words that may be both
 };
 
 /// What a break, a continue or a fault leaves.
@@ -228,7 +228,8 @@ void HandlerCodegen::emit_prologue() {
   // Without an abort word, a zero of our own is polled: no branch in the loops.
   auto* const zero = new llvm::GlobalVariable(module_, i32, true, llvm::GlobalValue::PrivateLinkage,
                                               builder_.getInt32(0), "never");
-  Value* const asked = builder_.CreateLoad(pointer, frame_field(offsetof(ItemFrame, abort), "f.abort"));
+  Value* const asked =
+      builder_.CreateLoad(pointer, frame_field(offsetof(ItemFrame, abort), "f.abort"));
   abort_ = builder_.CreateSelect(builder_.CreateIsNull(asked), zero, asked, "abort");
   finish_block_ = block("finish");
   fault_block_ = block("fault");
@@ -243,15 +244,15 @@ void HandlerCodegen::emit_prologue() {
 void HandlerCodegen::emit_exits() {
   builder_.SetInsertPoint(fault_block_);
   Value* const fault_code = builder_.CreateLoad(builder_.getInt32Ty(), code_);
-  Value* const packed_fault = builder_.CreateOr(builder_.CreateShl(fault_code, 8),
-                                                builder_.getInt32(static_cast<Word>(Ending::fault)));
+  Value* const packed_fault = builder_.CreateOr(
+      builder_.CreateShl(fault_code, 8), builder_.getInt32(static_cast<Word>(Ending::fault)));
   builder_.CreateStore(packed_fault, ending_);
   builder_.CreateBr(finish_block_);
 
   builder_.SetInsertPoint(finish_block_);
   if (verified_.effects.writes_args) {
-    builder_.CreateMemCpy(frame_field(offsetof(ItemFrame, args), "frame.args"), llvm::Align(8), args_,
-                          llvm::Align(4), sizeof(ItemFrame::args));
+    builder_.CreateMemCpy(frame_field(offsetof(ItemFrame, args), "frame.args"), llvm::Align(8),
+                          args_, llvm::Align(4), sizeof(ItemFrame::args));
   }
   builder_.CreateStore(builder_.CreateLoad(builder_.getInt64Ty(), fuel_),
                        frame_field(offsetof(ItemFrame, fuel), "frame.fuel"));
@@ -353,8 +354,7 @@ void HandlerCodegen::emit_store(StmtId id, const Stmt& stmt) {
   Value* const handle = handle_value(stmt.buffer);
   Value* const index = emit(stmt.operands[0], is_proven);
   Value* const word = emit(stmt.operands[1]);
-  Value* const pointer =
-      place(stmt.buffer.kind, handle, index, memory::Access::write, is_proven);
+  Value* const pointer = place(stmt.buffer.kind, handle, index, memory::Access::write, is_proven);
   store_word(stmt.buffer.kind, word, pointer);
 }
 
@@ -450,15 +450,16 @@ void HandlerCodegen::emit_turns(Value* turns, const std::function<void(Value* tu
 // Turns of the next chunk: at most kChunkTurns, what is left, and what the fuel buys.
 Value* HandlerCodegen::chunk_length(Value* turn, Value* turns, bool pays_fuel) {
   poll_abort();
-  Value* length = builder_.CreateBinaryIntrinsic(
-      llvm::Intrinsic::umin, builder_.CreateSub(turns, turn, "", true), builder_.getInt32(kChunkTurns));
+  Value* length = builder_.CreateBinaryIntrinsic(llvm::Intrinsic::umin,
+                                                 builder_.CreateSub(turns, turn, "", true),
+                                                 builder_.getInt32(kChunkTurns));
   if (!pays_fuel) return length;
   llvm::Type* const i64 = builder_.getInt64Ty();
   Value* const fuel = builder_.CreateLoad(i64, fuel_);
   fault_unless(builder_.CreateICmpNE(fuel, builder_.getInt64(0)),
                [&] { return code(FaultCode::fuel_exhausted); });
-  Value* const wide = builder_.CreateBinaryIntrinsic(llvm::Intrinsic::umin,
-                                                     builder_.CreateZExt(length, i64), fuel);
+  Value* const wide =
+      builder_.CreateBinaryIntrinsic(llvm::Intrinsic::umin, builder_.CreateZExt(length, i64), fuel);
   builder_.CreateStore(builder_.CreateSub(fuel, wide), fuel_);
   return builder_.CreateTrunc(wide, builder_.getInt32Ty());
 }
@@ -520,10 +521,11 @@ void HandlerCodegen::emit_chunks(const Stmt& stmt, Value* first, Value* turns, b
   builder_.SetInsertPoint(broken);
   if (pays_fuel) {
     Value* const turn = builder_.CreateLoad(builder_.getInt32Ty(), turn_slot);
-    Value* const unused = builder_.CreateSub(builder_.CreateSub(length, turn), builder_.getInt32(1));
+    Value* const unused =
+        builder_.CreateSub(builder_.CreateSub(length, turn), builder_.getInt32(1));
     Value* const fuel = builder_.CreateLoad(builder_.getInt64Ty(), fuel_);
-    builder_.CreateStore(builder_.CreateAdd(fuel, builder_.CreateZExt(unused, builder_.getInt64Ty())),
-                         fuel_);
+    builder_.CreateStore(
+        builder_.CreateAdd(fuel, builder_.CreateZExt(unused, builder_.getInt64Ty())), fuel_);
   }
   builder_.CreateBr(after);
   builder_.SetInsertPoint(after);
@@ -616,15 +618,16 @@ void HandlerCodegen::emit_each(StmtId id, const Stmt& stmt) {
   builder_.CreateStore(builder_.getInt32(0), lane_);
   builder_.CreateStore(builder_.CreateSub(left, builder_.CreateLoad(i64, spent)), fuel_);
   Value* const lowest_code = builder_.CreateLoad(builder_.getInt32Ty(), lowest);
-  fault_unless(builder_.CreateICmpEQ(lowest_code, builder_.getInt32(0)), [&] { return lowest_code; });
+  fault_unless(builder_.CreateICmpEQ(lowest_code, builder_.getInt32(0)),
+               [&] { return lowest_code; });
   builder_.CreateBr(after);
   builder_.SetInsertPoint(after);
 }
 
 // ---- bounds ----
 
-// True at run time if every access whose index has a bound stays inside for the whole chunk; null if
-// no access has one. Collects those accesses.
+// True at run time if every access whose index has a bound stays inside for the whole chunk; null
+// if no access has one. Collects those accesses.
 Value* HandlerCodegen::chunk_is_safe(const Stmt& stmt, const LoopFacts& facts, LocalId counter,
                                      Value* last_counter, std::set<ExprId>& loads,
                                      std::set<StmtId>& stores) {
@@ -653,14 +656,15 @@ Value* HandlerCodegen::chunk_is_safe(const Stmt& stmt, const LoopFacts& facts, L
   for (const StmtId id : facts.stores) {
     const Stmt& store = body_[id];
     if (!is_settled(store.buffer.kind)) continue;
-    if (require(store.operands[0], resolved(store.buffer.kind, nullptr).writable)) stores.insert(id);
+    if (require(store.operands[0], resolved(store.buffer.kind, nullptr).writable))
+      stores.insert(id);
   }
   return is_safe;
 }
 
-// A 64-bit value that no value of the u32 expression exceeds in any turn of the chunk, null if none is
-// known. Sums and products saturate; an expression that wraps in 32 bits is below its bound all the
-// more.
+// A 64-bit value that no value of the u32 expression exceeds in any turn of the chunk, null if none
+// is known. Sums and products saturate; an expression that wraps in 32 bits is below its bound all
+// the more.
 Value* HandlerCodegen::upper_bound(ExprId id, const LoopFacts& facts, LocalId counter,
                                    Value* last_counter) {
   llvm::Type* const i64 = builder_.getInt64Ty();
@@ -680,7 +684,8 @@ Value* HandlerCodegen::upper_bound(ExprId id, const LoopFacts& facts, LocalId co
       if (definition != facts.definitions.end()) return bound(definition->second);
       if (facts.declared.contains(local)) return nullptr;
       return builder_.CreateZExt(
-          builder_.CreateLoad(builder_.getInt32Ty(), locals_[static_cast<std::size_t>(local)]), i64);
+          builder_.CreateLoad(builder_.getInt32Ty(), locals_[static_cast<std::size_t>(local)]),
+          i64);
     }
     case ExprKind::builtin:
       if (expr.builtin == Builtin::param && verified_.effects.writes_args) return nullptr;
@@ -727,8 +732,8 @@ Value* HandlerCodegen::upper_bound_binary(const Expr& expr, const LoopFacts& fac
       // Two factors below 2^32 cannot overflow; larger bounds say nothing.
       if (a == nullptr || b == nullptr) return nullptr;
       Value* const limit = builder_.getInt64(0xFFFFFFFFu);
-      Value* const is_small = builder_.CreateAnd(builder_.CreateICmpULE(a, limit),
-                                                 builder_.CreateICmpULE(b, limit));
+      Value* const is_small =
+          builder_.CreateAnd(builder_.CreateICmpULE(a, limit), builder_.CreateICmpULE(b, limit));
       return builder_.CreateSelect(is_small, builder_.CreateMul(a, b),
                                    builder_.getInt64(~std::uint64_t{0}));
     }
@@ -775,9 +780,9 @@ llvm::GlobalVariable* HandlerCodegen::no_buffer() {
   return zeros;
 }
 
-// The table search, as a function of the module: const BufferEntry* (entries, mask, handle). The table
-// does not change while an item runs, so the search counts as a function of its operands alone: LLVM
-// then moves it out of loops and makes it once for equal handles.
+// The table search, as a function of the module: const BufferEntry* (entries, mask, handle). The
+// table does not change while an item runs, so the search counts as a function of its operands
+// alone: LLVM then moves it out of loops and makes it once for equal handles.
 llvm::Function* HandlerCodegen::find_buffer_function() {
   if (llvm::Function* const made = module_.getFunction("find_buffer")) return made;
   llvm::Type* const i32 = builder_.getInt32Ty();
@@ -792,7 +797,8 @@ llvm::Function* HandlerCodegen::find_buffer_function() {
   find->addFnAttr(llvm::Attribute::Speculatable);
   find->addRetAttr(llvm::Attribute::NonNull);
   find->addRetAttr(llvm::Attribute::NoUndef);
-  find->addRetAttr(llvm::Attribute::getWithDereferenceableBytes(context_, sizeof(memory::BufferEntry)));
+  find->addRetAttr(
+      llvm::Attribute::getWithDereferenceableBytes(context_, sizeof(memory::BufferEntry)));
   llvm::IRBuilder<> build(BasicBlock::Create(context_, "entry", find));
   Value* const entries = find->getArg(0);
   Value* const mask = find->getArg(1);
@@ -803,11 +809,11 @@ llvm::Function* HandlerCodegen::find_buffer_function() {
   BasicBlock* const hit = BasicBlock::Create(context_, "hit", find);
   BasicBlock* const next = BasicBlock::Create(context_, "next", find);
   BasicBlock* const none = BasicBlock::Create(context_, "none", find);
-  Value* const mixed = build.CreateLShr(build.CreateMul(handle, build.getInt32(0x9E3779B1u)),
-                                        build.getInt32(7));
+  Value* const mixed =
+      build.CreateLShr(build.CreateMul(handle, build.getInt32(0x9E3779B1u)), build.getInt32(7));
   Value* const home = build.CreateAnd(mixed, mask);
-  Value* const is_nothing = build.CreateOr(build.CreateIsNull(entries),
-                                           build.CreateICmpEQ(handle, build.getInt32(0)));
+  Value* const is_nothing =
+      build.CreateOr(build.CreateIsNull(entries), build.CreateICmpEQ(handle, build.getInt32(0)));
   build.CreateCondBr(is_nothing, none, probe);
   build.SetInsertPoint(probe);
   llvm::PHINode* const at = build.CreatePHI(i32, 2);
@@ -815,9 +821,9 @@ llvm::Function* HandlerCodegen::find_buffer_function() {
   Value* const offset = build.CreateMul(build.CreateZExt(at, build.getInt64Ty()),
                                         build.getInt64(sizeof(memory::BufferEntry)));
   Value* const place = build.CreateInBoundsGEP(build.getInt8Ty(), entries, offset);
-  Value* const found = build.CreateLoad(
-      i32, build.CreateConstInBoundsGEP1_64(build.getInt8Ty(), place,
-                                            offsetof(memory::BufferEntry, handle)));
+  Value* const found =
+      build.CreateLoad(i32, build.CreateConstInBoundsGEP1_64(
+                                build.getInt8Ty(), place, offsetof(memory::BufferEntry, handle)));
   build.CreateCondBr(build.CreateICmpEQ(found, handle), hit, miss);
   build.SetInsertPoint(miss);
   build.CreateCondBr(build.CreateICmpEQ(found, build.getInt32(0)), none, next);
@@ -847,9 +853,9 @@ ResolvedBuffer HandlerCodegen::resolve(Value* handle) {
   buffer.word_count = field(i32, offsetof(memory::BufferEntry, word_count));
   Value* const access = field(i32, offsetof(memory::BufferEntry, access));
   Value* const owner = field(i32, offsetof(memory::BufferEntry, owner));
-  Value* const is_owner = builder_.CreateOr(
-      builder_.CreateICmpEQ(owner, tenant_),
-      builder_.CreateICmpEQ(owner, builder_.getInt32(memory::kEveryTenant)));
+  Value* const is_owner =
+      builder_.CreateOr(builder_.CreateICmpEQ(owner, tenant_),
+                        builder_.CreateICmpEQ(owner, builder_.getInt32(memory::kEveryTenant)));
   Value* const found = field(i32, offsetof(memory::BufferEntry, handle));
   buffer.is_usable =
       builder_.CreateAnd(is_owner, builder_.CreateICmpNE(found, builder_.getInt32(0)));
@@ -952,13 +958,14 @@ Value* HandlerCodegen::emit(ExprId id, bool cannot_wrap) {
       const bool is_proven = proven_loads_.contains(id);
       Value* const handle = handle_value(expr.buffer);
       Value* const index = emit(expr.operands[0], is_proven);
-      return load_word(expr.buffer.kind, place(expr.buffer.kind, handle, index,
-                                               memory::Access::read, is_proven));
+      return load_word(expr.buffer.kind,
+                       place(expr.buffer.kind, handle, index, memory::Access::read, is_proven));
     }
     case ExprKind::length:
       return emit_length(expr);
     case ExprKind::unary:
-      return emit_unary(builder_, expr.unary, verified_.type(expr.operands[0]), emit(expr.operands[0]));
+      return emit_unary(builder_, expr.unary, verified_.type(expr.operands[0]),
+                        emit(expr.operands[0]));
     case ExprKind::binary: {
       if (expr.binary == BinaryOp::logical_and || expr.binary == BinaryOp::logical_or) {
         return emit_logical(expr);
@@ -1034,8 +1041,10 @@ void HandlerCodegen::call_hook(const char* name, const Expr& expr) {
   Value* values[3];
   for (std::size_t i = 0; i < 3; ++i) values[i] = emit(expr.operands[i]);
   llvm::Type* const i32 = builder_.getInt32Ty();
-  auto* const type = llvm::FunctionType::get(builder_.getVoidTy(), {builder_.getPtrTy(), i32, i32, i32}, false);
-  builder_.CreateCall(module_.getOrInsertFunction(name, type), {frame_, values[0], values[1], values[2]});
+  auto* const type =
+      llvm::FunctionType::get(builder_.getVoidTy(), {builder_.getPtrTy(), i32, i32, i32}, false);
+  builder_.CreateCall(module_.getOrInsertFunction(name, type),
+                      {frame_, values[0], values[1], values[2]});
 }
 
 Value* HandlerCodegen::emit_length(const Expr& expr) {
@@ -1077,8 +1086,8 @@ Value* HandlerCodegen::emit_atomic(ExprId id, const Expr& expr) {
       place(expr.buffer.kind, handle, index, memory::Access::read_write, is_proven);
   if (!is_shared(expr.buffer.kind)) {
     Value* const before = load_word(expr.buffer.kind, pointer);
-    store_word(expr.buffer.kind,
-               emit_plain_atomic(builder_, expr.atomic, before, value, desired), pointer);
+    store_word(expr.buffer.kind, emit_plain_atomic(builder_, expr.atomic, before, value, desired),
+               pointer);
     return before;
   }
   constexpr auto kRelaxed = llvm::AtomicOrdering::Monotonic;
@@ -1087,12 +1096,15 @@ Value* HandlerCodegen::emit_atomic(ExprId id, const Expr& expr) {
         builder_.CreateAtomicCmpXchg(pointer, value, desired, llvm::Align(4), kRelaxed, kRelaxed);
     return builder_.CreateExtractValue(pair, 0);
   }
-  return builder_.CreateAtomicRMW(rmw_operation(expr.atomic), pointer, value, llvm::Align(4), kRelaxed);
+  return builder_.CreateAtomicRMW(rmw_operation(expr.atomic), pointer, value, llvm::Align(4),
+                                  kRelaxed);
 }
 
 }  // namespace
 
-std::string entry_symbol(std::size_t handler_index) { return fmt::format("handler_{}", handler_index); }
+std::string entry_symbol(std::size_t handler_index) {
+  return fmt::format("handler_{}", handler_index);
+}
 
 std::unique_ptr<llvm::Module> generate(const VerifiedProgram& program, const NativeOptions& options,
                                        llvm::LLVMContext& context) {

@@ -1,5 +1,6 @@
-// No operation here can trap or be undefined: divisors are replaced before they divide, shift counts
-// are masked, conversions saturate. Nothing carries a fast-math flag, so nothing is contracted.
+// No operation here can trap or be undefined: divisors are replaced before they divide, shift
+// counts are masked, conversions saturate. Nothing carries a fast-math flag, so nothing is
+// contracted.
 #include "jit/llvm_values.hpp"
 
 #include <llvm/IR/Intrinsics.h>
@@ -14,7 +15,9 @@ using ir::Function;
 using ir::Type;
 using llvm::Value;
 
-Value* word(llvm::IRBuilder<>& builder, std::uint32_t bits) { return builder.getInt32(bits); }
+Value* word(llvm::IRBuilder<>& builder, std::uint32_t bits) {
+  return builder.getInt32(bits);
+}
 
 Value* divide(llvm::IRBuilder<>& builder, bool is_signed, Value* a, Value* b) {
   Value* const one = word(builder, 1);
@@ -87,8 +90,8 @@ Value* least_or_greatest_f32(llvm::IRBuilder<>& builder, bool is_min, Value* a, 
   Value* const when_equal = is_min ? builder.CreateSelect(a_is_negative, a, b)
                                    : builder.CreateSelect(a_is_negative, b, a);
   Value* const a_wins = is_min ? builder.CreateFCmpOLT(a, b) : builder.CreateFCmpOGT(a, b);
-  Value* const ordered =
-      builder.CreateSelect(builder.CreateFCmpOEQ(a, b), when_equal, builder.CreateSelect(a_wins, a, b));
+  Value* const ordered = builder.CreateSelect(builder.CreateFCmpOEQ(a, b), when_equal,
+                                              builder.CreateSelect(a_wins, a, b));
   Value* const b_is_nan = builder.CreateFCmpUNO(b, b);
   Value* const a_is_nan = builder.CreateFCmpUNO(a, a);
   return builder.CreateSelect(a_is_nan, b, builder.CreateSelect(b_is_nan, a, ordered));
@@ -146,7 +149,8 @@ llvm::Type* llvm_type(llvm::LLVMContext& context, Type type) {
 }
 
 Value* emit_unary(llvm::IRBuilder<>& builder, ir::UnaryOp op, Type type, Value* a) {
-  if (op == ir::UnaryOp::negate) return type == Type::f32 ? builder.CreateFNeg(a) : builder.CreateNeg(a);
+  if (op == ir::UnaryOp::negate)
+    return type == Type::f32 ? builder.CreateFNeg(a) : builder.CreateNeg(a);
   return builder.CreateNot(a);
 }
 

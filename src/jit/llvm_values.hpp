@@ -14,8 +14,8 @@ llvm::Type* llvm_type(llvm::LLVMContext& context, ir::Type type);
 llvm::Value* emit_unary(llvm::IRBuilder<>& builder, ir::UnaryOp op, ir::Type type, llvm::Value* a);
 /// A binary operator on operands of `type` (of the left one for shifts); not && and ||. With
 /// `cannot_wrap`, unsigned sums and products are known to fit.
-llvm::Value* emit_binary(llvm::IRBuilder<>& builder, ir::BinaryOp op, ir::Type type,
-                         llvm::Value* a, llvm::Value* b, bool cannot_wrap);
+llvm::Value* emit_binary(llvm::IRBuilder<>& builder, ir::BinaryOp op, ir::Type type, llvm::Value* a,
+                         llvm::Value* b, bool cannot_wrap);
 /// A function whose first operand is of `type`; not printf and emit.
 llvm::Value* emit_call(llvm::IRBuilder<>& builder, ir::Function function, ir::Type type,
                        llvm::Value* a, llvm::Value* b, llvm::Value* c);

@@ -41,7 +41,8 @@ void emit(ItemFrame* frame, Word a, Word b, Word c) {
 }
 
 Failure llvm_failure(std::string_view step, llvm::Error error) {
-  return fail(Code::unsupported, fmt::format("native code: {}: {}", step, llvm::toString(std::move(error))),
+  return fail(Code::unsupported,
+              fmt::format("native code: {}: {}", step, llvm::toString(std::move(error))),
               "run the handlers with the interpreter");
 }
 
@@ -92,7 +93,9 @@ struct NativeProgram::Code {
   std::unique_ptr<llvm::orc::LLJIT> jit;
 };
 
-bool has_native_code() { return true; }
+bool has_native_code() {
+  return true;
+}
 
 NativeProgram::NativeProgram(std::unique_ptr<Code> code, std::vector<Entry> entries)
     : code_(std::move(code)), entries_(std::move(entries)) {}

@@ -20,12 +20,16 @@ NativeProgram::NativeProgram(NativeProgram&&) noexcept = default;
 NativeProgram& NativeProgram::operator=(NativeProgram&&) noexcept = default;
 NativeProgram::~NativeProgram() = default;
 
-bool has_native_code() { return false; }
+bool has_native_code() {
+  return false;
+}
 
 Result<NativeProgram> NativeProgram::compile(const ir::VerifiedProgram&, const NativeOptions&) {
   return no_llvm();
 }
 
-Result<std::string> emit_llvm(const ir::VerifiedProgram&, const NativeOptions&) { return no_llvm(); }
+Result<std::string> emit_llvm(const ir::VerifiedProgram&, const NativeOptions&) {
+  return no_llvm();
+}
 
 }  // namespace everkernel::jit

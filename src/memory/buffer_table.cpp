@@ -32,8 +32,15 @@ Result<void> BufferTable::check(const BufferOptions& options, std::size_t word_c
                 fmt::format("buffer: handle {} is in the table already", options.handle));
   }
   if (options.owner != kEveryTenant && options.owner > abi::kMaxTenant) {
-    return fail(Code::invalid_argument, fmt::format("buffer {}: owner {} is not one of 0..{}",
-                                                    options.handle, options.owner, abi::kMaxTenant));
+    return fail(Code::invalid_argument,
+                fmt::format("buffer {}: owner {} is not one of 0..{}", options.handle,
+                            options.owner, abi::kMaxTenant));
+  }
+  const auto access = static_cast<Word>(options.access);
+  if (access == 0 || access > static_cast<Word>(Access::read_write)) {
+    return fail(
+        Code::invalid_argument,
+        fmt::format("buffer {}: access {} is not read, write or both", options.handle, access));
   }
   if (word_count > kMaxBufferWords) {
     return fail(Code::invalid_argument, fmt::format("buffer {}: {} words are more than {}",
@@ -48,8 +55,8 @@ Result<Buffer> BufferTable::create(const BufferOptions& options) {
   const std::size_t count = options.word_count == 0 ? 1 : options.word_count;
   std::unique_ptr<Word, Buffer::Free> storage(static_cast<Word*>(std::calloc(count, sizeof(Word))));
   if (storage == nullptr) {
-    return fail(Code::out_of_memory, fmt::format("buffer {}: no memory for {} words", options.handle,
-                                                 options.word_count));
+    return fail(Code::out_of_memory, fmt::format("buffer {}: no memory for {} words",
+                                                 options.handle, options.word_count));
   }
   auto buffer = adopt(options, {storage.get(), options.word_count});
   if (buffer) buffer->storage_ = std::move(storage);
@@ -120,13 +127,17 @@ Buffer& Buffer::operator=(Buffer&& other) noexcept {
   return *this;
 }
 
-Buffer::~Buffer() { drop(); }
+Buffer::~Buffer() {
+  drop();
+}
 
 void Buffer::drop() noexcept {
   if (table_ != nullptr) table_->erase(handle_);
   table_ = nullptr;
 }
 
-void Buffer::Free::operator()(Word* words) const { std::free(words); }
+void Buffer::Free::operator()(Word* words) const {
+  std::free(words);
+}
 
 }  // namespace everkernel::memory

@@ -20,7 +20,7 @@ handler histogram = 65 scope group commutes {
   each i in 0 .. len(input) { atomic_add(output[input[i] & 255], 1); }
 }
 
-handler countdown = 66 {            // a continuation: runs once a claim, keeps its state in its own args
+handler countdown = 66 {  // a continuation: runs once a claim, keeps its state in its own args
   if args[3] == 0 { return; }
   args[3] = args[3] - 1;
   yield;
@@ -30,7 +30,8 @@ handler countdown = 66 {            // a continuation: runs once a claim, keeps 
     R"(handler empty = 8 {} handler last = 0x7fffffff { } payload { })",
     R"(handler literals = 70 {
   let a = 7; let b = 0xfF; let c = 4294967295; let d = 7i; let e = 2147483647i; let f = 0x7fffffffi;
-  let g = 1.5; let h = 0.0; let i = 1.0e10; let j = 2.5E-3; let k = 3.25e+2; let l = true; let m = false;
+  let g = 1.5; let h = 0.0; let i = 1.0e10; let j = 2.5E-3; let k = 3.25e+2;
+  let l = true; let m = false;
   let n = 3.4028234e38; let o = 1.4e-45; let p = 16777217.0; let q = 0.1;
 })",
     R"(handler operators = 71 {

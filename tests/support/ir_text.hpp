@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <initializer_list>
 #include <string>
 #include <string_view>
@@ -104,6 +105,22 @@ inline std::string repeated(std::string_view piece, std::size_t count) {
   std::string text;
   for (std::size_t i = 0; i < count; ++i) text.append(piece);
   return text;
+}
+
+/// Ends the process with 0 if the text verifies, prints, and verifies again.
+[[noreturn]] inline void exit_by_verdict(const std::string& text) {
+  auto program = ir::parse(text);
+  if (!program) std::_Exit(1);
+  const std::string printed = ir::print(*program);
+  if (!ir::verify(*std::move(program))) std::_Exit(2);
+  std::_Exit(check_text(printed) ? 0 : 3);
+}
+
+/// Text that verifies, as deep as text can be: in a process of its own, since a walk over it that
+/// needs too much stack ends the process.
+inline void expect_accepted_in_a_child(const std::string& text) {
+  SCOPED_TRACE(text.substr(0, 200));
+  EXPECT_EXIT(exit_by_verdict(text), testing::ExitedWithCode(0), "");
 }
 
 /// The handlers of a verified program as a program again.

@@ -1,6 +1,6 @@
-// Memory for handlers whose edge is a page nobody may touch: an access outside a buffer ends the test
-// program instead of passing unseen. Generated code is not instrumented by sanitizers; this is what
-// checks it.
+// Memory for handlers whose edge is a page nobody may touch: an access outside a buffer ends the
+// test program instead of passing unseen. Generated code is not instrumented by sanitizers; this is
+// what checks it.
 #pragma once
 
 #include <sys/mman.h>

@@ -61,15 +61,13 @@ class Stage {
     for (std::size_t i = 0; i < spec.buffers.size(); ++i) {
       const BufferSpec& buffer = spec.buffers[i];
       if (buffer.alias_of) {
-        memory.push_back(
-            memory[*buffer.alias_of].subspan(buffer.alias_first, buffer.words.size()));
+        memory.push_back(memory[*buffer.alias_of].subspan(buffer.alias_first, buffer.words.size()));
       } else {
         memory.push_back(regions_[i].place(buffer.words.size(), buffer.edge));
         std::ranges::copy(buffer.words, memory.back().begin());
       }
       auto adopted = table_->adopt(
-          {.handle = buffer.handle, .access = buffer.access, .owner = buffer.owner},
-          memory.back());
+          {.handle = buffer.handle, .access = buffer.access, .owner = buffer.owner}, memory.back());
       if (!adopted) {
         std::fprintf(stderr, "the frame is wrong: %s\n", adopted.error().message.c_str());
         std::abort();
@@ -139,8 +137,8 @@ std::string difference(const RunResult& expected, const RunResult& actual) {
   }
   if (!expected.is_intact || !actual.is_intact) return "a word next to a buffer was written";
   for (std::size_t i = 0; i < expected.buffers.size(); ++i) {
-    auto found = words_difference(fmt::format("buffer #{}", i), expected.buffers[i],
-                                  actual.buffers[i]);
+    auto found =
+        words_difference(fmt::format("buffer #{}", i), expected.buffers[i], actual.buffers[i]);
     if (!found.empty()) return found;
   }
   if (auto found = words_difference("control", expected.control, actual.control); !found.empty()) {
@@ -223,9 +221,8 @@ std::string describe(const FrameSpec& spec) {
   add_words(spec.control);
   for (std::size_t i = 0; i < spec.buffers.size(); ++i) {
     const BufferSpec& buffer = spec.buffers[i];
-    text += fmt::format("\nbuffer #{}: handle {} access {} owner {:#x} {} words", i,
-                        buffer.handle, static_cast<Word>(buffer.access), buffer.owner,
-                        buffer.words.size());
+    text += fmt::format("\nbuffer #{}: handle {} access {} owner {:#x} {} words", i, buffer.handle,
+                        static_cast<Word>(buffer.access), buffer.owner, buffer.words.size());
     if (buffer.alias_of) {
       text += fmt::format(" inside #{} from {}", *buffer.alias_of, buffer.alias_first);
     } else {

@@ -24,12 +24,13 @@
 
 namespace everkernel::ir::build {
 
-/// An expression. Cheap to copy and free to use in several places: each use is a copy in the program.
+/// An expression. Cheap to copy and free to use in several places: each use is a copy in the
+/// program.
 class Value {
  public:
-  Value(std::uint32_t number);              ///< u32 literal
-  Value(std::int32_t number);               ///< i32 literal
-  Value(float number);                      ///< f32 literal
+  Value(std::uint32_t number);  ///< u32 literal
+  Value(std::int32_t number);   ///< i32 literal
+  Value(float number);          ///< f32 literal
   template <std::same_as<bool> Truth>
   Value(Truth truth) : Value(from_bool(truth)) {}  ///< bool literal
 
@@ -106,7 +107,9 @@ extern const Value lane;          ///< of this turn of an each
 extern const Value lanes;         ///< of the scope
 
 /// buffer(handle).
-inline BufferName buffer(Value handle) { return BufferName(std::move(handle)); }
+inline BufferName buffer(Value handle) {
+  return BufferName(std::move(handle));
+}
 /// len(buffer).
 Value len(const BufferName& buffer);
 
@@ -120,43 +123,117 @@ Value call(Function function, std::vector<Value> values);
 Value atomic(AtomicOp op, const Place& place, std::vector<Value> values);
 
 // The operators and functions of the language, under their own names.
-inline Value operator-(Value a) { return unary(UnaryOp::negate, std::move(a)); }      ///< −a
-inline Value operator~(Value a) { return unary(UnaryOp::complement, std::move(a)); }  ///< ~a
-inline Value operator!(Value a) { return unary(UnaryOp::logical_not, std::move(a)); } ///< !a
-inline Value operator*(Value a, Value b) { return binary(BinaryOp::multiply, a, b); }      ///< a * b
-inline Value operator/(Value a, Value b) { return binary(BinaryOp::divide, a, b); }        ///< a / b
-inline Value operator%(Value a, Value b) { return binary(BinaryOp::remainder, a, b); }     ///< a % b
-inline Value operator+(Value a, Value b) { return binary(BinaryOp::add, a, b); }           ///< a + b
-inline Value operator-(Value a, Value b) { return binary(BinaryOp::subtract, a, b); }      ///< a - b
-inline Value operator<<(Value a, Value b) { return binary(BinaryOp::shift_left, a, b); }   ///< a << b
-inline Value operator>>(Value a, Value b) { return binary(BinaryOp::shift_right, a, b); }  ///< a >> b
-inline Value operator<(Value a, Value b) { return binary(BinaryOp::less, a, b); }          ///< a < b
-inline Value operator<=(Value a, Value b) { return binary(BinaryOp::less_equal, a, b); }   ///< a <= b
-inline Value operator>(Value a, Value b) { return binary(BinaryOp::greater, a, b); }       ///< a > b
-inline Value operator>=(Value a, Value b) { return binary(BinaryOp::greater_equal, a, b); }  ///< a >= b
-inline Value operator==(Value a, Value b) { return binary(BinaryOp::equal, a, b); }        ///< a == b
-inline Value operator!=(Value a, Value b) { return binary(BinaryOp::not_equal, a, b); }    ///< a != b
-inline Value operator&(Value a, Value b) { return binary(BinaryOp::bit_and, a, b); }       ///< a & b
-inline Value operator^(Value a, Value b) { return binary(BinaryOp::bit_xor, a, b); }       ///< a ^ b
-inline Value operator|(Value a, Value b) { return binary(BinaryOp::bit_or, a, b); }        ///< a | b
-inline Value operator&&(Value a, Value b) { return binary(BinaryOp::logical_and, a, b); }  ///< a && b
-inline Value operator||(Value a, Value b) { return binary(BinaryOp::logical_or, a, b); }   ///< a || b
-inline Value min(Value a, Value b) { return call(Function::min, {a, b}); }            ///< the lesser
-inline Value max(Value a, Value b) { return call(Function::max, {a, b}); }            ///< the greater
-inline Value abs(Value a) { return call(Function::abs, {a}); }                        ///< without sign
-inline Value clz(Value a) { return call(Function::clz, {a}); }                        ///< leading zeros
-inline Value popcount(Value a) { return call(Function::popcount, {a}); }              ///< one bits
-inline Value select(Value c, Value a, Value b) { return call(Function::select, {c, a, b}); }  ///< c ? a : b
-inline Value sqrt(Value a) { return call(Function::sqrt, {a}); }                      ///< square root
-inline Value floor(Value a) { return call(Function::floor, {a}); }                    ///< rounded down
-inline Value fma(Value a, Value b, Value c) { return call(Function::fma, {a, b, c}); }  ///< a × b + c
-inline Value rotl(Value a, Value b) { return call(Function::rotl, {a, b}); }          ///< rotated left
-inline Value u32(Value a) { return call(Function::to_u32, {a}); }                     ///< converted
-inline Value i32(Value a) { return call(Function::to_i32, {a}); }                     ///< converted
-inline Value f32(Value a) { return call(Function::to_f32, {a}); }                     ///< converted
-inline Value bits_u32(Value a) { return call(Function::bits_u32, {a}); }              ///< bits kept
-inline Value bits_i32(Value a) { return call(Function::bits_i32, {a}); }              ///< bits kept
-inline Value bits_f32(Value a) { return call(Function::bits_f32, {a}); }              ///< bits kept
+inline Value operator-(Value a) {
+  return unary(UnaryOp::negate, std::move(a));
+}  ///< −a
+inline Value operator~(Value a) {
+  return unary(UnaryOp::complement, std::move(a));
+}  ///< ~a
+inline Value operator!(Value a) {
+  return unary(UnaryOp::logical_not, std::move(a));
+}  ///< !a
+inline Value operator*(Value a, Value b) {
+  return binary(BinaryOp::multiply, a, b);
+}  ///< a * b
+inline Value operator/(Value a, Value b) {
+  return binary(BinaryOp::divide, a, b);
+}  ///< a / b
+inline Value operator%(Value a, Value b) {
+  return binary(BinaryOp::remainder, a, b);
+}  ///< a % b
+inline Value operator+(Value a, Value b) {
+  return binary(BinaryOp::add, a, b);
+}  ///< a + b
+inline Value operator-(Value a, Value b) {
+  return binary(BinaryOp::subtract, a, b);
+}  ///< a - b
+inline Value operator<<(Value a, Value b) {
+  return binary(BinaryOp::shift_left, a, b);
+}  ///< a << b
+inline Value operator>>(Value a, Value b) {
+  return binary(BinaryOp::shift_right, a, b);
+}  ///< a >> b
+inline Value operator<(Value a, Value b) {
+  return binary(BinaryOp::less, a, b);
+}  ///< a < b
+inline Value operator<=(Value a, Value b) {
+  return binary(BinaryOp::less_equal, a, b);
+}  ///< a <= b
+inline Value operator>(Value a, Value b) {
+  return binary(BinaryOp::greater, a, b);
+}  ///< a > b
+inline Value operator>=(Value a, Value b) {
+  return binary(BinaryOp::greater_equal, a, b);
+}  ///< a >= b
+inline Value operator==(Value a, Value b) {
+  return binary(BinaryOp::equal, a, b);
+}  ///< a == b
+inline Value operator!=(Value a, Value b) {
+  return binary(BinaryOp::not_equal, a, b);
+}  ///< a != b
+inline Value operator&(Value a, Value b) {
+  return binary(BinaryOp::bit_and, a, b);
+}  ///< a & b
+inline Value operator^(Value a, Value b) {
+  return binary(BinaryOp::bit_xor, a, b);
+}  ///< a ^ b
+inline Value operator|(Value a, Value b) {
+  return binary(BinaryOp::bit_or, a, b);
+}  ///< a | b
+inline Value operator&&(Value a, Value b) {
+  return binary(BinaryOp::logical_and, a, b);
+}  ///< a && b
+inline Value operator||(Value a, Value b) {
+  return binary(BinaryOp::logical_or, a, b);
+}  ///< a || b
+inline Value min(Value a, Value b) {
+  return call(Function::min, {a, b});
+}  ///< the lesser
+inline Value max(Value a, Value b) {
+  return call(Function::max, {a, b});
+}  ///< the greater
+inline Value abs(Value a) {
+  return call(Function::abs, {a});
+}  ///< without sign
+inline Value clz(Value a) {
+  return call(Function::clz, {a});
+}  ///< leading zeros
+inline Value popcount(Value a) {
+  return call(Function::popcount, {a});
+}  ///< one bits
+inline Value select(Value c, Value a, Value b) {
+  return call(Function::select, {c, a, b});
+}  ///< c ? a : b
+inline Value sqrt(Value a) {
+  return call(Function::sqrt, {a});
+}  ///< square root
+inline Value floor(Value a) {
+  return call(Function::floor, {a});
+}  ///< rounded down
+inline Value fma(Value a, Value b, Value c) {
+  return call(Function::fma, {a, b, c});
+}  ///< a × b + c
+inline Value rotl(Value a, Value b) {
+  return call(Function::rotl, {a, b});
+}  ///< rotated left
+inline Value u32(Value a) {
+  return call(Function::to_u32, {a});
+}  ///< converted
+inline Value i32(Value a) {
+  return call(Function::to_i32, {a});
+}  ///< converted
+inline Value f32(Value a) {
+  return call(Function::to_f32, {a});
+}  ///< converted
+inline Value bits_u32(Value a) {
+  return call(Function::bits_u32, {a});
+}  ///< bits kept
+inline Value bits_i32(Value a) {
+  return call(Function::bits_i32, {a});
+}  ///< bits kept
+inline Value bits_f32(Value a) {
+  return call(Function::bits_f32, {a});
+}  ///< bits kept
 
 /// How a handler is declared.
 struct Declaration {
@@ -196,7 +273,8 @@ class HandlerBuilder {
   /// if condition { then } else { otherwise }.
   void branch(const Value& condition, const Fill& then, const Fill& otherwise = nullptr);
   /// for name in first .. last { body }.
-  void for_range(std::string_view name, const Value& first, const Value& last, const FillTurn& body);
+  void for_range(std::string_view name, const Value& first, const Value& last,
+                 const FillTurn& body);
   /// each name in first .. last { body }.
   void each(std::string_view name, const Value& first, const Value& last, const FillTurn& body);
   /// while condition { body }.

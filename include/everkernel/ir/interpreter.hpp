@@ -1,4 +1,5 @@
-// The reference execution of handlers: slow, simple, and what every other execution must agree with.
+// The reference execution of handlers: slow, simple, and what every other execution must agree
+// with.
 #pragma once
 
 #include "everkernel/ir/item.hpp"
@@ -6,8 +7,8 @@
 
 namespace everkernel::ir {
 
-/// Runs one item to its end, bounded by the frame's fuel and abort word. Words of buffers and control
-/// are read and written with relaxed atomics, so any number of items may run at one time.
+/// Runs one item to its end, bounded by the frame's fuel and abort word. Words of buffers and
+/// control are read and written with relaxed atomics, so any number of items may run at one time.
 Outcome interpret(const VerifiedHandler& handler, ItemFrame& frame);
 
 }  // namespace everkernel::ir

@@ -36,36 +36,36 @@ struct Outcome {
 
 /// Where printf and emit go. Called on the thread that runs the item.
 struct ItemHooks {
-  void* self = nullptr;                                   ///< passed to the functions
+  void* self = nullptr;                                           ///< passed to the functions
   void (*print)(void* self, Word fmt, Word a, Word b) = nullptr;  ///< printf(fmt, a, b)
   void (*emit)(void* self, Word a, Word b, Word c) = nullptr;     ///< emit(a, b, c)
 };
 
 /// The IO request of an await.
 struct IoAsk {
-  Word is_write = 0;      ///< await write, not await read
-  Word source = 0;        ///< handle to read from
-  Word block = 0;         ///< offset in units of 4096 bytes
-  Word destination = 0;   ///< handle to write to
-  Word byte_count = 0;    ///< bytes
+  Word is_write = 0;     ///< await write, not await read
+  Word source = 0;       ///< handle to read from
+  Word block = 0;        ///< offset in units of 4096 bytes
+  Word destination = 0;  ///< handle to write to
+  Word byte_count = 0;   ///< bytes
 };
 
-/// One run of one item. Everything in it belongs to the worker that runs it, except the memory behind
-/// its pointers.
+/// One run of one item. Everything in it belongs to the worker that runs it, except the memory
+/// behind its pointers.
 struct ItemFrame {
-  Word args[abi::kSlotArgs] = {};          ///< private copy; the caller writes it back
-  Word opcode = 0;                         ///< of the slot
-  Word tenant = 0;                         ///< of the slot
-  Word priority = 0;                       ///< of the slot
-  Word slot = 0;                           ///< its index
-  Word lanes = 1;                          ///< of the handler's scope
-  Word control_words = 0;                  ///< length of the control buffer
-  Word* control = nullptr;                 ///< the control buffer
-  memory::BufferTableView buffers = {};    ///< what handles mean
-  std::uint64_t fuel = kDefaultFuel;       ///< turns of loops left
-  const Word* abort = nullptr;             ///< non-zero there ends the item; may be null
-  const ItemHooks* hooks = nullptr;        ///< where printf and emit go; may be null
-  IoAsk io = {};                           ///< filled by await
+  Word args[abi::kSlotArgs] = {};        ///< private copy; the caller writes it back
+  Word opcode = 0;                       ///< of the slot
+  Word tenant = 0;                       ///< of the slot
+  Word priority = 0;                     ///< of the slot
+  Word slot = 0;                         ///< its index
+  Word lanes = 1;                        ///< of the handler's scope
+  Word control_words = 0;                ///< length of the control buffer
+  Word* control = nullptr;               ///< the control buffer
+  memory::BufferTableView buffers = {};  ///< what handles mean
+  std::uint64_t fuel = kDefaultFuel;     ///< turns of loops left
+  const Word* abort = nullptr;           ///< non-zero there ends the item; may be null
+  const ItemHooks* hooks = nullptr;      ///< where printf and emit go; may be null
+  IoAsk io = {};                         ///< filled by await
 };
 static_assert(offsetof(ItemFrame, opcode) == 48 && offsetof(ItemFrame, lanes) == 64 &&
               offsetof(ItemFrame, control) == 72 && offsetof(ItemFrame, buffers) == 80 &&

@@ -1,4 +1,5 @@
-// How large a handler may be. The verifier holds everything to these; the parser stops early at them.
+// How large a handler may be. The verifier holds everything to these; the parser stops early at
+// them.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,5 @@
-// Program to text, in one form: what is printed parses to the same program and prints the same again.
+// Program to text, in one form: what is printed parses to the same program and prints the same
+// again.
 #pragma once
 
 #include <string>

@@ -51,52 +51,52 @@ struct BufferRef {
 
 /// One expression. Which fields mean something follows from its kind.
 struct Expr {
-  ExprKind kind = ExprKind::literal;     ///< what it is
-  Type type = Type::u32;                 ///< of a literal
-  std::uint8_t operand_count = 0;        ///< of any kind with operands
-  UnaryOp unary = UnaryOp::negate;       ///< of a unary
-  BinaryOp binary = BinaryOp::add;       ///< of a binary
-  Function function = Function::min;     ///< of a call
-  AtomicOp atomic = AtomicOp::add;       ///< of an atomic
-  Builtin builtin = Builtin::opcode;     ///< of a builtin
-  BufferRef buffer = {};                 ///< of a load, length or atomic
-  NameId name = {};                      ///< of a name
-  std::uint32_t bits = 0;                ///< of a literal
-  ExprId operands[3] = {};               ///< in order of evaluation
-  Location location = {};                ///< where it stands
+  ExprKind kind = ExprKind::literal;  ///< what it is
+  Type type = Type::u32;              ///< of a literal
+  std::uint8_t operand_count = 0;     ///< of any kind with operands
+  UnaryOp unary = UnaryOp::negate;    ///< of a unary
+  BinaryOp binary = BinaryOp::add;    ///< of a binary
+  Function function = Function::min;  ///< of a call
+  AtomicOp atomic = AtomicOp::add;    ///< of an atomic
+  Builtin builtin = Builtin::opcode;  ///< of a builtin
+  BufferRef buffer = {};              ///< of a load, length or atomic
+  NameId name = {};                   ///< of a name
+  std::uint32_t bits = 0;             ///< of a literal
+  ExprId operands[3] = {};            ///< in order of evaluation
+  Location location = {};             ///< where it stands
 };
 
 /// What a statement is.
 enum class StmtKind : std::uint8_t {
-  let_value,     ///< let name = value
-  let_variable,  ///< var name = value
-  assign_name,   ///< name = value
-  assign_arg,    ///< args[index] = value
-  store,         ///< buffer[index] = value
-  branch,        ///< if value body else otherwise
-  for_loop,      ///< for name in first .. last body
-  each_loop,     ///< each name in first .. last body
-  while_loop,    ///< while value body
-  break_loop,    ///< leave the innermost loop
-  continue_loop, ///< next turn of the innermost loop
-  finish,        ///< return
-  yield,         ///< run again, soon
-  requeue,       ///< run again, later
-  fault,         ///< stop with code 256 + value
-  evaluate,      ///< a call for its effect
-  await_read,    ///< ask the IO service to read, run again when it has
-  await_write,   ///< ask the IO service to write, run again when it has
+  let_value,      ///< let name = value
+  let_variable,   ///< var name = value
+  assign_name,    ///< name = value
+  assign_arg,     ///< args[index] = value
+  store,          ///< buffer[index] = value
+  branch,         ///< if value body else otherwise
+  for_loop,       ///< for name in first .. last body
+  each_loop,      ///< each name in first .. last body
+  while_loop,     ///< while value body
+  break_loop,     ///< leave the innermost loop
+  continue_loop,  ///< next turn of the innermost loop
+  finish,         ///< return
+  yield,          ///< run again, soon
+  requeue,        ///< run again, later
+  fault,          ///< stop with code 256 + value
+  evaluate,       ///< a call for its effect
+  await_read,     ///< ask the IO service to read, run again when it has
+  await_write,    ///< ask the IO service to write, run again when it has
 };
 
 /// One statement. Which fields mean something follows from its kind.
 struct Stmt {
-  StmtKind kind = StmtKind::finish;  ///< what it is
-  NameId name = {};                  ///< of let, var, assign_name, for, each
-  BufferRef buffer = {};             ///< of a store
-  ExprId operands[4] = {};           ///< index and value; bounds; condition; the four of await
-  BlockId body = {};                 ///< of a branch or loop
+  StmtKind kind = StmtKind::finish;       ///< what it is
+  NameId name = {};                       ///< of let, var, assign_name, for, each
+  BufferRef buffer = {};                  ///< of a store
+  ExprId operands[4] = {};                ///< index and value; bounds; condition; the four of await
+  BlockId body = {};                      ///< of a branch or loop
   std::optional<BlockId> otherwise = {};  ///< of a branch
-  Location location = {};            ///< where it stands
+  Location location = {};                 ///< where it stands
 };
 
 /// Statements in a row.
@@ -134,15 +134,15 @@ struct Body {
 
 /// One handler, or the payload.
 struct Handler {
-  std::string name = {};      ///< as declared; `payload` for the payload
-  std::uint32_t opcode = 0;   ///< what slots call it by; unused for the payload
-  Scope scope = Scope::lane;  ///< how many lanes run an item
-  bool is_pure = false;       ///< declared: running an item twice is running it once
-  bool commutes = false;      ///< declared: items on one output may run in any order
-  bool is_payload = false;    ///< runs for every slot, whatever its opcode
-  std::size_t text_bytes = 0; ///< length of its text, 0 when built from C++
-  Location location = {};     ///< where it stands
-  Body body = {};             ///< what it does
+  std::string name = {};       ///< as declared; `payload` for the payload
+  std::uint32_t opcode = 0;    ///< what slots call it by; unused for the payload
+  Scope scope = Scope::lane;   ///< how many lanes run an item
+  bool is_pure = false;        ///< declared: running an item twice is running it once
+  bool commutes = false;       ///< declared: items on one output may run in any order
+  bool is_payload = false;     ///< runs for every slot, whatever its opcode
+  std::size_t text_bytes = 0;  ///< length of its text, 0 when built from C++
+  Location location = {};      ///< where it stands
+  Body body = {};              ///< what it does
 };
 
 /// What one file holds, or one builder made.

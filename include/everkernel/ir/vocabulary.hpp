@@ -1,7 +1,7 @@
 // The words of the handler language: types, operators, functions, and what the text calls them.
 //
-// Parser, printer, verifier, interpreter and code generators all read these tables; a function or an
-// operator is added here and nowhere else by name.
+// Parser, printer, verifier, interpreter and code generators all read these tables; a function or
+// an operator is added here and nowhere else by name.
 #pragma once
 
 #include <cstdint>
@@ -73,15 +73,15 @@ struct BinaryOpInfo {
 
 /// Every binary operator, in the order of the enumeration.
 inline constexpr BinaryOpInfo kBinaryOps[] = {
-    {BinaryOp::multiply, "*", 10},   {BinaryOp::divide, "/", 10},
-    {BinaryOp::remainder, "%", 10},  {BinaryOp::add, "+", 9},
-    {BinaryOp::subtract, "-", 9},    {BinaryOp::shift_left, "<<", 8},
-    {BinaryOp::shift_right, ">>", 8}, {BinaryOp::less, "<", 7},
-    {BinaryOp::less_equal, "<=", 7}, {BinaryOp::greater, ">", 7},
+    {BinaryOp::multiply, "*", 10},      {BinaryOp::divide, "/", 10},
+    {BinaryOp::remainder, "%", 10},     {BinaryOp::add, "+", 9},
+    {BinaryOp::subtract, "-", 9},       {BinaryOp::shift_left, "<<", 8},
+    {BinaryOp::shift_right, ">>", 8},   {BinaryOp::less, "<", 7},
+    {BinaryOp::less_equal, "<=", 7},    {BinaryOp::greater, ">", 7},
     {BinaryOp::greater_equal, ">=", 7}, {BinaryOp::equal, "==", 6},
-    {BinaryOp::not_equal, "!=", 6},  {BinaryOp::bit_and, "&", 5},
-    {BinaryOp::bit_xor, "^", 4},     {BinaryOp::bit_or, "|", 3},
-    {BinaryOp::logical_and, "&&", 2}, {BinaryOp::logical_or, "||", 1},
+    {BinaryOp::not_equal, "!=", 6},     {BinaryOp::bit_and, "&", 5},
+    {BinaryOp::bit_xor, "^", 4},        {BinaryOp::bit_or, "|", 3},
+    {BinaryOp::logical_and, "&&", 2},   {BinaryOp::logical_or, "||", 1},
 };
 
 /// The table row of an operator.
@@ -193,8 +193,8 @@ struct BuiltinInfo {
 
 /// Every given value, in the order of the enumeration.
 inline constexpr BuiltinInfo kBuiltins[] = {
-    {Builtin::opcode, "opcode"},     {Builtin::tenant, "tenant"}, {Builtin::priority, "priority"},
-    {Builtin::slot, "slot"},         {Builtin::param, "param"},   {Builtin::lane, "lane"},
+    {Builtin::opcode, "opcode"}, {Builtin::tenant, "tenant"}, {Builtin::priority, "priority"},
+    {Builtin::slot, "slot"},     {Builtin::param, "param"},   {Builtin::lane, "lane"},
     {Builtin::lanes, "lanes"},
 };
 
@@ -214,6 +214,8 @@ enum class BufferKind : std::uint8_t {
 /// The buffer as the language spells it.
 std::string_view buffer_name(BufferKind kind);
 
+/// Whether the text is a word: letters, digits and _, not a digit first.
+bool is_word(std::string_view text);
 /// Whether the word has a meaning of its own in the language and cannot name a variable or handler.
 bool is_reserved_word(std::string_view word);
 

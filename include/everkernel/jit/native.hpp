@@ -16,8 +16,8 @@ namespace everkernel::jit {
 
 /// What the code may rely on.
 struct NativeOptions {
-  /// Whether other items may touch the same buffer words at the same time. If not, accesses are plain
-  /// and atomics need no bus lock, so that loops vectorise.
+  /// Whether other items may touch the same buffer words at the same time. If not, accesses are
+  /// plain and atomics need no bus lock, so that loops vectorise.
   bool shared_memory = true;
 };
 
@@ -51,8 +51,8 @@ class NativeProgram {
   std::vector<Entry> entries_;
 };
 
-/// The LLVM IR of a program, before optimisation, as text. Fails with `unsupported` in a build without
-/// LLVM.
+/// The LLVM IR of a program, before optimisation, as text. Fails with `unsupported` in a build
+/// without LLVM.
 Result<std::string> emit_llvm(const ir::VerifiedProgram& program, const NativeOptions& options);
 
 }  // namespace everkernel::jit

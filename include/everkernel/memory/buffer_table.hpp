@@ -1,7 +1,7 @@
 // Buffers that handlers reach by handle, and the table that says who may touch them.
 //
-// A Buffer owns its words and is the only thing that keeps its handle in the table. Whoever needs the
-// words without owning them holds a BufferView, which notices when the owner is gone.
+// A Buffer owns its words and is the only thing that keeps its handle in the table. Whoever needs
+// the words without owning them holds a BufferView, which notices when the owner is gone.
 #pragma once
 
 #include <cstddef>
@@ -33,11 +33,11 @@ inline constexpr std::size_t kMaxBufferWords = 0xFFFFFFFFu;
 
 /// One buffer as handlers see it. Fixed layout: native code reads it.
 struct BufferEntry {
-  Word* words = nullptr;        ///< its memory, at least 4-byte aligned
-  Word word_count = 0;          ///< its length
-  Word handle = 0;              ///< 1..2^31−1
-  Word access = 0;              ///< bits of Access
-  Word owner = kEveryTenant;    ///< tenant that may use it
+  Word* words = nullptr;      ///< its memory, at least 4-byte aligned
+  Word word_count = 0;        ///< its length
+  Word handle = 0;            ///< 1..2^31−1
+  Word access = 0;            ///< bits of Access
+  Word owner = kEveryTenant;  ///< tenant that may use it
 };
 static_assert(sizeof(BufferEntry) == 24);
 

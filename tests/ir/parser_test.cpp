@@ -1,0 +1,496 @@
+// The grammar: what each production makes, and where each mistake is reported.
+#include "everkernel/ir/limits.hpp"
+#include "support/ir_text.hpp"
+
+namespace everkernel::test {
+namespace {
+
+using ir::ExprKind;
+using ir::StmtKind;
+
+// An expression as a list in prefix form, written without the printer.
+std::string tree(const ir::Body& body, ir::ExprId id) {
+  const ir::Expr& expr = body[id];
+  const auto with = [&](std::string head, std::size_t count) {
+    std::string text = "(" + std::move(head);
+    for (std::size_t i = 0; i < count; ++i) text += " " + tree(body, expr.operands[i]);
+    return text + ")";
+  };
+  const auto buffer = [&] {
+    std::string name(ir::buffer_name(expr.buffer.kind));
+    if (expr.buffer.kind != ir::BufferKind::handle) return name;
+    return "(" + name + " " + tree(body, expr.buffer.handle) + ")";
+  };
+  switch (expr.kind) {
+    case ExprKind::literal:
+      return std::to_string(expr.bits);
+    case ExprKind::name:
+      return body[expr.name];
+    case ExprKind::builtin:
+      return std::string(ir::info(expr.builtin).name);
+    case ExprKind::arg:
+      return with("args", 1);
+    case ExprKind::load:
+      return with("load " + buffer(), 1);
+    case ExprKind::length:
+      return "(len " + buffer() + ")";
+    case ExprKind::unary:
+      return with(std::string(1, ir::unary_sign(expr.unary)), 1);
+    case ExprKind::binary:
+      return with(std::string(ir::info(expr.binary).sign), 2);
+    case ExprKind::call:
+      return with(std::string(ir::info(expr.function).name), expr.operand_count);
+    case ExprKind::atomic:
+      return with(std::string(ir::info(expr.atomic).name) + " " + buffer(), expr.operand_count);
+  }
+  return "?";
+}
+
+std::string tree_of(std::string_view expression) {
+  const auto program = ir::parse(in_handler("let x = " + std::string(expression) + ";"));
+  if (!program) return program.error().message;
+  const ir::Body& body = program->handlers.at(0).body;
+  return tree(body, body[body[body.root].statements.at(0)].operands[0]);
+}
+
+TEST(Parser, binds_operators_as_c_does) {
+  struct Row {
+    std::string_view text, expected;
+  };
+  constexpr Row kRows[] = {
+      {"a + b * c", "(+ a (* b c))"},
+      {"a * b + c", "(+ (* a b) c)"},
+      {"a - b / c % d", "(- a (% (/ b c) d))"},
+      {"a << b + c", "(<< a (+ b c))"},
+      {"a + b << c", "(<< (+ a b) c)"},
+      {"a < b << c", "(< a (<< b c))"},
+      {"a << b >= c", "(>= (<< a b) c)"},
+      {"a == b < c", "(== a (< b c))"},
+      {"a > b != c", "(!= (> a b) c)"},
+      {"a & b == c", "(& a (== b c))"},
+      {"a ^ b & c", "(^ a (& b c))"},
+      {"a | b ^ c", "(| a (^ b c))"},
+      {"a && b | c", "(&& a (| b c))"},
+      {"a || b && c", "(|| a (&& b c))"},
+      {"a && b || c", "(|| (&& a b) c)"},
+      {"a | b & c ^ d", "(| a (^ (& b c) d))"},
+      {"a || b && c | d ^ e & f == g < h << i + j * k",
+       "(|| a (&& b (| c (^ d (& e (== f (< g (<< h (+ i (* j k))))))))))"},
+      {"a * b + c << d < e == f & g ^ h | i && j || k",
+       "(|| (&& (| (^ (& (== (< (<< (+ (* a b) c) d) e) f) g) h) i) j) k)"},
+  };
+  for (const Row& row : kRows) EXPECT_EQ(tree_of(row.text), row.expected) << row.text;
+}
+
+TEST(Parser, operators_of_one_strength_group_to_the_left) {
+  struct Row {
+    std::string_view text, expected;
+  };
+  constexpr Row kRows[] = {
+      {"a - b - c", "(- (- a b) c)"},
+      {"a - b + c", "(+ (- a b) c)"},
+      {"a / b * c % d", "(% (* (/ a b) c) d)"},
+      {"a << b >> c", "(>> (<< a b) c)"},
+      {"a < b <= c > d", "(> (<= (< a b) c) d)"},
+      {"a == b != c", "(!= (== a b) c)"},
+      {"a & b & c", "(& (& a b) c)"},
+      {"a ^ b ^ c", "(^ (^ a b) c)"},
+      {"a | b | c", "(| (| a b) c)"},
+      {"a && b && c", "(&& (&& a b) c)"},
+      {"a || b || c", "(|| (|| a b) c)"},
+  };
+  for (const Row& row : kRows) EXPECT_EQ(tree_of(row.text), row.expected) << row.text;
+}
+
+TEST(Parser, signs_bind_tightest_and_parentheses_decide) {
+  struct Row {
+    std::string_view text, expected;
+  };
+  constexpr Row kRows[] = {
+      {"-a * b", "(* (- a) b)"},
+      {"-a - -b", "(- (- a) (- b))"},
+      {"!a && !b", "(&& (! a) (! b))"},
+      {"~-!a", "(~ (- (! a)))"},
+      {"--a", "(- (- a))"},
+      {"-(a + b)", "(- (+ a b))"},
+      {"(a)", "a"},
+      {"((a + b)) * (c)", "(* (+ a b) c)"},
+      {"a - (b - c)", "(- a (- b c))"},
+      {"-args[1]", "(- (args 1))"},
+      {"-7i", "(- 7)"},
+  };
+  for (const Row& row : kRows) EXPECT_EQ(tree_of(row.text), row.expected) << row.text;
+}
+
+TEST(Parser, reads_every_kind_of_value) {
+  struct Row {
+    std::string_view text, expected;
+  };
+  constexpr Row kRows[] = {
+      {"7", "7"},
+      {"true", "1"},
+      {"false", "0"},
+      {"name_1", "name_1"},
+      {"_", "_"},
+      {"opcode + tenant + priority + slot", "(+ (+ (+ opcode tenant) priority) slot)"},
+      {"param + lane + lanes", "(+ (+ param lane) lanes)"},
+      {"args[a + 1]", "(args (+ a 1))"},
+      {"input[0] + output[1] + control[2]",
+       "(+ (+ (load input 0) (load output 1)) (load control 2))"},
+      {"buffer(a + 1)[b]", "(load (buffer (+ a 1)) b)"},
+      {"buffer(input[0])[buffer(1)[2]]", "(load (buffer (load input 0)) (load (buffer 1) 2))"},
+      {"len(input) + len(output) + len(control)", "(+ (+ (len input) (len output)) (len control))"},
+      {"len(buffer(3))", "(len (buffer 3))"},
+      {"min(a, max(b, c))", "(min a (max b c))"},
+      {"abs(a) + clz(b) + popcount(c)", "(+ (+ (abs a) (clz b)) (popcount c))"},
+      {"select(a, b, c)", "(select a b c)"},
+      {"sqrt(a) + floor(b) + fma(a, b, c)", "(+ (+ (sqrt a) (floor b)) (fma a b c))"},
+      {"rotl(a, b)", "(rotl a b)"},
+      {"u32(a) + i32(b) + f32(c)", "(+ (+ (u32 a) (i32 b)) (f32 c))"},
+      {"bits_u32(a) + bits_i32(b) + bits_f32(c)", "(+ (+ (bits_u32 a) (bits_i32 b)) (bits_f32 c))"},
+      {"printf(1, 2, 3)", "(printf 1 2 3)"},
+      {"emit(1, 2, 3)", "(emit 1 2 3)"},
+      {"atomic_add(input[0], 1)", "(atomic_add input 0 1)"},
+      {"atomic_min(output[0], 1)", "(atomic_min output 0 1)"},
+      {"atomic_max(control[0], 1)", "(atomic_max control 0 1)"},
+      {"atomic_and(buffer(5)[0], 1)", "(atomic_and (buffer 5) 0 1)"},
+      {"atomic_or(input[a + b], c)", "(atomic_or input (+ a b) c)"},
+      {"atomic_xor(input[0], 1)", "(atomic_xor input 0 1)"},
+      {"atomic_exchange(input[0], 1)", "(atomic_exchange input 0 1)"},
+      {"atomic_cas(input[0], 1, 2)", "(atomic_cas input 0 1 2)"},
+  };
+  for (const Row& row : kRows) EXPECT_EQ(tree_of(row.text), row.expected) << row.text;
+}
+
+TEST(Parser, reads_every_kind_of_statement) {
+  struct Row {
+    std::string_view text;
+    StmtKind kind;
+  };
+  constexpr Row kRows[] = {
+      {"let a = 1;", StmtKind::let_value},
+      {"var a = 1;", StmtKind::let_variable},
+      {"a = 1;", StmtKind::assign_name},
+      {"args[1] = 1;", StmtKind::assign_arg},
+      {"input[1] = 1;", StmtKind::store},
+      {"output[1] = 1;", StmtKind::store},
+      {"control[1] = 1;", StmtKind::store},
+      {"buffer(1)[1] = 1;", StmtKind::store},
+      {"if a {}", StmtKind::branch},
+      {"if a {} else {}", StmtKind::branch},
+      {"if a {} else if b {} else {}", StmtKind::branch},
+      {"for i in 0 .. 1 {}", StmtKind::for_loop},
+      {"each i in 0 .. 1 {}", StmtKind::each_loop},
+      {"while a {}", StmtKind::while_loop},
+      {"break;", StmtKind::break_loop},
+      {"continue;", StmtKind::continue_loop},
+      {"return;", StmtKind::finish},
+      {"yield;", StmtKind::yield},
+      {"requeue;", StmtKind::requeue},
+      {"fault 1;", StmtKind::fault},
+      {"printf(1, 2, 3);", StmtKind::evaluate},
+      {"atomic_add(output[0], 1);", StmtKind::evaluate},
+      {"await read(1, 2, 3, 4);", StmtKind::await_read},
+      {"await write(1, 2, 3, 4);", StmtKind::await_write},
+  };
+  for (const Row& row : kRows) {
+    const auto program = ir::parse(in_handler(row.text));
+    ASSERT_TRUE(program.has_value()) << row.text << ": " << program.error().message;
+    const ir::Body& body = program->handlers.at(0).body;
+    ASSERT_EQ(body[body.root].statements.size(), 1u) << row.text;
+    const ir::Stmt& stmt = body[body[body.root].statements[0]];
+    EXPECT_EQ(stmt.kind, row.kind) << row.text;
+    EXPECT_EQ(stmt.location.line, 2u);
+    EXPECT_EQ(stmt.location.column, 1u);
+  }
+}
+
+TEST(Parser, reads_declarations_of_handlers) {
+  const auto program = ir::parse(
+      "handler a = 64 {}\nhandler b = 0x41 scope warp {}\n handler c = 66 scope group pure {}"
+      "handler d = 67 commutes pure {} handler e = 68 scope lane pure commutes {} payload {}");
+  ASSERT_TRUE(program.has_value()) << program.error().message;
+  ASSERT_EQ(program->handlers.size(), 6u);
+  const auto& handlers = program->handlers;
+  EXPECT_EQ(handlers[0].name, "a");
+  EXPECT_EQ(handlers[0].opcode, 64u);
+  EXPECT_EQ(handlers[0].scope, ir::Scope::lane);
+  EXPECT_FALSE(handlers[0].is_pure || handlers[0].commutes || handlers[0].is_payload);
+  EXPECT_EQ(handlers[0].text_bytes, 17u);
+  EXPECT_EQ(handlers[1].opcode, 65u);
+  EXPECT_EQ(handlers[1].scope, ir::Scope::warp);
+  EXPECT_EQ(handlers[1].location.line, 2u);
+  EXPECT_EQ(handlers[2].scope, ir::Scope::group);
+  EXPECT_TRUE(handlers[2].is_pure && !handlers[2].commutes);
+  EXPECT_EQ(handlers[2].location.line, 3u);
+  EXPECT_EQ(handlers[2].location.column, 2u);
+  EXPECT_TRUE(handlers[3].is_pure && handlers[3].commutes);
+  EXPECT_TRUE(handlers[4].is_pure && handlers[4].commutes);
+  EXPECT_TRUE(handlers[5].is_payload);
+  EXPECT_EQ(handlers[5].name, "payload");
+}
+
+TEST(Parser, reads_the_scope_of_a_payload) {
+  const auto program = ir::parse("payload scope group {}");
+  ASSERT_TRUE(program.has_value());
+  EXPECT_EQ(program->handlers.at(0).scope, ir::Scope::group);
+}
+
+TEST(Parser, an_empty_file_is_an_empty_program) {
+  for (const std::string_view text : {"", " ", "\n\n", "// nothing", "/* nothing */\n"}) {
+    const auto program = ir::parse(text);
+    ASSERT_TRUE(program.has_value()) << program.error().message;
+    EXPECT_TRUE(program->handlers.empty());
+    const auto verified = ir::verify(*program);
+    ASSERT_TRUE(verified.has_value());
+    EXPECT_EQ(verified->payload(), nullptr);
+    EXPECT_EQ(verified->find(64), nullptr);
+  }
+}
+
+TEST(Parser, names_the_place_of_a_mistake_in_a_declaration) {
+  constexpr Wrong kRows[] = {
+      {"@x", "expected 'handler' or 'payload', found 'x'"},
+      {"@7", "expected 'handler' or 'payload', found '7'"},
+      {"@{", "expected 'handler' or 'payload'"},
+      {"handler a = 64 {} @}", "expected 'handler' or 'payload', found '}'"},
+      {"handler@", "expected the name of a handler, found the end of the text"},
+      {"handler @7 = 64 {}", "expected the name of a handler, found '7'"},
+      {"handler @= 64 {}", "expected the name of a handler, found '='"},
+      {"handler a @64 {}", "expected '=', found '64'"},
+      {"handler a @== 64 {}", "expected '=', found '=='"},
+      {"handler a = @b {}", "the opcode, an unsigned number, found 'b'"},
+      {"handler a = @64i {}", "the opcode, an unsigned number"},
+      {"handler a = @64.0 {}", "the opcode, an unsigned number"},
+      {"handler a = @-64 {}", "the opcode, an unsigned number"},
+      {"handler a = 64 @+ 1 {}", "expected '{', found '+'"},
+      {"handler a = 64 scope @block {}", "expected 'lane', 'warp' or 'group', found 'block'"},
+      {"handler a = 64 scope @{}", "expected 'lane', 'warp' or 'group'"},
+      {"handler a = 64 pure @scope warp {}", "expected '{', found 'scope'"},
+      {"handler a = 64 scope warp @scope warp {}", "expected '{', found 'scope'"},
+      {"handler a = 64 @atomic {}", "expected '{', found 'atomic'"},
+      {"handler a = 64@", "expected '{', found the end of the text"},
+      {"handler a = 64 {@", "expected '}', found the end of the text"},
+      {"handler a = 64 { if true { }@", "expected '}', found the end of the text"},
+      {"payload @a {}", "expected '{', found 'a'"},
+      {"payload @= 64 {}", "expected '{', found '='"},
+      {"payload @pure {}", "expected '{', found 'pure'"},
+      {"payload scope warp @commutes {}", "expected '{', found 'commutes'"},
+  };
+  for (const Wrong& row : kRows) expect_syntax_error(row.body, row.fragment);
+}
+
+TEST(Parser, refuses_a_promise_made_twice) {
+  expect_syntax_error("handler a = 64 pure @pure {}", "'pure' stands twice");
+  expect_syntax_error("handler a = 64 commutes pure @commutes {}", "'commutes' stands twice");
+}
+
+TEST(Parser, names_the_place_of_a_mistake_in_a_statement) {
+  constexpr Wrong kRows[] = {
+      {"@7;", "expected a statement, found '7'"},
+      {"@;", "expected a statement, found ';'"},
+      {"@{ }", "expected a statement, found '{'"},
+      {"@(a) = 1;", "expected a statement, found '('"},
+      {"@else {}", "expected a statement, found 'else'"},
+      {"@handler b = 65 {}", "expected a statement, found 'handler'"},
+      {"@param = 1;", "expected a statement, found 'param'"},
+      {"@lane = 1;", "expected a statement, found 'lane'"},
+      {"@len(input);", "expected a statement, found 'len'"},
+      {"@true;", "expected a statement, found 'true'"},
+      {"let @= 1;", "expected the name of a variable, found '='"},
+      {"let a @1;", "expected '=', found '1'"},
+      {"let a @: u32 = 1;", "':' means nothing here"},
+      {"let a = @;", "expected a value, found ';'"},
+      {"let a = 1\n@}", "expected ';', found '}'"},
+      {"var a = @= 1;", "expected a value, found '='"},
+      {"a @+ 1;", "expected '=', found '+'"},
+      {"a@;", "expected '=', found ';'"},
+      {"a @(1);", "expected '=', found '('"},
+      {"a @[1] = 2;", "expected '=', found '['"},
+      {"a = 1 @2;", "expected ';', found '2'"},
+      {"args @= 1;", "expected '[', found '='"},
+      {"args[1 @= 1;", "expected ']', found '='"},
+      {"args[1] @;", "expected '=', found ';'"},
+      {"args[@] = 1;", "expected a value, found ']'"},
+      {"output @= 1;", "expected '[', found '='"},
+      {"output[1] @+ 1;", "expected '=', found '+'"},
+      {"buffer @[1] = 1;", "expected '(', found '['"},
+      {"buffer(1 @[1] = 1;", "expected ')', found '['"},
+      {"buffer(1) @= 1;", "expected '[', found '='"},
+      {"if @{ }", "expected a value, found '{'"},
+      {"if true @return;", "expected '{', found 'return'"},
+      {"if true {} else @return;", "expected '{', found 'return'"},
+      {"if true {} else if @{}", "expected a value, found '{'"},
+      {"for @0 .. 1 {}", "expected the name of a counter, found '0'"},
+      {"for i @= 0 .. 1 {}", "expected 'in', found '='"},
+      {"for i in 0 @{}", "expected '..', found '{'"},
+      {"for i in 0 .. @{}", "expected a value, found '{'"},
+      {"for i in 0 .. 1 @;", "expected '{', found ';'"},
+      {"each i @of 0 .. 1 {}", "expected 'in', found 'of'"},
+      {"while @{}", "expected a value, found '{'"},
+      {"while true @;", "expected '{', found ';'"},
+      {"break @1;", "expected ';', found '1'"},
+      {"continue @}", "expected ';', found '}'"},
+      {"return @1;", "expected ';', found '1'"},
+      {"yield @yield;", "expected ';', found 'yield'"},
+      {"requeue @(1);", "expected ';', found '('"},
+      {"fault @;", "expected a value, found ';'"},
+      {"fault 1 @2;", "expected ';', found '2'"},
+      {"await @(1, 2, 3, 4);", "expected 'read' or 'write', found '('"},
+      {"await @load(1, 2, 3, 4);", "expected 'read' or 'write', found 'load'"},
+      {"await read @1, 2, 3, 4;", "expected '(', found '1'"},
+      {"await read(1, 2, 3@);", "expected ',', found ')'"},
+      {"await write(1, 2, 3, 4@, 5);", "expected ')', found ','"},
+      {"await write(1, 2, 3, 4) @}", "expected ';', found '}'"},
+      {"min(1, 2) @+ 3;", "expected ';', found '+'"},
+      {"printf(1, 2, 3) @= 4;", "expected ';', found '='"},
+  };
+  for (const Wrong& row : kRows) expect_syntax_error(in_handler(row.body), row.fragment);
+}
+
+TEST(Parser, names_the_place_of_a_mistake_in_an_expression) {
+  constexpr Wrong kRows[] = {
+      {"let x = 1 + @;", "expected a value, found ';'"},
+      {"let x = @* 1;", "expected a value, found '*'"},
+      {"let x = @+1;", "expected a value, found '+'"},
+      {"let x = 1 @! 2;", "expected ';', found '!'"},
+      {"let x = (1 @;", "expected ')', found ';'"},
+      {"let x = (@);", "expected a value, found ')'"},
+      {"let x = 1@);", "expected ';', found ')'"},
+      {"let x = @if;", "expected a value, found 'if'"},
+      {"let x = @scope;", "expected a value, found 'scope'"},
+      {"let x = a @b;", "expected ';', found 'b'"},
+      {"let x = args@;", "expected '[', found ';'"},
+      {"let x = args[1@;", "expected ']', found ';'"},
+      {"let x = input@;", "expected '[', found ';'"},
+      {"let x = input[@];", "expected a value, found ']'"},
+      {"let x = buffer(@)[0];", "expected a value, found ')'"},
+      {"let x = len @input;", "expected '(', found 'input'"},
+      {"let x = len(@args);", "expected a buffer"},
+      {"let x = len(@a);", "expected a buffer"},
+      {"let x = len(input@[0]);", "expected ')', found '['"},
+      {"let x = min@;", "expected '(', found ';'"},
+      {"let x = min(1@);", "expected ',', found ')'"},
+      {"let x = min(1, 2@, 3);", "expected ')', found ','"},
+      {"let x = abs(@);", "expected a value, found ')'"},
+      {"let x = abs(1@, 2);", "expected ')', found ','"},
+      {"let x = select(true, 1@);", "expected ',', found ')'"},
+      {"let x = printf(1, 2@);", "expected ',', found ')'"},
+      {"let x = printf(@\"a\", 1, 2);", "'\"' means nothing here"},
+      {"let x = f@(1);", "expected ';', found '('"},
+      {"let x = atomic_add(@a, 1);", "expected a buffer"},
+      {"let x = atomic_add(@args[0], 1);", "expected a buffer"},
+      {"let x = atomic_add(input@, 1);", "expected '[', found ','"},
+      {"let x = atomic_add(input[0]@);", "expected ',', found ')'"},
+      {"let x = atomic_add(input[0], 1@, 2);", "expected ')', found ','"},
+      {"let x = atomic_cas(input[0], 1@);", "expected ',', found ')'"},
+      {"let x = opcode@[0];", "expected ';', found '['"},
+  };
+  for (const Wrong& row : kRows) expect_syntax_error(in_handler(row.body), row.fragment);
+}
+
+TEST(Parser, words_of_the_language_cannot_be_names) {
+  constexpr std::string_view kWords[] = {
+      "handler",    "payload",    "scope",      "lane",
+      "warp",       "group",      "pure",       "commutes",
+      "let",        "var",        "if",         "else",
+      "for",        "each",       "in",         "while",
+      "break",      "continue",   "return",     "yield",
+      "requeue",    "fault",      "await",      "read",
+      "write",      "args",       "input",      "output",
+      "control",    "buffer",     "len",        "true",
+      "false",      "min",        "max",        "abs",
+      "clz",        "popcount",   "select",     "sqrt",
+      "floor",      "fma",        "rotl",       "u32",
+      "i32",        "f32",        "bits_u32",   "bits_i32",
+      "bits_f32",   "printf",     "emit",       "opcode",
+      "tenant",     "priority",   "slot",       "param",
+      "lanes",      "atomic_add", "atomic_min", "atomic_max",
+      "atomic_and", "atomic_or",  "atomic_xor", "atomic_exchange",
+      "atomic_cas",
+  };
+  for (const std::string_view word : kWords) {
+    const std::string name(word);
+    const std::string fragment = "'" + name + "' cannot be the name of ";
+    expect_syntax_error("handler @" + name + " = 64 {}", fragment + "a handler");
+    expect_syntax_error(in_handler("let @" + name + " = 1;"), fragment + "a variable");
+    expect_syntax_error(in_handler("var @" + name + " = 1;"), fragment + "a variable");
+    expect_syntax_error(in_handler("for @" + name + " in 0 .. 1 {}"), fragment + "a counter");
+    expect_syntax_error(in_handler("each @" + name + " in 0 .. 1 {}"), fragment + "a counter");
+  }
+}
+
+TEST(Parser, words_that_only_contain_a_word_of_the_language_are_names) {
+  expect_accepted(
+      "handler handlers = 64 { let lett = 1; let If = 2; let args2 = 3; let _in = 4; }");
+  expect_accepted("handler atomic = 64 { let bool = true; let u64 = 2; let i = 3; let e = 4; }");
+}
+
+TEST(Parser, follows_parentheses_and_signs_to_a_bound) {
+  const auto nested = [](std::size_t depth) {
+    return in_handler("let x = " + std::string(depth, '(') + "1" + std::string(depth, ')') + ";");
+  };
+  EXPECT_TRUE(ir::parse(nested(ir::kMaxParserDepth - 1)).has_value());
+  for (const std::size_t depth :
+       {ir::kMaxParserDepth, 2 * ir::kMaxParserDepth, std::size_t{1'000'000}}) {
+    const auto program = ir::parse(nested(depth));
+    ASSERT_FALSE(program.has_value());
+    expect_error(program.error(), "2:265:", "nested too deeply");
+  }
+  for (const char sign : {'-', '~', '!'}) {
+    const auto signs = ir::parse(in_handler("let x = " + std::string(1'000'000, sign) + "1;"));
+    ASSERT_FALSE(signs.has_value());
+    expect_error(signs.error(), "2:264:", "too many signs in a row");
+  }
+}
+
+TEST(Parser, follows_indices_and_calls_to_a_bound) {
+  constexpr std::string_view kPieces[] = {
+      "args[", "input[", "buffer(", "abs(", "min(1, ", "atomic_add(input[", "1 + (", "len(buffer("};
+  for (const std::string_view piece : kPieces) {
+    const auto program = ir::parse(in_handler("let x = " + repeated(piece, 100'000)));
+    ASSERT_FALSE(program.has_value());
+    EXPECT_NE(program.error().message.find("nested too deeply"), std::string::npos)
+        << program.error().message;
+  }
+}
+
+TEST(Parser, chains_of_operators_are_not_nesting) {
+  expect_accepted(in_handler("let x = 1" + repeated(" + 1", 400) + ";"));
+  expect_accepted(in_handler("let x = 1" + repeated(" << 1 + 2 * 3", 100) + ";"));
+}
+
+TEST(ParserDeathTest, the_longest_chains_of_operators_are_walked_on_an_ordinary_stack) {
+  expect_accepted_in_a_child(in_handler("let x = 1" + repeated(" + 1", 2046) + ";"));
+  expect_accepted_in_a_child(in_handler("let x = 1" + repeated(" << 1 + 2 * 3", 500) + ";"));
+}
+
+TEST(Parser, blocks_nest_to_a_bound) {
+  const auto nested = [](std::size_t depth) {
+    return "handler h = 64 " + repeated("{if true ", depth) + "{}" + repeated("}", depth);
+  };
+  expect_accepted(nested(15));
+  const auto program = ir::parse(nested(16));
+  ASSERT_FALSE(program.has_value());
+  expect_error(program.error(), "1:160:", "more than 16 deep");
+  EXPECT_FALSE(ir::parse(nested(100'000)).has_value());
+}
+
+TEST(Parser, an_instruction_too_many_stops_it_early) {
+  // 65,536 statements: it must not go on reading them all.
+  const auto program = ir::parse(in_handler(repeated("return;", 65'536)));
+  ASSERT_FALSE(program.has_value());
+  expect_error(program.error(), "2:28680:", "more than 4096 instructions");
+}
+
+TEST(Parser, the_bound_on_instructions_is_a_handlers_own) {
+  const std::string body = "{" + repeated("return;", 4096) + "}";
+  expect_accepted("handler a = 64 " + body + " handler b = 65 " + body);
+}
+
+TEST(Parser, reports_the_first_mistake_only) {
+  expect_syntax_error("handler a = 64 { let x = @; let y = ; } handler", "expected a value");
+}
+
+}  // namespace
+}  // namespace everkernel::test

@@ -1,0 +1,24 @@
+// Which parts of the language a handler uses, and how its runs end: what the generator must reach.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "everkernel/ir/item.hpp"
+#include "everkernel/ir/verifier.hpp"
+
+namespace everkernel::test {
+
+/// The parts of the language in this handler, found by walking it.
+std::set<std::string> features_of(const ir::VerifiedHandler& handler);
+/// Every part there is.
+std::vector<std::string> all_features();
+
+/// How a run ended: the ending, and the fault code by name.
+std::string ending_name(const ir::Outcome& outcome);
+/// Every ending a handler can have.
+std::vector<std::string> all_endings();
+
+}  // namespace everkernel::test

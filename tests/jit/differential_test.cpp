@@ -1,0 +1,352 @@
+// Random programs on random frames: interpreter and native code must leave the same words behind.
+//
+// EVERKERNEL_SEED=N begins with batch N (its programs and frames follow from N alone), so the
+// command that a failure prints repeats it. EVERKERNEL_SECONDS=S says how long to run; 0 is one
+// batch.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <cstdlib>
+#include <map>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "coverage.hpp"
+#include "everkernel/ir/parser.hpp"
+#include "everkernel/ir/printer.hpp"
+#include "skip.hpp"
+#include "support/jit_program_generator.hpp"
+#include "support/jit_trial.hpp"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define EVERKERNEL_IS_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define EVERKERNEL_IS_SANITIZED 1
+#endif
+#endif
+
+namespace everkernel::test {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::size_t kHandlersEach = 24;  // of a batch: starting LLVM costs more than a handler
+constexpr std::size_t kFramesEach = 20;    // of a handler
+
+// ---- seeds and time ----
+
+std::optional<std::uint64_t> number_from(const char* name) {
+  const char* const text = std::getenv(name);
+  if (text == nullptr) return std::nullopt;
+  return std::strtoull(text, nullptr, 0);
+}
+
+std::uint64_t first_seed() {
+  if (const auto given = number_from("EVERKERNEL_SEED")) return *given;
+  std::random_device device;
+  return device() & 0x7FFFFFFFu;  // short enough to type
+}
+
+double seconds_to_run() {
+  if (const auto given = number_from("EVERKERNEL_SECONDS")) return static_cast<double>(*given);
+#if defined(EVERKERNEL_IS_SANITIZED) || !defined(__OPTIMIZE__)
+  return 10;
+#else
+  return 64;
+#endif
+}
+
+std::string program_path() {
+  std::array<char, 4096> path{};
+  const ssize_t length = readlink("/proc/self/exe", path.data(), path.size() - 1);
+  return length > 0 ? path.data() : "jit_differential_test";
+}
+
+std::string replay_command(std::uint64_t seed) {
+  const auto* const test = testing::UnitTest::GetInstance()->current_test_info();
+  return fmt::format("EVERKERNEL_SEED={} EVERKERNEL_SECONDS=0 {} --gtest_filter={}.{}", seed,
+                     program_path(), test->test_suite_name(), test->name());
+}
+
+// Says which batch was running when generated code touches a guard page; then the signal takes its
+// ordinary course.
+class CrashReport {
+ public:
+  CrashReport() {
+    struct sigaction action = {};
+    action.sa_handler = &CrashReport::report;
+    action.sa_flags = SA_NODEFER;
+    for (std::size_t i = 0; i < kSignals.size(); ++i) {
+      sigaction(kSignals[i], &action, &before_[i]);
+    }
+  }
+  CrashReport(const CrashReport&) = delete;
+  CrashReport& operator=(const CrashReport&) = delete;
+  ~CrashReport() { restore(); }
+
+  void set(std::uint64_t seed, const std::string& text) {
+    const std::string message =
+        fmt::format("\ncrashed; replay with\n  {}\n{}\n", replay_command(seed), text);
+    const std::size_t length = std::min(message.size(), message_.size());
+    std::copy_n(message.data(), length, message_.data());
+    length_ = length;
+  }
+
+ private:
+  static constexpr std::array<int, 5> kSignals = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT};
+  static void restore() {
+    for (std::size_t i = 0; i < kSignals.size(); ++i) {
+      sigaction(kSignals[i], &before_[i], nullptr);
+    }
+  }
+  static void report(int number) {
+    // Nothing can be done if this write fails.
+    [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, message_.data(), length_);
+    restore();
+    if (number == SIGABRT) raise(number);
+  }
+  static inline std::array<struct sigaction, kSignals.size()> before_ = {};
+  static inline std::array<char, 20'000> message_ = {};
+  static inline std::size_t length_ = 0;
+};
+
+// ---- comparing ----
+
+struct Tally {
+  std::size_t batches = 0, programs = 0, runs = 0, damaged = 0;
+  std::map<std::string, std::size_t> endings = {};
+};
+
+Result<ir::VerifiedProgram> verified(std::string_view text) {
+  auto parsed = ir::parse(text);
+  if (!parsed) return Failure(parsed.error());
+  return ir::verify(*std::move(parsed));
+}
+
+std::string text_of(const ir::VerifiedHandler& handler) {
+  return ir::print({.handlers = {handler.handler}});
+}
+
+// Whether this text still shows a difference on that frame.
+bool still_differs(const std::string& text, const FrameSpec& spec) {
+  const auto program = verified(text);
+  if (!program) return false;
+  const auto trial = Trial::make(*program);
+  return trial && !trial->run(0, spec).difference.empty();
+}
+
+// Lines that stand for themselves, or from a line that opens a block to the one that closes it.
+std::size_t end_of_piece(const std::vector<std::string>& lines, std::size_t first) {
+  int depth = 0;
+  for (std::size_t i = first; i < lines.size(); ++i) {
+    for (const char c : lines[i]) depth += c == '{' ? 1 : c == '}' ? -1 : 0;
+    if (depth <= 0) return i + 1;
+  }
+  return lines.size();
+}
+
+// Drops statements, or the frame of a block around its statements, while the difference stays.
+std::string shrunk(const std::string& text, const FrameSpec& spec) {
+  std::vector<std::string> lines;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    lines.push_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  const auto joined = [](const std::vector<std::string>& some) {
+    std::string all;
+    for (const std::string& line : some) all += line + '\n';
+    return all;
+  };
+  int attempts_left = 400;
+  for (bool has_changed = true; has_changed && attempts_left > 0;) {
+    has_changed = false;
+    for (std::size_t i = 1; i + 1 < lines.size() && attempts_left > 0;) {
+      const std::size_t end = end_of_piece(lines, i);
+      std::vector<std::string> without = lines;
+      without.erase(without.begin() + static_cast<std::ptrdiff_t>(i),
+                    without.begin() + static_cast<std::ptrdiff_t>(end));
+      std::vector<std::string> unwrapped = lines;
+      if (end > i + 1) {
+        unwrapped.erase(unwrapped.begin() + static_cast<std::ptrdiff_t>(end - 1));
+        unwrapped.erase(unwrapped.begin() + static_cast<std::ptrdiff_t>(i));
+      }
+      attempts_left -= 2;
+      if (still_differs(joined(without), spec)) {
+        lines = without;
+        has_changed = true;
+      } else if (end > i + 1 && still_differs(joined(unwrapped), spec)) {
+        lines = unwrapped;
+        has_changed = true;
+      } else {
+        ++i;
+      }
+    }
+  }
+  return joined(lines);
+}
+
+void report(std::uint64_t seed, const ir::VerifiedHandler& handler, const FrameSpec& spec,
+            const std::string& difference) {
+  const std::string text = text_of(handler);
+  ADD_FAILURE() << difference << "\nreplay with\n  " << replay_command(seed) << "\n"
+                << text << describe(spec) << "shrunk:\n"
+                << shrunk(text, spec);
+}
+
+// Runs every handler on its frames; false after the first difference.
+bool compare_all(Random& random, std::uint64_t seed, const ir::VerifiedProgram& program,
+                 CrashReport& crash, Tally& tally) {
+  crash.set(seed, "(while compiling)");
+  const auto trial = Trial::make(program);
+  if (!trial) {
+    ADD_FAILURE() << trial.error().message << "\nreplay with\n  " << replay_command(seed);
+    return false;
+  }
+  for (std::size_t i = 0; i < program.handlers().size(); ++i) {
+    const ir::VerifiedHandler& handler = program.handlers()[i];
+    crash.set(seed, text_of(handler));
+    ++tally.programs;
+    for (std::size_t k = 0; k < kFramesEach; ++k) {
+      const FrameSpec spec = generate_frame(random, handler.handler.scope, handler.handler.opcode);
+      const auto compared = trial->run(i, spec);
+      ++tally.runs;
+      ++tally.endings[ending_name(compared.interpreted.outcome)];
+      if (compared.difference.empty()) continue;
+      report(seed, handler, spec, compared.difference);
+      return false;
+    }
+  }
+  ++tally.batches;
+  return true;
+}
+
+// Runs batches of rising seed until the time is over or one fails.
+template <class RunBatch>
+void run_batches(double seconds, RunBatch run_batch) {
+  CrashReport crash;
+  Tally tally;
+  std::uint64_t seed = first_seed();
+  std::printf("EVERKERNEL_SEED=%llu\n", static_cast<unsigned long long>(seed));
+  std::fflush(stdout);
+  const auto start = Clock::now();
+  const auto elapsed = [&] { return std::chrono::duration<double>(Clock::now() - start).count(); };
+  do {
+    if (!run_batch(seed, crash, tally)) break;
+    ++seed;
+  } while (elapsed() < seconds);
+  std::printf("%zu programs, %zu runs compared three ways in %.1f s", tally.programs, tally.runs,
+              elapsed());
+  if (tally.damaged > 0) std::printf(", out of %zu damaged texts", tally.damaged);
+  std::printf("\n");
+  for (const auto& [name, count] : tally.endings) {
+    std::printf("  %5.1f %% %s\n",
+                100.0 * static_cast<double>(count) / static_cast<double>(tally.runs), name.c_str());
+  }
+}
+
+std::string batch_text(Random& random) {
+  std::string text;
+  const std::size_t payload = random.below(kHandlersEach * 5 / 4);  // in four of five batches
+  for (std::size_t i = 0; i < kHandlersEach; ++i) {
+    text += generate_handler(random, {.index = i, .is_payload = i == payload});
+  }
+  return text;
+}
+
+TEST(Differential, random_programs_agree_bit_for_bit) {
+  EVERKERNEL_NEEDS_NATIVE_CODE();
+  run_batches(seconds_to_run() * 3 / 4, [](std::uint64_t seed, CrashReport& crash, Tally& tally) {
+    Random random(seed);
+    const std::string text = batch_text(random);
+    crash.set(seed, text);
+    const auto program = verified(text);
+    if (!program) {
+      ADD_FAILURE() << "the generator made a program that does not verify: "
+                    << program.error().message << "\nreplay with\n  " << replay_command(seed)
+                    << "\n"
+                    << text;
+      return false;
+    }
+    return compare_all(random, seed, *program, crash, tally);
+  });
+}
+
+// Damaged texts never crash the parser or the verifier; those that still verify run like the
+// others.
+TEST(Differential, damaged_programs_are_refused_or_agree_bit_for_bit) {
+  EVERKERNEL_NEEDS_NATIVE_CODE();
+  run_batches(seconds_to_run() / 4, [](std::uint64_t seed, CrashReport& crash, Tally& tally) {
+    Random random(seed ^ 0x5EED0FDA3A6ED000u);
+    ir::Program survivors;
+    while (survivors.handlers.size() < kHandlersEach) {
+      const std::string text = mutate(random, generate_handler(random, {.index = 0}));
+      crash.set(seed, text);
+      ++tally.damaged;
+      auto parsed = ir::parse(text);
+      if (!parsed || !ir::verify(*parsed)) continue;
+      for (ir::Handler& handler : parsed->handlers) {
+        // Together in one program they need names of their own.
+        handler.name = fmt::format("h_{}", survivors.handlers.size());
+        handler.opcode = static_cast<std::uint32_t>(1000 + survivors.handlers.size());
+        handler.is_payload = false;
+        survivors.handlers.push_back(std::move(handler));
+      }
+    }
+    const auto program = ir::verify(std::move(survivors));
+    if (!program) {
+      ADD_FAILURE() << program.error().message << "\nreplay with\n  " << replay_command(seed);
+      return false;
+    }
+    return compare_all(random, seed, *program, crash, tally);
+  });
+}
+
+void print_shares(const std::vector<std::string>& names,
+                  const std::map<std::string, std::size_t>& counts, std::size_t total) {
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const auto found = counts.find(names[i]);
+    const std::size_t count = found == counts.end() ? 0 : found->second;
+    const double share = 100.0 * static_cast<double>(count) / static_cast<double>(total);
+    std::printf("%-26s%5.1f %%%s", names[i].c_str(), share, i % 4 == 3 ? "\n" : "   ");
+    EXPECT_GE(share, 1.0) << names[i];
+  }
+  std::printf("\n");
+}
+
+// Fixed seeds: the shares are those of this generator, not of a lucky run.
+TEST(Generator, the_generator_reaches_everything) {
+  constexpr std::uint64_t kBatches = 100;
+  std::map<std::string, std::size_t> features, endings;
+  std::size_t programs = 0, runs = 0;
+  for (std::uint64_t seed = 1; seed <= kBatches; ++seed) {
+    Random random(seed);
+    const std::string text = batch_text(random);
+    const auto program = verified(text);
+    ASSERT_TRUE(program) << program.error().message << "\n" << text;
+    for (const ir::VerifiedHandler& handler : program->handlers()) {
+      ++programs;
+      for (const std::string& feature : features_of(handler)) ++features[feature];
+      for (int i = 0; i < 2; ++i) {
+        const FrameSpec spec =
+            generate_frame(random, handler.handler.scope, handler.handler.opcode);
+        ++runs;
+        ++endings[ending_name(interpret_once(handler, spec).outcome)];
+      }
+    }
+  }
+  std::printf("share of %zu programs\n", programs);
+  print_shares(all_features(), features, programs);
+  std::printf("share of %zu runs\n", runs);
+  print_shares(all_endings(), endings, runs);
+}
+
+}  // namespace
+}  // namespace everkernel::test

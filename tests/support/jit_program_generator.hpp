@@ -1,0 +1,31 @@
+// Random handlers that always verify, frames to run them on, and damaged texts that mostly do not.
+//
+// The biases aim at runs that get somewhere: most indices are guarded, most handles are known, most
+// loops are short; the rest is left to chance so that every fault happens too.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "everkernel/ir/vocabulary.hpp"
+#include "support/jit_random.hpp"
+#include "support/jit_trial.hpp"
+
+namespace everkernel::test {
+
+/// What to generate.
+struct HandlerRequest {
+  std::size_t index = 0;    // makes name and opcode unique
+  bool is_payload = false;  // a payload instead of a handler
+};
+
+/// The text of one handler.
+std::string generate_handler(Random& random, const HandlerRequest& request);
+
+/// A frame for a handler of that scope.
+FrameSpec generate_frame(Random& random, ir::Scope scope, Word opcode);
+
+/// The text with a few tokens deleted, doubled, swapped or replaced.
+std::string mutate(Random& random, std::string_view text);
+
+}  // namespace everkernel::test
