@@ -46,7 +46,7 @@ int main(int argc, char** argv) {
   const std::string all =
       "max_success=1000 " + (params != nullptr ? std::string(params) : "") + " seed=" + seed;
   setenv("RC_PARAMS", all.c_str(), 1);
-  std::cout << "EVERKERNEL_SEED=" << seed << '\n';
+  std::cout << "EVERKERNEL_SEED=" << seed << '\n' << std::flush;  // also when a property crashes
   testing::UnitTest::GetInstance()->listeners().Append(new ReplayHint(seed));
   return RUN_ALL_TESTS();
 }
