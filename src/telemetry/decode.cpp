@@ -102,7 +102,7 @@ class WindowGrouper {
     const std::size_t mask = table_.size() - 1;
     // Sixteen tickets in a row share a cache line of the table: they are mostly met in a row.
     const std::uint64_t mixed = mix(key_of(ticket >> 4, opcode) ^ seed_);
-    std::size_t at = ((mixed << 4) | (ticket & 15)) & mask;
+    std::size_t at = (mixed ^ (ticket & 15)) & mask;
     while (table_[at] != 0) {
       const WindowTelemetry& window = windows_[table_[at] - 1];
       if (window.ticket == ticket && window.opcode == opcode) break;
