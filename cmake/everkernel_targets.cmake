@@ -7,7 +7,7 @@ add_library(everkernel_options INTERFACE)
 target_compile_features(everkernel_options INTERFACE cxx_std_20)
 target_compile_options(everkernel_options INTERFACE
   -Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -Wswitch -Wnon-virtual-dtor
-  -Wold-style-cast -Wcast-align -Wnull-dereference
+  -Wold-style-cast -Wcast-align
   $<$<BOOL:${EVERKERNEL_WERROR}>:-Werror>)
 # Hardening for everything we ship; _FORTIFY_SOURCE needs optimisation and does not mix with ASan.
 target_compile_options(everkernel_options INTERFACE -fstack-protector-strong)
