@@ -67,7 +67,9 @@ std::string commit() {
 }
 
 // Ratios and times as JSON numbers with three decimals.
-std::string decimal(double number) { return fmt::format("{:.3f}", number); }
+std::string decimal(double number) {
+  return fmt::format("{:.3f}", number);
+}
 
 }  // namespace
 
@@ -112,10 +114,11 @@ void Suite::ask(const Question& question) {
     const Spread ratio = spread_of(ratios[i]);
     const double gigabytes = static_cast<double>(question.bytes) / time.median;
     const double per_item = time.median / static_cast<double>(question.items);
-    fmt::print("  {:<28} {:>9.2f} us {:>7.2f} GB/s {:>8.2f} ns/item   rate x floor {:.2f} "
-               "({:.2f}..{:.2f})   checksum {:016x}\n",
-               question.contenders[i].name, time.median / 1000, gigabytes, per_item, ratio.median,
-               ratio.p10, ratio.p90, checksums[i]);
+    fmt::print(
+        "  {:<28} {:>9.2f} us {:>7.2f} GB/s {:>8.2f} ns/item   rate x floor {:.2f} "
+        "({:.2f}..{:.2f})   checksum {:016x}\n",
+        question.contenders[i].name, time.median / 1000, gigabytes, per_item, ratio.median,
+        ratio.p10, ratio.p90, checksums[i]);
     rows_ += fmt::format(
         "{}{{\"question\":\"{}\",\"contender\":\"{}\",\"items\":{},\"bytes\":{},\"rounds\":{},"
         "\"median_ns\":{},\"p10_ns\":{},\"p90_ns\":{},\"ratio_to_floor\":{},\"ratio_p10\":{},"

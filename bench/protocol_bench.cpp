@@ -73,17 +73,18 @@ void ask_encode(Suite& suite, std::size_t slots) {
   const auto items = make_items(slots);
   Pages source(slots * abi::kSlotBytes), copy(source.span().size()), ring(source.span().size());
   if (!protocol::encode_items({.tenant = 3, .items = items}, source.span())) std::abort();
-  suite.ask({.name = "encode_items",
-             .text = "a fresh ring of work items, against a copy of that ring",
-             .items = slots,
-             .bytes = source.span().size(),
-             .contenders = {copy_of(source.span(), copy.span()), {"encode_items", [&] {
-                              if (!protocol::encode_items({.tenant = 3, .items = items},
-                                                          ring.span())) {
-                                std::abort();
-                              }
-                              return probe(ring.span());
-                            }}}});
+  suite.ask(
+      {.name = "encode_items",
+       .text = "a fresh ring of work items, against a copy of that ring",
+       .items = slots,
+       .bytes = source.span().size(),
+       .contenders = {copy_of(source.span(), copy.span()),
+                      {"encode_items", [&] {
+                         if (!protocol::encode_items({.tenant = 3, .items = items}, ring.span())) {
+                           std::abort();
+                         }
+                         return probe(ring.span());
+                       }}}});
 }
 
 // Marks the window DONE again, as workers would; part of neither contender.
@@ -156,16 +157,17 @@ void ask_decode(Suite& suite, std::size_t slots, std::size_t window, bool is_shu
                                  : "telemetry with windows, against a copy of the ring",
              .items = slots,
              .bytes = ring.span().size(),
-             .contenders = {copy_of(ring.span(), copy.span()), {"decode", [&] {
-                              if (!telemetry::decode({.control = control,
-                                                      .ring = ring.span(),
-                                                      .window_opcodes = {&kWindowOpcode, 1}},
-                                                     scratch, telemetry)) {
-                                std::abort();
-                              }
-                              return std::uint64_t{telemetry.occupancy.queue_depth()} +
-                                     (std::uint64_t{telemetry.windows.size()} << 32);
-                            }}}});
+             .contenders = {copy_of(ring.span(), copy.span()),
+                            {"decode", [&] {
+                               if (!telemetry::decode({.control = control,
+                                                       .ring = ring.span(),
+                                                       .window_opcodes = {&kWindowOpcode, 1}},
+                                                      scratch, telemetry)) {
+                                 std::abort();
+                               }
+                               return std::uint64_t{telemetry.occupancy.queue_depth()} +
+                                      (std::uint64_t{telemetry.windows.size()} << 32);
+                             }}}});
 }
 
 int run(int argc, char** argv) {
@@ -184,4 +186,6 @@ int run(int argc, char** argv) {
 }  // namespace
 }  // namespace everkernel::bench
 
-int main(int argc, char** argv) { return everkernel::bench::run(argc, argv); }
+int main(int argc, char** argv) {
+  return everkernel::bench::run(argc, argv);
+}

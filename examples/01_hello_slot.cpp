@@ -16,8 +16,8 @@ int main() {
   auto writer = *protocol::RingWriter::bind(ring);
 
   const std::array<abi::Word, 2> args{5, 160};  // control[160] += 5
-  const auto published = writer.publish(
-      {.slot_index = 0, .opcode = abi::Word(abi::Opcode::atomic_add), .args = args});
+  const auto published =
+      writer.publish({.slot_index = 0, .opcode = abi::Word(abi::Opcode::atomic_add), .args = args});
   if (!published) fmt::print("{} ({})\n", published.error().message, published.error().hint);
 
   telemetry::DecodeScratch scratch;

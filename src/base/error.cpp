@@ -6,10 +6,8 @@
 namespace everkernel {
 
 Failure fail(Code code, std::string message, std::string hint, std::int64_t native) {
-  return Failure(Error{.code = code,
-                       .message = std::move(message),
-                       .hint = std::move(hint),
-                       .native = native});
+  return Failure(Error{
+      .code = code, .message = std::move(message), .hint = std::move(hint), .native = native});
 }
 
 std::string_view code_name(Code code) {

@@ -1,3 +1,4 @@
+// Numbers by std::to_chars, strings escaped byte by byte; nothing here allocates but the target.
 #include "everkernel/base/json_writer.hpp"
 
 #include <array>

@@ -2,6 +2,8 @@
 
 namespace everkernel {
 
-std::string_view version() { return EVERKERNEL_VERSION; }
+std::string_view version() {
+  return EVERKERNEL_VERSION;
+}
 
 }  // namespace everkernel

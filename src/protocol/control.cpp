@@ -1,3 +1,4 @@
+// Control words: made from a layout, read through a checked view, changed one word at a time.
 #include "everkernel/protocol/control.hpp"
 
 #include <fmt/format.h>
@@ -37,7 +38,8 @@ Result<void> check_tenant(Word tenant) {
   if (tenant <= abi::kMaxTenant) return {};
   return fail(Code::invalid_argument,
               fmt::format("control: tenant {} has no entry, the table has tenants 0..{}", tenant,
-                          abi::kMaxTenant));
+                          abi::kMaxTenant),
+              "use several rings for more tenants");
 }
 
 }  // namespace

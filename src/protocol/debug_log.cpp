@@ -1,3 +1,4 @@
+// The debug log: a cursor that never passes the end, and records behind it.
 #include "everkernel/protocol/debug_log.hpp"
 
 #include <fmt/format.h>
@@ -49,16 +50,18 @@ Result<DebugLogView> DebugLogView::parse(std::span<const std::byte> log) {
   Word cursor;
   std::memcpy(&cursor, log.data(), sizeof cursor);
   if (cursor > *capacity) {
-    return fail(Code::corrupt,
-                fmt::format("debug_log: word 0 (cursor) is {}, past the {} record words of a log of "
-                            "{} bytes",
-                            cursor, *capacity, log.size()));
+    return fail(
+        Code::corrupt,
+        fmt::format("debug_log: word 0 (cursor) is {}, past the {} record words of a log of "
+                    "{} bytes",
+                    cursor, *capacity, log.size()));
   }
   if (cursor % kDebugRecordWords != 0) {
-    return fail(Code::corrupt,
-                fmt::format("debug_log: word 0 (cursor) is {}, inside a record of {} words (the log "
-                            "has {} bytes)",
-                            cursor, kDebugRecordWords, log.size()));
+    return fail(
+        Code::corrupt,
+        fmt::format("debug_log: word 0 (cursor) is {}, inside a record of {} words (the log "
+                    "has {} bytes)",
+                    cursor, kDebugRecordWords, log.size()));
   }
   return DebugLogView(log, cursor / kDebugRecordWords, *capacity / kDebugRecordWords);
 }

@@ -1,3 +1,4 @@
+// IO slots: taken by compare-and-swap, filled, published, answered, released.
 #include "everkernel/protocol/io_queue.hpp"
 
 #include <fmt/format.h>
@@ -72,8 +73,8 @@ template <class Words>
 Result<Word> BasicIoQueueWriter<Words>::submit(const IoRequest& request) {
   if (request.op != abi::IoOp::read && request.op != abi::IoOp::write &&
       request.op != abi::IoOp::fence) {
-    return fail(Code::invalid_argument, fmt::format("io_queue: {} is no IO operation",
-                                                    static_cast<Word>(request.op)),
+    return fail(Code::invalid_argument,
+                fmt::format("io_queue: {} is no IO operation", static_cast<Word>(request.op)),
                 "operations are read (1), write (2) and fence (3)");
   }
   for (Word slot = 0; slot < slot_count_; ++slot) {
@@ -117,9 +118,8 @@ Result<void> BasicIoQueueWriter<Words>::complete(Word slot_index, Word error_num
     words_.store_relaxed(std::size_t{slot_index} * abi::kIoSlotWords + abi::kIoTagWord,
                          error_number);
   }
-  words_.store_release(status_word(slot_index), static_cast<Word>(error_number == 0
-                                                                      ? IoStatus::ok
-                                                                      : IoStatus::error));
+  words_.store_release(status_word(slot_index),
+                       static_cast<Word>(error_number == 0 ? IoStatus::ok : IoStatus::error));
   return {};
 }
 

@@ -1,3 +1,5 @@
+// Packed payloads: what pack() writes, PackedView::parse() accepts, and nothing that breaks the
+// rules.
 #include "everkernel/protocol/packed.hpp"
 
 #include <fmt/format.h>
@@ -20,7 +22,9 @@ Word first_argument(const PackedArgs& args, Word op_index) {
   return abi::packed_byte(args.data(), 3 + 2 * op_index);
 }
 
-Word total_arguments(const PackedArgs& args) { return abi::packed_byte(args.data(), 1); }
+Word total_arguments(const PackedArgs& args) {
+  return abi::packed_byte(args.data(), 1);
+}
 
 Word argument_end(const PackedArgs& args, Word op_index, Word op_count) {
   return op_index + 1 < op_count ? first_argument(args, op_index + 1) : total_arguments(args);
@@ -35,13 +39,14 @@ Result<PackedArgs> pack(std::span<const PackedOp> ops) {
   const std::size_t metadata_words =
       too_many ? kSlotArgs + 1 : abi::packed_metadata_words(static_cast<Word>(ops.size()));
   if (metadata_words + argument_words > kSlotArgs) {
-    return fail(Code::invalid_argument,
-                fmt::format("ring: {} packed operations with {} argument words do not fit the {} "
-                            "words of a slot",
-                            ops.size(), argument_words, kSlotArgs),
-                fmt::format("a slot holds up to {} operations; n of them leave 12 - (2 + 2n + 3) / 4 "
-                            "words for arguments",
-                            abi::kMaxPackedOps));
+    return fail(
+        Code::invalid_argument,
+        fmt::format("ring: {} packed operations with {} argument words do not fit the {} "
+                    "words of a slot",
+                    ops.size(), argument_words, kSlotArgs),
+        fmt::format("a slot holds up to {} operations; n of them leave 12 - (2 + 2n + 3) / 4 "
+                    "words for arguments",
+                    abi::kMaxPackedOps));
   }
 
   PackedArgs packed{};
@@ -51,7 +56,8 @@ Result<PackedArgs> pack(std::span<const PackedOp> ops) {
   for (std::size_t i = 0; i < ops.size(); ++i) {
     set_byte(packed, 2 + 2 * i, ops[i].opcode);
     set_byte(packed, 3 + 2 * i, static_cast<Word>(offset));
-    std::ranges::copy(ops[i].args, packed.begin() + static_cast<std::ptrdiff_t>(metadata_words + offset));
+    std::ranges::copy(ops[i].args,
+                      packed.begin() + static_cast<std::ptrdiff_t>(metadata_words + offset));
     offset += ops[i].args.size();
   }
   return packed;
@@ -61,18 +67,18 @@ Result<PackedView> PackedView::parse(const PackedArgs& args) {
   const Word op_count = abi::packed_byte(args.data(), 0);
   const Word total = total_arguments(args);
   if (abi::packed_metadata_words(op_count) + total > kSlotArgs) {
-    return fail(Code::corrupt,
-                fmt::format("ring: a packed payload of {} operations and {} argument words is longer "
-                            "than the {} words of a slot",
-                            op_count, total, kSlotArgs));
+    return fail(
+        Code::corrupt,
+        fmt::format("ring: a packed payload of {} operations and {} argument words is longer "
+                    "than the {} words of a slot",
+                    op_count, total, kSlotArgs));
   }
   for (Word i = 0; i < op_count; ++i) {
     const Word first = first_argument(args, i);
     const Word end = argument_end(args, i, op_count);
     if (first > end || end > total) {
-      return fail(Code::corrupt,
-                  fmt::format("ring: packed operation {} has arguments {}..{} of {}", i, first, end,
-                              total));
+      return fail(Code::corrupt, fmt::format("ring: packed operation {} has arguments {}..{} of {}",
+                                             i, first, end, total));
     }
     if (abi::packed_byte(args.data(), 2 + 2 * i) == static_cast<Word>(abi::Opcode::batch_fence)) {
       return fail(Code::corrupt, fmt::format("ring: packed operation {} is a BATCH_FENCE", i),
@@ -86,9 +92,9 @@ PackedOp PackedView::op(Word index) const {
   EVERKERNEL_ASSERT(index < op_count_);
   const Word first = first_argument(args_, index);
   const Word end = argument_end(args_, index, op_count_);
-  return {.opcode = static_cast<std::uint8_t>(abi::packed_byte(args_.data(), 2 + 2 * index)),
-          .args = std::span(args_).subspan(abi::packed_metadata_words(op_count_) + first,
-                                           end - first)};
+  return {
+      .opcode = static_cast<std::uint8_t>(abi::packed_byte(args_.data(), 2 + 2 * index)),
+      .args = std::span(args_).subspan(abi::packed_metadata_words(op_count_) + first, end - first)};
 }
 
 }  // namespace everkernel::protocol

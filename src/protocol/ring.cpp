@@ -1,3 +1,4 @@
+// Rings as bytes: made empty, and read through a checked view.
 #include "everkernel/protocol/ring.hpp"
 
 #include <fmt/format.h>

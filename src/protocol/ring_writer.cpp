@@ -1,3 +1,4 @@
+// Publishing: every check of the wire format in its order, then the stores.
 #include "everkernel/protocol/ring_writer.hpp"
 
 #include <fmt/format.h>
@@ -19,13 +20,16 @@ using abi::WorkItem;
 Result<void> check_tenant(Word tenant) {
   if (tenant <= abi::kMaxTenant) return {};
   return fail(Code::invalid_argument,
-              fmt::format("ring: tenant {} is not one of 0..{}", tenant, abi::kMaxTenant));
+              fmt::format("ring: tenant {} is not one of 0..{}", tenant, abi::kMaxTenant),
+              "a ring has 29 tenants; 0 is the operator");
 }
 
 Result<void> check_priority(Word priority) {
   if (priority < abi::kPriorityCount) return {};
-  return fail(Code::invalid_argument, fmt::format("ring: priority {} is not one of 0..{}", priority,
-                                                  abi::kPriorityCount - 1));
+  return fail(
+      Code::invalid_argument,
+      fmt::format("ring: priority {} is not one of 0..{}", priority, abi::kPriorityCount - 1),
+      "0 critical, 1 high, 2 normal, 3 low, 4 idle");
 }
 
 Result<void> check_args(std::size_t count) {
@@ -35,22 +39,34 @@ Result<void> check_args(std::size_t count) {
               "pass longer data in a buffer and its handle in the slot");
 }
 
-Failure unpublishable(Word opcode) {
+// `item` is the place in a batch or window, empty for a single slot.
+Failure unpublishable(Word opcode, std::string_view item) {
   return fail(Code::invalid_argument,
-              fmt::format("ring: opcode {0} ({0:#x}) is reserved for the system", opcode),
+              fmt::format("ring: {0}opcode {1} ({1:#x}) is reserved for the system", item, opcode),
               "handlers have numbers 8..0xffef and 0x10000..0x7fffffff");
 }
 
 Result<void> check_opcode(Word opcode) {
   if (abi::is_publishable_opcode(opcode)) return {};
-  return unpublishable(opcode);
+  return unpublishable(opcode, "");
 }
 
 Result<void> check_opcodes(std::span<const WorkItem> items) {
   for (const WorkItem& item : items) {
-    if (!abi::is_publishable_opcode(item.op_handle)) return unpublishable(item.op_handle);
+    if (abi::is_publishable_opcode(item.op_handle)) continue;
+    return unpublishable(item.op_handle, fmt::format("item {}: ", &item - items.data()));
   }
   return {};
+}
+
+Result<void> check_batch_item(const BatchItem& item, std::size_t index) {
+  auto args = check_args(item.args.size());
+  if (!args) {
+    args.error().message += fmt::format(" (item {})", index);
+    return args;
+  }
+  if (abi::is_publishable_opcode(item.opcode)) return {};
+  return unpublishable(item.opcode, fmt::format("item {}: ", index));
 }
 
 Slot item_slot(const WorkItem& item, const ItemWindow& window) {
@@ -117,7 +133,8 @@ Result<void> BasicRingWriter<Words>::check_inside(Word slot_index) const {
   if (slot_index < slot_count_) return {};
   return fail(Code::invalid_argument,
               fmt::format("ring: slot {} is not there: the ring has {} slots ({} bytes)",
-                          slot_index, slot_count_, std::size_t{slot_count_} * abi::kSlotBytes));
+                          slot_index, slot_count_, std::size_t{slot_count_} * abi::kSlotBytes),
+              "slots count from 0");
 }
 
 template <class Words>
@@ -179,16 +196,14 @@ Result<Word> BasicRingWriter<Words>::publish_batch(const BatchRequest& request) 
   EVERKERNEL_TRY(check_priority(request.priority));
   const auto slots = checked_add<std::size_t>(request.items.size(), 1);  // and the fence
   EVERKERNEL_TRY(check_fits(request.first_slot, slots.value_or(~std::size_t{0}), slot_count_));
-  for (const BatchItem& item : request.items) {
-    EVERKERNEL_TRY(check_args(item.args.size()));
-    EVERKERNEL_TRY(check_opcode(item.opcode));
+  for (std::size_t i = 0; i < request.items.size(); ++i) {
+    EVERKERNEL_TRY(check_batch_item(request.items[i], i));
   }
   const Word item_count = static_cast<Word>(request.items.size());
   EVERKERNEL_TRY(check_free(request.first_slot, item_count + 1));
 
-  SlotRequest slot{.slot_index = request.first_slot,
-                   .tenant = request.tenant,
-                   .priority = request.priority};
+  SlotRequest slot{
+      .slot_index = request.first_slot, .tenant = request.tenant, .priority = request.priority};
   for (const BatchItem& item : request.items) {
     slot.opcode = item.opcode;
     slot.args = item.args;

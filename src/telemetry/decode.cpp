@@ -3,7 +3,7 @@
 #include "everkernel/telemetry/decode.hpp"
 
 #include <algorithm>
-#include <bit>
+#include <random>
 
 #include "everkernel/base/assert.hpp"
 #include "everkernel/protocol/control.hpp"
@@ -15,15 +15,23 @@ using abi::Slot;
 using protocol::ControlView;
 using protocol::RingView;
 
+DecodeScratch::DecodeScratch() {
+  std::random_device random;
+  seed_ = (std::uint64_t{random()} << 32) | random();
+}
+
 /// Groups slots into windows by (ticket, opcode).
 class WindowGrouper {
  public:
   WindowGrouper(std::span<const Word> opcodes, DecodeScratch& scratch,
                 std::vector<WindowTelemetry>& windows)
-      : opcodes_(scratch.window_opcodes_), table_(scratch.table_), windows_(windows) {
+      : opcodes_(scratch.window_opcodes_),
+        table_(scratch.table_),
+        windows_(windows),
+        seed_(scratch.seed_) {
     opcodes_.assign(opcodes.begin(), opcodes.end());
     std::ranges::sort(opcodes_);
-    opcodes_.erase(std::ranges::unique(opcodes_).begin(), opcodes_.end());
+    opcodes_.erase(std::unique(opcodes_.begin(), opcodes_.end()), opcodes_.end());
     windows_.clear();
     if (opcodes_.empty()) return;
     if (table_.empty()) table_.resize(kSmallestTable);
@@ -59,6 +67,14 @@ class WindowGrouper {
     return (std::uint64_t{ticket} << 32) | opcode;
   }
 
+  // Every bit of the key reaches every bit of the result. Tenants choose tickets: with a weaker
+  // function, or one whose seed they know, they could make all of them collide.
+  static std::uint64_t mix(std::uint64_t key) {
+    key = (key ^ (key >> 33)) * 0xFF51AFD7ED558CCDu;
+    key = (key ^ (key >> 33)) * 0xC4CEB9FE1A85EC53u;
+    return key ^ (key >> 33);
+  }
+
   bool is_window_opcode(Word opcode) const {
     if (opcodes_.size() == 1) return opcodes_.front() == opcode;
     return std::ranges::binary_search(opcodes_, opcode);
@@ -73,8 +89,7 @@ class WindowGrouper {
     if (2 * (windows_.size() + 1) > table_.size()) grow();
     Word& entry = table_[place(slot.args[0], slot.opcode)];
     if (entry == 0) {
-      windows_.push_back(
-          {.ticket = slot.args[0], .tenant_id = slot.tenant, .opcode = slot.opcode});
+      windows_.push_back({.ticket = slot.args[0], .tenant_id = slot.tenant, .opcode = slot.opcode});
       entry = static_cast<Word>(windows_.size());
     }
     last_ = entry - 1;
@@ -86,8 +101,8 @@ class WindowGrouper {
   std::size_t place(Word ticket, Word opcode) const {
     const std::size_t mask = table_.size() - 1;
     // Sixteen tickets in a row share a cache line of the table: they are mostly met in a row.
-    const std::uint64_t mixed = key_of(ticket >> 4, opcode) * 0x9E3779B97F4A7C15u;
-    std::size_t at = ((mixed >> 32 << 4) | (ticket & 15)) & mask;
+    const std::uint64_t mixed = mix(key_of(ticket >> 4, opcode) ^ seed_);
+    std::size_t at = (mixed ^ (ticket & 15)) & mask;
     while (table_[at] != 0) {
       const WindowTelemetry& window = windows_[table_[at] - 1];
       if (window.ticket == ticket && window.opcode == opcode) break;
@@ -107,6 +122,7 @@ class WindowGrouper {
   std::vector<Word>& opcodes_;
   std::vector<Word>& table_;
   std::vector<WindowTelemetry>& windows_;
+  std::uint64_t seed_;
   std::size_t last_ = 0;
 };
 
@@ -119,6 +135,7 @@ void decode_control(const ControlView& view, bool observables, ControlSnapshot& 
   control.fault_count = view.fault_count();
   control.debug_dropped = view.debug_dropped();
   control.metrics.clear();
+  control.metrics.reserve(abi::kControlMetrics.count);  // once: later counters cost nothing
   for (Word opcode = 0; opcode < abi::kControlMetrics.count; ++opcode) {
     const Word count = view.metric(opcode);
     if (count != 0) control.metrics.push_back({.opcode = opcode, .count = count});
@@ -132,7 +149,8 @@ void decode_control(const ControlView& view, bool observables, ControlSnapshot& 
     control.priority_fairness[priority] = view.priority_fairness(priority);
   }
   control.observables.resize(observables ? view.observable_count() : 0);
-  for (Word i = 0; i < control.observables.size(); ++i) control.observables[i] = *view.observable(i);
+  for (Word i = 0; i < control.observables.size(); ++i)
+    control.observables[i] = *view.observable(i);
 }
 
 // 1 for a slot that is claimable or CLAIMED and whose tenant may run, without a branch. A tenant id
@@ -143,8 +161,13 @@ Word is_runnable(const Slot& slot, Word enabled_tenants) {
   return Word{can_move} & static_cast<Word>(enabled);
 }
 
-void decode_ring(const RingView& view, std::span<const Word> window_opcodes,
-                 DecodeScratch& scratch, RingTelemetry& telemetry) {
+// The upper half of the priority word means something only in a faulted slot.
+Word fault_code(const Slot& slot) {
+  return slot.status == RingStatus::fault ? abi::fault_code_of(slot.priority) : 0;
+}
+
+void decode_ring(const RingView& view, std::span<const Word> window_opcodes, DecodeScratch& scratch,
+                 RingTelemetry& telemetry) {
   telemetry.slots.resize(view.slot_count());
   WindowGrouper windows(window_opcodes, scratch, telemetry.windows);
   std::array<Word, abi::kSlotStatusCount + 1> counts{};
@@ -157,7 +180,7 @@ void decode_ring(const RingView& view, std::span<const Word> window_opcodes,
                           .tenant_id = slot.tenant,
                           .opcode = slot.opcode,
                           .priority = abi::priority_of(slot.priority),
-                          .fault_code = abi::fault_code_of(slot.priority),
+                          .fault_code = fault_code(slot),
                           .args_prefix = {slot.args[0], slot.args[1], slot.args[2]}};
     ++counts[std::min(static_cast<Word>(slot.status), abi::kSlotStatusCount)];
     runnable += is_runnable(slot, enabled_tenants);

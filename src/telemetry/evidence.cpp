@@ -1,6 +1,5 @@
+// Completeness and ratios of the evidence records.
 #include "everkernel/telemetry/evidence.hpp"
-
-#include "everkernel/base/checked.hpp"
 
 namespace everkernel::telemetry {
 
@@ -37,12 +36,10 @@ bool RuntimeEvidence::is_complete() const {
 }
 
 std::uint16_t RuntimeEvidence::host_copy_avoidance_bps() const {
-  // Halved, the two fit 64 bits together; the ratio of such large numbers does not notice.
-  const bool is_large = ((host_copy_bytes | host_copy_avoided_bytes) >> 63) != 0;
-  const unsigned shift = is_large ? 1 : 0;
-  const std::uint64_t copied = host_copy_bytes >> shift;
-  const std::uint64_t avoided = host_copy_avoided_bytes >> shift;
-  return static_cast<std::uint16_t>(scaled_ratio(avoided, copied + avoided, 10'000));
+  __extension__ using Wide = unsigned __int128;  // two 64-bit numbers add up to 65 bits
+  const Wide total = Wide{host_copy_bytes} + host_copy_avoided_bytes;
+  if (total == 0) return 0;
+  return static_cast<std::uint16_t>(Wide{host_copy_avoided_bytes} * 10'000 / total);
 }
 
 bool DecodeCapacityEvidence::is_complete() const {

@@ -1,3 +1,4 @@
+// The JSON of every telemetry type; keys are the field names.
 #include "everkernel/telemetry/json.hpp"
 
 #include <initializer_list>
@@ -24,8 +25,8 @@ void write_json(JsonWriter& json, const ControlSnapshot& control, bool with_obse
   json.end_array();
   json.field("tenant_fairness", std::span<const Word>(control.tenant_fairness));
   json.field("priority_fairness", std::span<const Word>(control.priority_fairness));
-  write_fields(json, {{"fault_count", control.fault_count},
-                      {"debug_dropped", control.debug_dropped}});
+  write_fields(json,
+               {{"fault_count", control.fault_count}, {"debug_dropped", control.debug_dropped}});
   if (with_observables) json.field("observables", std::span<const Word>(control.observables));
   json.end_object();
 }

@@ -1,3 +1,4 @@
+// The formulae of counters and watchdog: integer, saturating, modular where counters wrap.
 #include "everkernel/telemetry/snapshot.hpp"
 
 #include <algorithm>

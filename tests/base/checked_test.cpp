@@ -29,11 +29,11 @@ TEST(Checked, scaled_ratio_rounds_down_and_never_passes_the_scale) {
     std::uint32_t scale, expected;
   };
   constexpr Row kRows[] = {
-      {0, 0, 10'000, 0},           {5, 0, 10'000, 0},
-      {1, 3, 10'000, 3333},        {2, 3, 10'000, 6666},
-      {3, 3, 10'000, 10'000},      {4, 3, 10'000, 10'000},
-      {1, 4, 1'000'000, 250'000},  {kMax64 - 1, kMax64, 10'000, 9999},
-      {kMax64, kMax64, 1, 1},      {kMax64 / 2, kMax64, 1'000'000, 499'999},
+      {0, 0, 10'000, 0},          {5, 0, 10'000, 0},
+      {1, 3, 10'000, 3333},       {2, 3, 10'000, 6666},
+      {3, 3, 10'000, 10'000},     {4, 3, 10'000, 10'000},
+      {1, 4, 1'000'000, 250'000}, {kMax64 - 1, kMax64, 10'000, 9999},
+      {kMax64, kMax64, 1, 1},     {kMax64 / 2, kMax64, 1'000'000, 499'999},
   };
   for (const Row& row : kRows) {
     EXPECT_EQ(scaled_ratio(row.part, row.whole, row.scale), row.expected)

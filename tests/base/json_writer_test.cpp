@@ -33,12 +33,15 @@ TEST(JsonWriter, replaces_bytes_that_are_not_utf8) {
     std::string_view input, expected;
   };
   constexpr Row kRows[] = {
-      {"gr\xC3\xBC\xC3\x9F", "gr\xC3\xBC\xC3\x9F"},             // two-byte letters
+      {"gr\xC3\xBC\xC3\x9F", "gr\xC3\xBC\xC3\x9F"},  // two-byte letters
       {"\xE2\x82\xAC\xF0\x9F\x98\x80", "\xE2\x82\xAC\xF0\x9F\x98\x80"},
-      {"\xC0\xAF", "\xEF\xBF\xBD\xEF\xBF\xBD"},                 // overlong
+      {"\xC0\xAF", "\xEF\xBF\xBD\xEF\xBF\xBD"},                  // overlong
       {"\xED\xA0\x80", "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD"},  // surrogate
-      {"\xE2\x82", "\xEF\xBF\xBD\xEF\xBF\xBD"},                 // cut short
-      {"\xF5" "a", "\xEF\xBF\xBD" "a"},                         // above U+10FFFF
+      {"\xE2\x82", "\xEF\xBF\xBD\xEF\xBF\xBD"},                  // cut short
+      {"\xF5"
+       "a",
+       "\xEF\xBF\xBD"
+       "a"},  // above U+10FFFF
   };
   for (const Row& row : kRows) {
     std::string text;

@@ -1,7 +1,7 @@
 // The control buffer: flags the host sets, counters the workers keep, then observable result words.
 //
-// The regions are listed once, in kControlRegions, and asserted to tile the fixed part without a gap
-// or an overlap. protocol/control.hpp encodes and reads them.
+// The regions are listed once, in kControlRegions, and asserted to tile the fixed part without a
+// gap or an overlap. protocol/control.hpp encodes and reads them.
 #pragma once
 
 #include "everkernel/abi/platform.hpp"
@@ -85,7 +85,7 @@ inline constexpr ControlRegion kControlRegions[] = {
 };
 
 /// Whether each region begins where the one before it ends, from word 0 to kControlWords.
-constexpr bool control_regions_tile() {
+EVERKERNEL_HOST_DEVICE constexpr bool control_regions_tile() {
   Word next = 0;
   for (const ControlRegion& region : kControlRegions) {
     if (region.words.first != next || region.words.count == 0) return false;

@@ -20,7 +20,8 @@ struct DebugRecord {
   Word args[3];  ///< a, b, and the word offset of the slot that printed (slot index × 16)
 
   /// Equal in all four words.
-  friend constexpr bool operator==(const DebugRecord&, const DebugRecord&) = default;
+  EVERKERNEL_HOST_DEVICE friend constexpr bool operator==(const DebugRecord&,
+                                                          const DebugRecord&) = default;
 };
 
 static_assert(sizeof(DebugRecord) == kDebugRecordWords * kWordBytes);

@@ -29,7 +29,7 @@ inline constexpr Word kMaxUserFault = 65279;
 static_assert(kFirstUserFault + kMaxUserFault == 0xFFFFu);
 
 /// The code in snake case, `user` from kFirstUserFault up, `unknown` for any other value.
-constexpr const char* fault_name(Word code) {
+EVERKERNEL_HOST_DEVICE constexpr const char* fault_name(Word code) {
   if (code >= kFirstUserFault && code <= 0xFFFFu) return "user";
   switch (FaultCode{code}) {
     case FaultCode::none:

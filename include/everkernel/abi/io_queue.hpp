@@ -26,7 +26,7 @@ enum class IoOp : Word {
 };
 
 /// The operation in snake case, `unknown` for any other value.
-constexpr const char* io_op_name(IoOp op) {
+EVERKERNEL_HOST_DEVICE constexpr const char* io_op_name(IoOp op) {
   switch (op) {
     case IoOp::read:
       return "read";
@@ -49,7 +49,7 @@ enum class IoStatus : Word {
 };
 
 /// The status in snake case, `unknown` for any other value.
-constexpr const char* io_status_name(IoStatus status) {
+EVERKERNEL_HOST_DEVICE constexpr const char* io_status_name(IoStatus status) {
   switch (status) {
     case IoStatus::empty:
       return "empty";
@@ -74,14 +74,14 @@ EVERKERNEL_HOST_DEVICE constexpr bool is_complete(IoStatus status) {
 
 /// One IO request, as it lies in the queue.
 struct IoSlot {
-  IoOp op;            ///< what to do
-  Word src_handle;    ///< capability to read from
-  Word dst_handle;    ///< capability to write to
-  Word offset_low;    ///< byte offset, low half
-  Word offset_high;   ///< byte offset, high half
-  Word byte_count;    ///< bytes; 0 = the capability's whole range
-  IoStatus status;    ///< passes between the two sides
-  Word tag;           ///< the asker's own; the errno after an error
+  IoOp op;           ///< what to do
+  Word src_handle;   ///< capability to read from
+  Word dst_handle;   ///< capability to write to
+  Word offset_low;   ///< byte offset, low half
+  Word offset_high;  ///< byte offset, high half
+  Word byte_count;   ///< bytes; 0 = the capability's whole range
+  IoStatus status;   ///< passes between the two sides
+  Word tag;          ///< the asker's own; the errno after an error
 
   /// The byte offset.
   EVERKERNEL_HOST_DEVICE constexpr unsigned long long offset() const {

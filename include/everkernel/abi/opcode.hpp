@@ -10,18 +10,18 @@ namespace everkernel::abi {
 
 /// The operations every megakernel knows. A slot's opcode may also be a handler's number.
 enum class Opcode : Word {
-  nop = 0,                     ///< does nothing
-  store_u32 = 1,               ///< value, index: control[index] ← value
-  atomic_add = 2,              ///< addend, index: control[index] += addend
-  load_u32 = 3,                ///< index, obs: control[160+obs] ← control[index]
-  compare_swap = 4,            ///< index, expected, desired; the value before → control[160+index]
-  memcpy = 5,                  ///< src, dst, words: copy inside control, overlap is safe
-  dfa_step = 6,                ///< state, byte, obs, table handle: one automaton step
-  batch_fence = 7,             ///< count, tag: completes after the count slots before it
-  load_miss = 0xFFFDu,         ///< resource, prefetch: ask the host for data
-  printf = 0xFFFEu,            ///< fmt, a, b: append a debug record
-  packed_slot = 0x80000001u,   ///< several small operations in one slot
-  shutdown = 0xFFFFFFFFu,      ///< control[0] ← 1
+  nop = 0,                    ///< does nothing
+  store_u32 = 1,              ///< value, index: control[index] ← value
+  atomic_add = 2,             ///< addend, index: control[index] += addend
+  load_u32 = 3,               ///< index, obs: control[160+obs] ← control[index]
+  compare_swap = 4,           ///< index, expected, desired; the value before → control[160+index]
+  memcpy = 5,                 ///< src, dst, words: copy inside control, overlap is safe
+  dfa_step = 6,               ///< state, byte, obs, table handle: one automaton step
+  batch_fence = 7,            ///< count, tag: completes after the count slots before it
+  load_miss = 0xFFFDu,        ///< resource, prefetch: ask the host for data
+  printf = 0xFFFEu,           ///< fmt, a, b: append a debug record
+  packed_slot = 0x80000001u,  ///< several small operations in one slot
+  shutdown = 0xFFFFFFFFu,     ///< control[0] ← 1
 };
 
 /// A row of the opcode table.
@@ -64,7 +64,7 @@ EVERKERNEL_HOST_DEVICE constexpr bool is_reserved_opcode(Word opcode) {
 }
 
 /// The table row of a built-in operation, null for any other number.
-constexpr const OpcodeInfo* find_opcode(Word opcode) {
+EVERKERNEL_HOST_DEVICE constexpr const OpcodeInfo* find_opcode(Word opcode) {
   for (const OpcodeInfo& row : kOpcodes) {
     if (static_cast<Word>(row.opcode) == opcode) return &row;
   }
@@ -72,7 +72,7 @@ constexpr const OpcodeInfo* find_opcode(Word opcode) {
 }
 
 /// Whether a slot with this opcode may be published: built in, or free for handlers.
-constexpr bool is_publishable_opcode(Word opcode) {
+EVERKERNEL_HOST_DEVICE constexpr bool is_publishable_opcode(Word opcode) {
   // Nearly every opcode ever published is below the upper reserved range, where all are fine: the
   // low built-ins have no gap (asserted below).
   if (opcode < kFirstReservedOpcode) return true;
@@ -80,7 +80,7 @@ constexpr bool is_publishable_opcode(Word opcode) {
 }
 
 /// Whether the table rises strictly and fills 0 … kFirstFreeOpcode − 1 with reserved numbers only.
-constexpr bool opcode_table_is_sound() {
+EVERKERNEL_HOST_DEVICE constexpr bool opcode_table_is_sound() {
   Word low = 0;
   Word previous = 0;
   for (const OpcodeInfo& row : kOpcodes) {

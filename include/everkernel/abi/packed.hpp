@@ -1,7 +1,8 @@
 // The packed slot: several small operations in the arguments of one slot.
 //
-// Byte 0 is the number of inner operations, byte 1 the argument words of all of them; then two bytes
-// an operation: its opcode and where its arguments begin. The arguments follow in whole words.
+// Byte 0 is the number of inner operations, byte 1 the argument words of all of them; then two
+// bytes an operation: its opcode and where its arguments begin. The arguments follow in whole
+// words.
 #pragma once
 
 #include "everkernel/abi/platform.hpp"

@@ -1,7 +1,7 @@
 // The vocabulary of the shared bytes: what host compilers, nvcc and NVRTC all understand.
 //
-// Every header of abi/ includes this one and nothing else of ours. NVRTC has no standard headers, so
-// the word type and the layout checks are spelled here once.
+// Every header of abi/ includes this one and nothing else of ours. NVRTC has no standard headers,
+// so the word type and the layout checks are spelled here once.
 #pragma once
 
 #if !defined(__CUDACC_RTC__)
@@ -31,9 +31,8 @@ static_assert(std::is_same_v<Word, std::uint32_t>);
 
 /// True for a type that may lie in memory two sides share: copied byte by byte, no padding to leak.
 template <class T>
-inline constexpr bool kIsWirePod = std::is_standard_layout_v<T> &&
-                                   std::is_trivially_copyable_v<T> &&
-                                   std::has_unique_object_representations_v<T>;
+inline constexpr bool kIsWirePod = std::is_standard_layout_v<T>&& std::is_trivially_copyable_v<T>&&
+    std::has_unique_object_representations_v<T>;
 #endif
 
 /// A run of words inside a buffer.

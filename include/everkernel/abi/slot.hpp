@@ -1,7 +1,7 @@
 // The 64-byte work slot: the only thing a host hands to a running megakernel.
 //
-// A host fills the words of a slot and stores the status last; a worker claims the slot by its status
-// word, runs it and stores DONE or FAULT there. protocol/ring_writer.hpp writes slots,
+// A host fills the words of a slot and stores the status last; a worker claims the slot by its
+// status word, runs it and stores DONE or FAULT there. protocol/ring_writer.hpp writes slots,
 // protocol/ring.hpp reads them.
 #pragma once
 
@@ -27,7 +27,8 @@ inline constexpr Word kDefaultSlotCount = 256;
 /// Workers in a workgroup when nobody asks for another number.
 inline constexpr Word kDefaultWorkgroupSize = 256;
 
-/// The word that is claimed. Any other value may be found in memory; it is `unknown` and left alone.
+/// The word that is claimed. Any other value may be found in memory; it is `unknown` and left
+/// alone.
 enum class SlotStatus : Word {
   empty = 0,      ///< free
   published = 1,  ///< filled by the host, waits for a worker
@@ -74,7 +75,7 @@ EVERKERNEL_HOST_DEVICE constexpr bool is_cancellable(SlotStatus status) {
 }
 
 /// The status in snake case, `unknown` for any other value.
-constexpr const char* status_name(SlotStatus status) {
+EVERKERNEL_HOST_DEVICE constexpr const char* status_name(SlotStatus status) {
   switch (status) {
     case SlotStatus::empty:
       return "empty";
@@ -109,7 +110,7 @@ enum class Priority : Word {
 inline constexpr Word kPriorityCount = 5;
 
 /// The priority in snake case, `unknown` for any other value.
-constexpr const char* priority_name(Word priority) {
+EVERKERNEL_HOST_DEVICE constexpr const char* priority_name(Word priority) {
   switch (Priority{priority}) {
     case Priority::critical:
       return "critical";
@@ -157,7 +158,8 @@ struct WorkItem {
   Word param;          ///< one operand of the handler's own
 
   /// Equal in all four words.
-  friend constexpr bool operator==(const WorkItem&, const WorkItem&) = default;
+  EVERKERNEL_HOST_DEVICE friend constexpr bool operator==(const WorkItem&,
+                                                          const WorkItem&) = default;
 };
 
 /// Bytes in a work item.

@@ -9,6 +9,6 @@ namespace everkernel::detail {
 }  // namespace everkernel::detail
 
 /// Stops the program when an invariant of the library itself does not hold; stays on in release.
-#define EVERKERNEL_ASSERT(expression) \
+#define EVERKERNEL_ASSERT(expression)  \
   ((expression) ? static_cast<void>(0) \
                 : ::everkernel::detail::assertion_failed(#expression, __FILE__, __LINE__))

@@ -37,10 +37,7 @@ class JsonWriter {
   JsonWriter& value(bool truth);
   /// Writes an unsigned number.
   template <std::unsigned_integral T>
-    requires(!std::same_as<T, bool>)
-  JsonWriter& value(T number) {
-    return number_value(number);
-  }
+  requires(!std::same_as<T, bool>) JsonWriter& value(T number) { return number_value(number); }
   /// Writes an array of numbers.
   JsonWriter& value(std::span<const std::uint32_t> numbers);
 

@@ -1,6 +1,15 @@
 // Result: a value, or the Error that stands in its place. No exception crosses the public API.
 #pragma once
 
+#if !defined(TL_EXPECTED_HPP)
+namespace tl {
+/// Nobody may ignore a Result, but tl::expected is not [[nodiscard]] and an alias cannot be. Its
+/// first declaration can say so; whoever included it before us keeps the plain one.
+template <class T, class E>
+class [[nodiscard]] expected;
+}  // namespace tl
+#endif
+
 #include <cstdint>
 #include <string>
 #include <tl/expected.hpp>
@@ -24,9 +33,9 @@ using Failure = tl::unexpected<Error>;
 }  // namespace everkernel
 
 /// Returns the error of a `Result` expression from the calling function, if it has one.
-#define EVERKERNEL_TRY(expression)                                              \
-  do {                                                                          \
-    if (auto everkernel_try_result = (expression); !everkernel_try_result) {    \
-      return ::everkernel::Failure(std::move(everkernel_try_result).error());   \
-    }                                                                           \
+#define EVERKERNEL_TRY(expression)                                            \
+  do {                                                                        \
+    if (auto everkernel_try_result = (expression); !everkernel_try_result) {  \
+      return ::everkernel::Failure(std::move(everkernel_try_result).error()); \
+    }                                                                         \
   } while (false)

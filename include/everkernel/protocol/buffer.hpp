@@ -29,7 +29,8 @@ std::string_view buffer_name(Buffer buffer);
 /// Fails with `corrupt` unless `size_bytes` is a whole number of `unit_bytes`; gives their number.
 Result<std::size_t> whole_units(Buffer buffer, std::size_t size_bytes, std::size_t unit_bytes);
 
-/// Fails with `invalid_argument` unless an encoder's target has just the length its layout asks for.
+/// Fails with `invalid_argument` unless an encoder's target has just the length its layout asks
+/// for.
 Result<void> check_target(Buffer buffer, std::size_t target_bytes, std::size_t needed_bytes);
 
 }  // namespace everkernel::protocol

@@ -99,10 +99,11 @@ class BasicControlWriter {
   void set_shutdown(bool shutdown);
   /// Lets a tenant run, or stops it. Fails with `invalid_argument` above tenant 28.
   Result<void> set_tenant_enabled(Word tenant, bool enabled);
-  /// Limits the slots of a tenant claimed at one time. Fails with `invalid_argument` above tenant 28.
+  /// Limits the slots of a tenant claimed at one time. Fails with `invalid_argument` above
+  /// tenant 28.
   Result<void> set_tenant_quota(Word tenant, Word quota);
-  /// Splits a ring of `slot_count` slots among the priorities. Fails with `invalid_argument` when no
-  /// ring can have that many.
+  /// Splits a ring of `slot_count` slots among the priorities. Fails with `invalid_argument` when
+  /// no ring can have that many.
   Result<void> set_priority_offsets(Word slot_count);
 
  private:

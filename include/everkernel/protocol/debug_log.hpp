@@ -39,8 +39,8 @@ class DebugLogView {
   Word record_capacity_;
 };
 
-/// Appends records. On live memory any number of threads may append at one time; a reader then finds
-/// a record complete once its writer has reported it (its slot is DONE).
+/// Appends records. On live memory any number of threads may append at one time; a reader then
+/// finds a record complete once its writer has reported it (its slot is DONE).
 template <class Words>
 class BasicDebugLogWriter {
  public:

@@ -16,7 +16,8 @@ namespace everkernel::protocol {
 /// Bytes of a queue. Fails with `invalid_argument` outside 1..64 slots.
 Result<std::size_t> io_queue_bytes(Word slot_count);
 
-/// Writes an empty queue into `target`, which has just io_queue_bytes(slot_count) bytes. On an error
+/// Writes an empty queue into `target`, which has just io_queue_bytes(slot_count) bytes. On an
+/// error
 /// (`invalid_argument`) the target is unchanged.
 Result<void> encode_io_queue(Word slot_count, std::span<std::byte> target);
 

@@ -1,4 +1,5 @@
-// Packs several small operations into the arguments of one slot, and reads them back (abi/packed.hpp).
+// Packs several small operations into the arguments of one slot, and reads them back
+// (abi/packed.hpp).
 #pragma once
 
 #include <array>

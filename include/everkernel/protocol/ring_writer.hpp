@@ -1,7 +1,7 @@
 // Publishes work into rings: the host's side of a slot's life.
 //
-// Every call checks everything it is given and every slot it needs, then writes; an error leaves the
-// ring as it was. One thread publishes into a ring at a time.
+// Every call checks everything it is given and every slot it needs, then writes; an error leaves
+// the ring as it was. One thread publishes into a ring at a time.
 #pragma once
 
 #include <cstddef>
@@ -28,9 +28,9 @@ struct SlotRequest {
 
 /// Work items for consecutive slots.
 struct ItemWindow {
-  Word first_slot = 0;                         ///< slot of the first item
-  Word tenant = 0;                             ///< whose work they are, 0..28
-  Word priority = kDefaultPriority;            ///< 0..4
+  Word first_slot = 0;                        ///< slot of the first item
+  Word tenant = 0;                            ///< whose work they are, 0..28
+  Word priority = kDefaultPriority;           ///< 0..4
   std::span<const abi::WorkItem> items = {};  ///< one a slot
 };
 
@@ -57,10 +57,10 @@ struct BatchRequest {
   std::span<const BatchItem> items = {};  ///< one a slot, then the fence
 };
 
-/// Resets `ring` to empty slots and publishes the window into it: the fast way to fill a fresh ring.
-/// Checked in this order: the window fits, every opcode, at most 1,048,576 slots, tenant, priority.
-/// Fails with `invalid_argument` (`corrupt` when the bytes are not whole slots) and then leaves the
-/// target unchanged.
+/// Resets `ring` to empty slots and publishes the window into it: the fast way to fill a fresh
+/// ring. Checked in this order: the window fits, every opcode, at most 1,048,576 slots, tenant,
+/// priority. Fails with `invalid_argument` (`corrupt` when the bytes are not whole slots) and then
+/// leaves the target unchanged.
 Result<void> encode_items(const ItemWindow& window, std::span<std::byte> ring);
 
 /// Publishes into a ring. Errors are `invalid_argument` for a request that can never succeed and
@@ -97,7 +97,6 @@ class BasicRingWriter {
     return abi::SlotStatus{words_.load_acquire(std::size_t{slot_index} * abi::kSlotWords)};
   }
   Result<void> check_inside(Word slot_index) const;
-  Result<void> check_window(Word first_slot, std::size_t count) const;
   Result<void> check_free(Word first_slot, Word count) const;
   void clear(Word slot_index);
 

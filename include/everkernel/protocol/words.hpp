@@ -83,7 +83,8 @@ class PrivateWords {
   std::size_t size_;
 };
 
-/// Words of a buffer that others read and write at the same time. A view: the memory must outlive it.
+/// Words of a buffer that others read and write at the same time. A view: the memory must outlive
+/// it.
 class LiveWords {
  public:
   /// Fails with `corrupt` unless the bytes are whole words, and with `invalid_argument` unless they
@@ -116,14 +117,14 @@ class LiveWords {
                                  std::memory_order_relaxed);
   }
 
-  /// Writes a whole slot of a ring: the payload first, then the status with release, so that whoever
-  /// acquires the status finds the payload. All 64 bytes are written back to back: a device pays 13
-  /// times more for lines that are half written.
+  /// Writes a whole slot of a ring: the payload first, then the status with release, so that
+  /// whoever acquires the status finds the payload. All 64 bytes are written back to back: a device
+  /// pays 13 times more for lines that are half written.
   void store_slot(std::size_t slot_index, const abi::Slot& slot) {
     Word* const line = words_ + slot_index * abi::kSlotWords;
     std::atomic_ref(line[1]).store(slot.opcode, std::memory_order_relaxed);
-    // Eight bytes a store halve the stores; x86-64 and the PCIe bus keep each of them whole. Spelled
-    // without a loop, because one that is not unrolled puts the slot into memory first.
+    // Eight bytes a store halve the stores; x86-64 and the PCIe bus keep each of them whole.
+    // Spelled without a loop, because one that is not unrolled puts the slot into memory first.
     const auto store_pairs = [&]<std::size_t... kPair>(std::index_sequence<kPair...>) {
       (__atomic_store_n(reinterpret_cast<WordPair*>(line + 2 * (kPair + 1)),
                         detail::slot_pair(slot, kPair + 1), __ATOMIC_RELAXED),
@@ -133,8 +134,8 @@ class LiveWords {
     std::atomic_ref(line[0]).store(static_cast<Word>(slot.status), std::memory_order_release);
   }
 
-  /// Copies the words, in rising order and each with acquire, to private bytes of the same length. A
-  /// slot whose status is read as DONE shows the results its worker stored before; a slot that is
+  /// Copies the words, in rising order and each with acquire, to private bytes of the same length.
+  /// A slot whose status is read as DONE shows the results its worker stored before; a slot that is
   /// republished meanwhile may show newer words behind an older status.
   Result<void> copy_to(std::span<std::byte> target) const;
 

@@ -1,7 +1,7 @@
 // Decodes control buffer and ring into a RingTelemetry.
 //
-// A supervisor polls: target and scratch are the caller's and reused, so that every decode after the
-// first of a shape allocates nothing.
+// A supervisor polls: target and scratch are the caller's and reused, so that every decode after
+// the first of a shape allocates nothing.
 #pragma once
 
 #include <cstddef>
@@ -28,12 +28,14 @@ struct DecodeRequest {
 
 /// Decodes into `telemetry`, replacing what it held. Fails with `corrupt` on bytes that break the
 /// format, naming buffer, word and length, and then leaves `telemetry` unchanged.
-Result<void> decode(const DecodeRequest& request, DecodeScratch& scratch,
-                    RingTelemetry& telemetry);
+Result<void> decode(const DecodeRequest& request, DecodeScratch& scratch, RingTelemetry& telemetry);
 
 /// Working storage of decode(), kept from call to call. One thread at a time.
 class DecodeScratch {
  public:
+  /// Empty.
+  DecodeScratch();
+
   /// Opcodes there is room for.
   std::size_t window_opcode_capacity() const { return window_opcodes_.capacity(); }
   /// Windows there is room for.
@@ -42,7 +44,8 @@ class DecodeScratch {
  private:
   friend class WindowGrouper;
   std::vector<Word> window_opcodes_;  // sorted, without repeats
-  std::vector<Word> table_;  // open addressing: 1 + index into the windows, 0 = free
+  std::vector<Word> table_;           // open addressing: 1 + index into the windows, 0 = free
+  std::uint64_t seed_;                // of the hash, drawn anew for each scratch
 };
 
 }  // namespace everkernel::telemetry

@@ -1,4 +1,5 @@
-// Records that say how a telemetry sample came about: what moved, what it cost, what storage it used.
+// Records that say how a telemetry sample came about: what moved, what it cost, what storage it
+// used.
 #pragma once
 
 #include <cstddef>
@@ -44,16 +45,17 @@ struct RuntimeEvidenceMetricCoverage {
                          const RuntimeEvidenceMetricCoverage&) = default;
 };
 
-/// What moved and what stayed while one sample was taken. The runtime fills it from what it measured.
+/// What moved and what stayed while one sample was taken. The runtime fills it from what it
+/// measured.
 struct RuntimeEvidence {
   std::uint32_t schema_version = kRuntimeEvidenceSchemaVersion;  ///< of these fields
   std::uint64_t resident_device_bytes = 0;                       ///< bytes that stay on the device
   std::uint64_t host_copy_bytes = 0;                             ///< bytes that had to be copied
   std::uint64_t host_copy_avoided_bytes = 0;                     ///< bytes that did not have to be
   RingOccupancy ring_occupancy = {};                             ///< slots by status
-  std::uint64_t control_decode_ns = 0;                           ///< time to decode the control buffer
-  std::uint64_t ring_decode_ns = 0;                              ///< time to decode the ring
-  RuntimeEvidenceMetricCoverage coverage = {};                   ///< which of these were measured
+  std::uint64_t control_decode_ns = 0;          ///< time to decode the control buffer
+  std::uint64_t ring_decode_ns = 0;             ///< time to decode the ring
+  RuntimeEvidenceMetricCoverage coverage = {};  ///< which of these were measured
 
   /// Families that were not measured.
   std::vector<RuntimeEvidenceMetricFamily> missing_metric_families() const;
@@ -69,10 +71,10 @@ struct RuntimeEvidence {
 /// Shows that a decode found room for everything in storage the caller owns.
 struct DecodeCapacityEvidence {
   std::uint32_t schema_version = kDecodeCapacitySchemaVersion;  ///< of these fields
-  std::size_t decoded_slot_count = 0;                   ///< slots in the snapshot
-  std::size_t slot_output_capacity = 0;                 ///< slots the target has room for
-  std::size_t decoded_window_count = 0;                 ///< windows in the snapshot
-  std::size_t window_output_capacity = 0;               ///< windows the target has room for
+  std::size_t decoded_slot_count = 0;                           ///< slots in the snapshot
+  std::size_t slot_output_capacity = 0;                         ///< slots the target has room for
+  std::size_t decoded_window_count = 0;                         ///< windows in the snapshot
+  std::size_t window_output_capacity = 0;                       ///< windows the target has room for
   std::size_t window_opcode_scratch_capacity = 0;       ///< opcodes the scratch has room for
   std::size_t window_accumulator_scratch_capacity = 0;  ///< windows the scratch has room for
   bool uses_caller_owned_scratch = false;               ///< always true of decode()

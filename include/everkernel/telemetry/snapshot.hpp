@@ -20,13 +20,13 @@ using RingStatus = abi::SlotStatus;
 
 /// One ring slot.
 struct RingSlotSnapshot {
-  Word slot_idx = 0;                       ///< index in the ring
-  RingStatus status = RingStatus::empty;   ///< as found, also when unknown
-  Word tenant_id = 0;                      ///< whose work it is
-  Word opcode = 0;                         ///< what it runs
-  Word priority = 0;                       ///< its priority half-word
-  Word fault_code = 0;                     ///< why it is FAULT, else 0
-  std::array<Word, 3> args_prefix = {};    ///< its first arguments
+  Word slot_idx = 0;                      ///< index in the ring
+  RingStatus status = RingStatus::empty;  ///< as found, also when unknown
+  Word tenant_id = 0;                     ///< whose work it is
+  Word opcode = 0;                        ///< what it runs
+  Word priority = 0;                      ///< its priority half-word
+  Word fault_code = 0;                    ///< why it is FAULT, else 0
+  std::array<Word, 3> args_prefix = {};   ///< its first arguments
 
   /// Equal in every field.
   friend bool operator==(const RingSlotSnapshot&, const RingSlotSnapshot&) = default;
@@ -92,10 +92,10 @@ struct ControlSnapshot {
   std::vector<OpcodeCount> metrics = {};  ///< opcodes that ran, without zeros
   std::array<Word, abi::kControlTenantFairness.count> tenant_fairness = {};  ///< claims by tenant
   std::array<Word, abi::kControlPriorityFairness.count> priority_fairness = {};  ///< by priority
-  Word fault_count = 0;                   ///< slots that reached FAULT, modulo 2^32
-  Word debug_dropped = 0;                 ///< debug records that found the log full
-  Word enabled_tenants = 0;               ///< bit t: tenant t may run
-  std::vector<Word> observables = {};     ///< result words, when they were asked for
+  Word fault_count = 0;                ///< slots that reached FAULT, modulo 2^32
+  Word debug_dropped = 0;              ///< debug records that found the log full
+  Word enabled_tenants = 0;            ///< bit t: tenant t may run
+  std::vector<Word> observables = {};  ///< result words, when they were asked for
 
   /// Equal in every field.
   friend bool operator==(const ControlSnapshot&, const ControlSnapshot&) = default;
@@ -137,11 +137,11 @@ struct WatchdogSnapshot {
 
 /// Everything one look at control buffer and ring shows.
 struct RingTelemetry {
-  ControlSnapshot control = {};                ///< the control buffer
-  RingOccupancy occupancy = {};                ///< slots by status
-  std::vector<RingSlotSnapshot> slots = {};    ///< every slot, in order
-  std::vector<WindowTelemetry> windows = {};   ///< asked-for windows, by ticket, then opcode
-  Word runnable_slots = 0;                     ///< claimable or CLAIMED slots of enabled tenants
+  ControlSnapshot control = {};               ///< the control buffer
+  RingOccupancy occupancy = {};               ///< slots by status
+  std::vector<RingSlotSnapshot> slots = {};   ///< every slot, in order
+  std::vector<WindowTelemetry> windows = {};  ///< asked-for windows, by ticket, then opcode
+  Word runnable_slots = 0;                    ///< claimable or CLAIMED slots of enabled tenants
 
   /// Derives the performance counters.
   RuntimeCounters counters() const;

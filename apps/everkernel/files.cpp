@@ -1,0 +1,258 @@
+// POSIX calls with their errors named. A short write or an interrupted call is carried on with.
+#include "files.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+#include "numbers.hpp"
+
+namespace everkernel::cli {
+namespace {
+
+// No buffer is longer than the largest ring.
+constexpr std::size_t kMaxFileBytes = std::size_t{abi::kMaxRingSlots} * abi::kSlotBytes;
+// What has no size of its own (a pipe, /dev/zero) must not fill the memory before it is refused.
+constexpr std::size_t kMaxStreamBytes = std::size_t{1} << 30;
+constexpr std::size_t kReadBytes = std::size_t{1} << 20;
+// Linux moves at most about 2 GiB a call.
+constexpr std::size_t kWriteBytes = std::size_t{1} << 30;
+// Names another process may have left behind, each tried once.
+constexpr int kTemporaryNames = 100;
+
+Failure io_error(std::string_view doing, const std::string& path, int number) {
+  return fail(Code::io,
+              fmt::format("cannot {} {}: {}", doing, in_quotes(path), std::strerror(number)), {},
+              number);
+}
+
+Failure write_error(int number) {
+  return fail(Code::io, fmt::format("cannot write to standard output: {}", std::strerror(number)),
+              {}, number);
+}
+
+int open_retrying(const char* path, int flags, mode_t mode = 0) {
+  for (;;) {
+    const int descriptor = ::open(path, flags | O_CLOEXEC, mode);
+    if (descriptor >= 0 || errno != EINTR) return descriptor;
+  }
+}
+
+// Writes everything; 0 or the errno. `offset` below 0 writes where the descriptor stands.
+int write_all(int descriptor, std::span<const std::byte> bytes, off_t offset = -1) {
+  while (!bytes.empty()) {
+    const std::size_t size = std::min(bytes.size(), kWriteBytes);
+    const ssize_t written = offset < 0 ? ::write(descriptor, bytes.data(), size)
+                                       : ::pwrite(descriptor, bytes.data(), size, offset);
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return errno;
+    bytes = bytes.subspan(static_cast<std::size_t>(written));
+    if (offset >= 0) offset += written;
+  }
+  return 0;
+}
+
+Result<Bytes> read_all(int descriptor, const std::string& path) {
+  struct stat info {};
+  if (::fstat(descriptor, &info) != 0) return io_error("read", path, errno);
+  if (S_ISDIR(info.st_mode)) return io_error("read", path, EISDIR);
+  const bool is_regular = S_ISREG(info.st_mode);
+  const std::size_t limit = is_regular ? kMaxFileBytes : kMaxStreamBytes;
+  // One more than the size, so that the read that finds the end needs no room of its own.
+  Bytes bytes(is_regular ? std::min(static_cast<std::size_t>(info.st_size), limit) + 1
+                         : kReadBytes);
+  std::size_t size = 0;
+  for (;;) {
+    if (size == bytes.size()) bytes.resize(size + std::max(size, kReadBytes));
+    const ssize_t count = ::read(descriptor, bytes.data() + size, bytes.size() - size);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return io_error("read", path, errno);
+    if (count == 0) break;
+    size += static_cast<std::size_t>(count);
+    if (size > limit) {
+      return fail(Code::io, fmt::format("cannot read {}: it is longer than {} bytes",
+                                        in_quotes(path), grouped(limit)));
+    }
+  }
+  bytes.resize(size);
+  return bytes;
+}
+
+bool is_standard_output(const struct stat& info) {
+  struct stat standard {};
+  return ::fstat(STDOUT_FILENO, &standard) == 0 && standard.st_dev == info.st_dev &&
+         standard.st_ino == info.st_ino;
+}
+
+// The file behind symbolic links, so that a link to a buffer stays a link when it is replaced.
+std::string resolved(const std::string& path) {
+  char buffer[PATH_MAX];
+  return ::realpath(path.c_str(), buffer) != nullptr ? std::string(buffer) : path;
+}
+
+// Creates a file beside `target` that nobody has, with the permissions any new file would get.
+Result<int> create_beside(const std::string& target, std::string& temporary) {
+  const auto folder = std::filesystem::path(target).parent_path();
+  for (int i = 0; i < kTemporaryNames; ++i) {
+    temporary = folder / fmt::format(".everkernel-{}-{}.tmp", ::getpid(), i);
+    const int descriptor = open_retrying(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL, 0666);
+    if (descriptor >= 0) return descriptor;
+    if (errno != EEXIST) break;
+  }
+  const int number = errno;
+  temporary.clear();
+  return io_error("write", target, number);
+}
+
+}  // namespace
+
+void reserve_standard_streams() {
+  // For reading only: a write to a standard output that was closed must still fail.
+  for (int descriptor = 0; descriptor <= STDERR_FILENO; ++descriptor) {
+    if (::fcntl(descriptor, F_GETFD) >= 0) continue;
+    if (::open("/dev/null", O_RDONLY) < 0) return;  // takes the lowest free number: this one
+  }
+}
+
+Result<void> print(std::string_view text) {
+  const int number = write_all(STDOUT_FILENO, std::as_bytes(std::span(text)));
+  if (number != 0) return write_error(number);
+  return {};
+}
+
+Result<Bytes> read_file(const std::string& path) {
+  const int descriptor = open_retrying(path.c_str(), O_RDONLY);
+  if (descriptor < 0) return io_error("read", path, errno);
+  auto bytes = read_all(descriptor, path);
+  ::close(descriptor);
+  return bytes;
+}
+
+Result<std::vector<abi::WorkItem>> read_items(const std::string& path) {
+  const auto bytes = read_file(path);
+  if (!bytes) return Failure(bytes.error());
+  const std::size_t rest = bytes->size() % abi::kWorkItemBytes;
+  if (rest != 0) {
+    return fail(
+        Code::corrupt,
+        fmt::format("{}: {} are not whole items of {} bytes: {} left over", in_quotes(path),
+                    counted(bytes->size(), "byte"), abi::kWorkItemBytes, counted(rest, "byte")),
+        "an item is four u32: op_handle, input_handle, output_handle, param");
+  }
+  std::vector<abi::WorkItem> items(bytes->size() / abi::kWorkItemBytes);
+  if (!items.empty()) std::memcpy(items.data(), bytes->data(), bytes->size());
+  return items;
+}
+
+Result<OutputFile> OutputFile::stage(const std::string& path, std::span<const std::byte> bytes) {
+  OutputFile file;
+  file.path_ = path;
+  file.target_ = path;
+  struct stat info {};
+  if (::stat(path.c_str(), &info) == 0) {
+    if (S_ISDIR(info.st_mode)) return io_error("write", path, EISDIR);
+    if (cli::is_standard_output(info)) {
+      file.descriptor_ = STDOUT_FILENO;
+      file.direct_ = bytes;
+      return file;
+    }
+    if (!S_ISREG(info.st_mode)) {
+      file.descriptor_ = open_retrying(path.c_str(), O_WRONLY);
+      if (file.descriptor_ < 0) return io_error("write", path, errno);
+      file.direct_ = bytes;
+      return file;
+    }
+    // Renaming asks only the folder; a file that may not be written is not replaced either.
+    if (::access(path.c_str(), W_OK) != 0) return io_error("write", path, errno);
+    file.target_ = resolved(path);
+  } else if (errno != ENOENT) {
+    return io_error("write", path, errno);
+  }
+  const auto descriptor = create_beside(file.target_, file.temporary_);
+  if (!descriptor) return io_error("write", path, static_cast<int>(descriptor.error().native));
+  int number = write_all(*descriptor, bytes);
+  if (::close(*descriptor) != 0 && number == 0) number = errno;
+  if (number != 0) return io_error("write", path, number);
+  return file;
+}
+
+OutputFile::OutputFile(OutputFile&& other) noexcept
+    : path_(std::move(other.path_)),
+      target_(std::move(other.target_)),
+      temporary_(std::exchange(other.temporary_, {})),
+      descriptor_(std::exchange(other.descriptor_, -1)),
+      direct_(other.direct_) {}
+
+OutputFile::~OutputFile() {
+  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+  if (descriptor_ > STDERR_FILENO) ::close(descriptor_);
+}
+
+bool OutputFile::is_direct() const {
+  return descriptor_ >= 0;
+}
+
+bool OutputFile::is_standard_output() const {
+  return descriptor_ == STDOUT_FILENO;
+}
+
+Result<void> OutputFile::commit() {
+  if (is_direct()) {
+    const int number = write_all(descriptor_, direct_);
+    if (number != 0) return io_error("write", path_, number);
+    return {};
+  }
+  if (::rename(temporary_.c_str(), target_.c_str()) != 0) return io_error("write", path_, errno);
+  temporary_.clear();
+  return {};
+}
+
+InPlaceFile::InPlaceFile(std::string path, int descriptor)
+    : path_(std::move(path)), descriptor_(descriptor) {}
+
+InPlaceFile::InPlaceFile(InPlaceFile&& other) noexcept
+    : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)) {}
+
+InPlaceFile::~InPlaceFile() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+Result<InPlaceFile> InPlaceFile::open(const std::string& path) {
+  // O_NONBLOCK: a pipe is refused below, not waited for.
+  InPlaceFile file(path, open_retrying(path.c_str(), O_RDWR | O_NONBLOCK));
+  if (file.descriptor_ < 0) return io_error("change", path, errno);
+  struct stat info {};
+  if (::fstat(file.descriptor_, &info) != 0) return io_error("change", path, errno);
+  if (!S_ISREG(info.st_mode)) {
+    return fail(Code::io,
+                fmt::format("cannot change {}: it is not a regular file", in_quotes(path)));
+  }
+  // Two publishers that both find a slot free would lose one item. A file system without locks
+  // (ENOLCK, EOPNOTSUPP) leaves that to its users.
+  while (::flock(file.descriptor_, LOCK_EX) != 0 && errno == EINTR) {
+  }
+  return file;
+}
+
+Result<Bytes> InPlaceFile::read() const {
+  return read_all(descriptor_, path_);
+}
+
+Result<void> InPlaceFile::write(std::size_t offset, std::span<const std::byte> bytes) const {
+  const int number = write_all(descriptor_, bytes, static_cast<off_t>(offset));
+  if (number != 0) return io_error("change", path_, number);
+  return {};
+}
+
+}  // namespace everkernel::cli

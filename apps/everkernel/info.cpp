@@ -1,0 +1,168 @@
+// `everkernel info`: the version, the constants of the wire format, and the backends.
+#include <fmt/format.h>
+
+#include <memory>
+#include <string>
+
+#include "commands.hpp"
+#include "everkernel/abi/control.hpp"
+#include "everkernel/abi/debug_log.hpp"
+#include "everkernel/abi/fault.hpp"
+#include "everkernel/abi/io_queue.hpp"
+#include "everkernel/abi/opcode.hpp"
+#include "everkernel/abi/packed.hpp"
+#include "everkernel/abi/slot.hpp"
+#include "everkernel/base/json_writer.hpp"
+#include "everkernel/base/version.hpp"
+#include "files.hpp"
+#include "options.hpp"
+#include "table.hpp"
+
+namespace everkernel::cli {
+namespace {
+
+struct InfoOptions {
+  bool json = false;
+};
+
+// One row of `backends`.
+struct BackendInfo {
+  std::string_view id;
+  bool available = false;
+  std::string_view reason = {};  // why it is not available
+  std::string_view device = {};
+  bool supported = false;
+  Word max_worker_count = 0;
+  std::uint64_t memory_bytes = 0;
+};
+
+constexpr BackendInfo kBackends[] = {
+    {.id = "cpu",
+     .reason = "this version has no cpu backend: it encodes, publishes and inspects buffers"},
+    {.id = "cuda",
+     .reason = "this version has no cuda backend: it encodes, publishes and inspects buffers"},
+};
+
+struct Constant {
+  std::string_view name;
+  Word value;
+};
+
+constexpr Constant kConstants[] = {
+    {"word_bytes", abi::kWordBytes},
+    {"slot_bytes", abi::kSlotBytes},
+    {"slot_words", abi::kSlotWords},
+    {"slot_args", abi::kSlotArgs},
+    {"max_encoded_slots", abi::kMaxEncodedSlots},
+    {"max_ring_slots", abi::kMaxRingSlots},
+    {"default_slot_count", abi::kDefaultSlotCount},
+    {"default_workgroup_size", abi::kDefaultWorkgroupSize},
+    {"work_item_bytes", abi::kWorkItemBytes},
+    {"max_packed_ops", abi::kMaxPackedOps},
+    {"control_words", abi::kControlWords},
+    {"max_observables", abi::kMaxObservables},
+    {"tenant_count", abi::kTenantCount},
+    {"default_tenant_quota", abi::kDefaultTenantQuota},
+    {"priority_count", abi::kPriorityCount},
+    {"debug_record_words", abi::kDebugRecordWords},
+    {"max_debug_records", abi::kMaxDebugRecords},
+    {"io_slot_bytes", abi::kIoSlotBytes},
+    {"io_slot_words", abi::kIoSlotWords},
+    {"max_io_slots", abi::kMaxIoSlots},
+    {"first_user_fault", abi::kFirstUserFault},
+    {"first_free_opcode", abi::kFirstFreeOpcode},
+};
+
+void write_abi(JsonWriter& json) {
+  json.key("abi").begin_object();
+  for (const Constant& constant : kConstants) json.field(constant.name, constant.value);
+  json.key("control_regions").begin_array();
+  for (const abi::ControlRegion& region : abi::kControlRegions) {
+    json.begin_object().field("name", region.name);
+    json.field("first_word", region.words.first).field("word_count", region.words.count);
+    json.end_object();
+  }
+  json.end_array().end_object();
+}
+
+std::string json_text() {
+  std::string out;
+  JsonWriter json(out);
+  json.begin_object().field("version", version());
+  write_abi(json);
+  json.key("opcodes").begin_array();
+  for (const abi::OpcodeInfo& row : abi::kOpcodes) {
+    json.begin_object().field("opcode", static_cast<Word>(row.opcode)).field("name", row.name);
+    json.field("argument_count", row.argument_count).end_object();
+  }
+  json.end_array().key("backends").begin_array();
+  for (const BackendInfo& backend : kBackends) {
+    json.begin_object().field("id", backend.id).field("available", backend.available);
+    json.field("reason", backend.reason).field("device", backend.device);
+    json.field("supported", backend.supported);
+    json.field("max_worker_count", backend.max_worker_count);
+    json.field("memory_bytes", backend.memory_bytes).end_object();
+  }
+  json.end_array().end_object();
+  return out + "\n";
+}
+
+std::string format_text() {
+  Table table = Table::plain({Align::left, Align::left});
+  table.add({"slot", fmt::format("{} bytes: {} words, {} of them arguments", abi::kSlotBytes,
+                                 abi::kSlotWords, abi::kSlotArgs)});
+  table.add({"ring", fmt::format("1..{} slots when encoded, {} at most",
+                                 grouped(abi::kMaxEncodedSlots), grouped(abi::kMaxRingSlots))});
+  table.add({"packed slot", fmt::format("up to {} operations", abi::kMaxPackedOps)});
+  table.add({"work item",
+             fmt::format("{} bytes: operation, input, output, parameter", abi::kWorkItemBytes)});
+  table.add({"control", fmt::format("{} words, then 0..{} observables", abi::kControlWords,
+                                    grouped(abi::kMaxObservables))});
+  table.add({"tenants", fmt::format("0..{}; 0 is the operator", abi::kMaxTenant)});
+  std::string priorities;
+  for (Word priority = 0; priority < abi::kPriorityCount; ++priority) {
+    priorities +=
+        fmt::format("{}{} {}", priority == 0 ? "" : ", ", priority, abi::priority_name(priority));
+  }
+  table.add({"priorities", priorities});
+  table.add({"debug log", fmt::format("0..{} records of {} words", grouped(abi::kMaxDebugRecords),
+                                      abi::kDebugRecordWords)});
+  table.add(
+      {"IO queue", fmt::format("1..{} slots of {} words", abi::kMaxIoSlots, abi::kIoSlotWords)});
+  table.add({"handlers", fmt::format("opcodes {}..0x{:x} and 0x{:x}..0x{:x}", abi::kFirstFreeOpcode,
+                                     abi::kFirstReservedOpcode - 1, abi::kLastReservedOpcode + 1,
+                                     abi::kReservedOpcodeBit - 1)});
+  return table.text(2);
+}
+
+std::string human_text() {
+  Table backends = Table::plain({Align::left, Align::left, Align::left});
+  for (const BackendInfo& backend : kBackends) {
+    backends.add({std::string(backend.id), backend.available ? "available" : "not available",
+                  std::string(backend.available ? backend.device : backend.reason)});
+  }
+  Table opcodes({{"opcode", Align::right}, {"name"}, {"arguments", Align::right}});
+  for (const abi::OpcodeInfo& row : abi::kOpcodes) {
+    const Word number = static_cast<Word>(row.opcode);
+    opcodes.add(
+        {number < abi::kFirstFreeOpcode ? fmt::format("{}", number) : fmt::format("0x{:x}", number),
+         row.name, fmt::format("{}", row.argument_count)});
+  }
+  return fmt::format("everkernel {}\n\nbackends\n{}\nwire format\n{}\nbuilt-in operations\n{}",
+                     version(), backends.text(2), format_text(), opcodes.text(2));
+}
+
+}  // namespace
+
+void add_info(CLI::App& program, Action& action) {
+  const auto options = std::make_shared<InfoOptions>();
+  CLI::App* command =
+      program.add_subcommand("info", "Show the version, the wire format and the backends");
+  command->group("Commands");
+  add_json(*command, options->json);
+  command->callback([options, &action] {
+    action = [options] { return print(options->json ? json_text() : human_text()); };
+  });
+}
+
+}  // namespace everkernel::cli

@@ -1,0 +1,147 @@
+// `everkernel inspect`: reads buffers, decodes them, and shows them as JSON or text.
+#include <fmt/format.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "commands.hpp"
+#include "everkernel/telemetry/decode.hpp"
+#include "everkernel/telemetry/json.hpp"
+#include "files.hpp"
+#include "inspection.hpp"
+#include "options.hpp"
+
+namespace everkernel::cli {
+namespace {
+
+struct InspectOptions {
+  std::optional<std::string> control = {};
+  std::optional<std::string> ring = {};
+  std::optional<std::string> debug_log = {};
+  std::optional<std::string> io_queue = {};
+  std::optional<std::string> previous_control = {};
+  std::vector<Word> window_opcodes = {};
+  bool observables = false;
+  bool all = false;
+  bool json = false;
+};
+
+Result<void> check_combination(const InspectOptions& options) {
+  if (options.previous_control && !(options.control && options.ring)) {
+    return bad_usage("--previous-control needs --control and --ring",
+                     "the watchdog compares it with both as they are now");
+  }
+  if (options.observables && !options.control) {
+    return bad_usage("--observables needs --control", "observables lie in the control buffer");
+  }
+  if (!options.window_opcodes.empty() && !options.ring) {
+    return bad_usage("--window-opcode needs --ring", "windows are groups of ring slots");
+  }
+  if (!options.control && !options.ring && !options.debug_log && !options.io_queue) {
+    return bad_usage("nothing to inspect",
+                     "give at least one of --control, --ring, --debug-log and --io-queue");
+  }
+  return {};
+}
+
+Failure in_file(const std::string& path, Error error) {
+  error.message = fmt::format("{}: {}", path, error.message);
+  return Failure(std::move(error));
+}
+
+// Reads a file into its place in the inspection, if it was given.
+template <class View>
+Result<void> read_input(const std::optional<std::string>& path,
+                        std::optional<Input<View>>& target) {
+  if (!path) return {};
+  auto bytes = read_file(*path);
+  if (!bytes) return Failure(bytes.error());
+  const auto view = View::parse(*bytes);
+  if (!view) return in_file(*path, view.error());
+  target.emplace(Input<View>{*path, std::move(*bytes), *view});
+  return {};
+}
+
+Result<void> read_watchdog(const std::string& path, Inspection& inspection) {
+  const auto bytes = read_file(path);
+  if (!bytes) return Failure(bytes.error());
+  const auto done_count = protocol::read_done_count(*bytes);
+  if (!done_count) return in_file(path, done_count.error());
+  inspection.watchdog = inspection.telemetry.watchdog(*done_count);
+  return {};
+}
+
+Result<void> read_inspection(const InspectOptions& options, Inspection& inspection) {
+  EVERKERNEL_TRY(read_input(options.control, inspection.control));
+  EVERKERNEL_TRY(read_input(options.ring, inspection.ring));
+  EVERKERNEL_TRY(read_input(options.debug_log, inspection.debug_log));
+  EVERKERNEL_TRY(read_input(options.io_queue, inspection.io_queue));
+  inspection.has_observables = options.observables;
+  inspection.has_windows = !options.window_opcodes.empty();
+  telemetry::DecodeRequest request{.window_opcodes = options.window_opcodes,
+                                   .observables = options.observables};
+  if (inspection.control) request.control = inspection.control->bytes;
+  if (inspection.ring) request.ring = inspection.ring->bytes;
+  telemetry::DecodeScratch scratch;
+  EVERKERNEL_TRY(telemetry::decode(request, scratch, inspection.telemetry));
+  if (!options.previous_control) return {};
+  return read_watchdog(*options.previous_control, inspection);
+}
+
+std::string json_text(const Inspection& inspection) {
+  const telemetry::RingTelemetry& telemetry = inspection.telemetry;
+  std::string out;
+  JsonWriter json(out);
+  json.begin_object();
+  const auto write = [&](std::string_view key, const auto&... content) {
+    json.key(key);
+    telemetry::write_json(json, content...);
+  };
+  if (inspection.control) write("control", telemetry.control, inspection.has_observables);
+  if (inspection.ring) {
+    write("occupancy", telemetry.occupancy);
+    write("slots", std::span(telemetry.slots));
+    write("windows", std::span(telemetry.windows));
+  }
+  if (inspection.control && inspection.ring) write("counters", telemetry.counters());
+  if (inspection.watchdog) write("watchdog", *inspection.watchdog);
+  if (inspection.debug_log) write("debug_log", inspection.debug_log->view);
+  if (inspection.io_queue) write("io_queue", inspection.io_queue->view);
+  json.end_object();
+  return out += '\n';
+}
+
+Result<void> inspect(const InspectOptions& options) {
+  EVERKERNEL_TRY(check_combination(options));
+  Inspection inspection;
+  EVERKERNEL_TRY(read_inspection(options, inspection));
+  return print(options.json ? json_text(inspection) : human_text(inspection, options.all));
+}
+
+}  // namespace
+
+void add_inspect(CLI::App& program, Action& action) {
+  const auto options = std::make_shared<InspectOptions>();
+  CLI::App* command = program.add_subcommand("inspect", "Decode buffers and show what is in them");
+  command->group("Commands");
+  add_path(*command, "--control", options->control, "Control buffer");
+  add_path(*command, "--ring", options->ring, "Ring; with --control also the counters");
+  add_path(*command, "--debug-log", options->debug_log, "Debug log");
+  add_path(*command, "--io-queue", options->io_queue, "IO queue");
+  add_words(*command, "--window-opcode", options->window_opcodes,
+            "Group the slots of this opcode by ticket (arg0); repeat", parse_opcode);
+  add_path(*command, "--previous-control", options->previous_control,
+           "An earlier control buffer: has work moved since?");
+  command->add_flag("--observables", options->observables, "Show the observables too");
+  command->add_flag("--all", options->all, "Show every row of long tables (JSON always does)");
+  add_json(*command, options->json);
+  command->footer(
+      "Examples:\n"
+      "  everkernel inspect --control control.bin --ring ring.bin\n"
+      "  everkernel inspect --control now.bin --ring ring.bin --previous-control before.bin "
+      "--json");
+  command->callback([options, &action] { action = [options] { return inspect(*options); }; });
+}
+
+}  // namespace everkernel::cli

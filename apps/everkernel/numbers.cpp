@@ -1,0 +1,136 @@
+// Strict parsing of option values, and the number formats of the reports.
+#include "numbers.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+#include <optional>
+#include <system_error>
+
+#include "everkernel/abi/opcode.hpp"
+#include "everkernel/abi/slot.hpp"
+
+namespace everkernel::cli {
+namespace {
+
+bool equal_in_any_case(std::string_view a, std::string_view b) {
+  const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; };
+  return std::ranges::equal(a, b, {}, lower, lower);
+}
+
+bool is_hexadecimal(std::string_view text) {
+  return text.starts_with("0x") || text.starts_with("0X");
+}
+
+// The digits as a number; `error` says why not. from_chars takes no sign for unsigned types, no
+// space and no prefix, so only the whole text being used is left to check.
+std::optional<Word> read_digits(std::string_view digits, int base, std::errc& error) {
+  Word number = 0;
+  const char* const end = digits.data() + digits.size();
+  const auto [stop, code] = std::from_chars(digits.data(), end, number, base);
+  error = code;
+  if (code == std::errc{} && stop != end) error = std::errc::invalid_argument;
+  // Junk behind too many digits is junk first.
+  if (code == std::errc::result_out_of_range && stop != end) error = std::errc::invalid_argument;
+  if (error != std::errc{}) return std::nullopt;
+  return number;
+}
+
+std::string names_of_opcodes() {
+  std::string names;
+  for (const abi::OpcodeInfo& row : abi::kOpcodes) {
+    names += names.empty() ? "" : ", ";
+    names += row.name;
+  }
+  return names;
+}
+
+std::string names_of_priorities() {
+  std::string names;
+  for (Word priority = 0; priority < abi::kPriorityCount; ++priority) {
+    names +=
+        fmt::format("{}{} ({})", names.empty() ? "" : ", ", abi::priority_name(priority), priority);
+  }
+  return names;
+}
+
+// Whether the text was meant as a number; only then is a number error the better one.
+bool looks_numeric(std::string_view text) {
+  return !text.empty() && text.front() >= '0' && text.front() <= '9';
+}
+
+}  // namespace
+
+Result<Word> parse_number(std::string_view option, std::string_view text) {
+  const bool hexadecimal = is_hexadecimal(text);
+  std::errc error{};
+  const auto number = read_digits(text.substr(hexadecimal ? 2 : 0), hexadecimal ? 16 : 10, error);
+  if (number) return *number;
+  constexpr Word kMax = std::numeric_limits<Word>::max();
+  if (error == std::errc::result_out_of_range) {
+    return fail(Code::invalid_argument,
+                fmt::format("{}: {} is too large for 32 bits", option, in_quotes(text)),
+                fmt::format("the largest number is {} (0x{:x})", kMax, kMax));
+  }
+  return fail(Code::invalid_argument,
+              fmt::format("{}: {} is not a number", option, in_quotes(text)),
+              fmt::format("numbers are decimal or 0x hexadecimal, 0..{}", kMax));
+}
+
+Result<Word> parse_opcode(std::string_view option, std::string_view text) {
+  for (const abi::OpcodeInfo& row : abi::kOpcodes) {
+    if (equal_in_any_case(row.name, text)) return static_cast<Word>(row.opcode);
+  }
+  if (looks_numeric(text)) return parse_number(option, text);
+  return fail(
+      Code::invalid_argument,
+      fmt::format("{}: {} is neither a number nor a built-in operation", option, in_quotes(text)),
+      fmt::format("built in: {}", names_of_opcodes()));
+}
+
+Result<Word> parse_priority(std::string_view option, std::string_view text) {
+  for (Word priority = 0; priority < abi::kPriorityCount; ++priority) {
+    if (equal_in_any_case(abi::priority_name(priority), text)) return priority;
+  }
+  if (looks_numeric(text)) return parse_number(option, text);
+  return fail(Code::invalid_argument,
+              fmt::format("{}: {} is neither a number nor a priority", option, in_quotes(text)),
+              fmt::format("priorities: {}", names_of_priorities()));
+}
+
+std::string in_quotes(std::string_view text) {
+  std::string out = "'";
+  for (const char c : text) {
+    const auto code = static_cast<unsigned char>(c);
+    if (code < 0x20 || code == 0x7F) {
+      out += fmt::format("\\x{:02x}", code);
+    } else {
+      out += c;
+    }
+  }
+  return out + "'";
+}
+
+std::string grouped(std::uint64_t number) {
+  std::string digits = std::to_string(number);
+  for (std::size_t at = digits.size(); at > 3; at -= 3) digits.insert(at - 3, 1, ',');
+  return digits;
+}
+
+std::string counted(std::uint64_t number, std::string_view noun) {
+  return fmt::format("{} {}{}", grouped(number), noun, number == 1 ? "" : "s");
+}
+
+std::string percent(std::uint64_t part, std::uint64_t whole) {
+  if (whole == 0) return "0.0 %";
+  return fmt::format("{:.1f} %", 100.0 * static_cast<double>(part) / static_cast<double>(whole));
+}
+
+std::string opcode_text(Word opcode) {
+  if (const abi::OpcodeInfo* row = abi::find_opcode(opcode)) return row->name;
+  return opcode < 0x10000 ? std::to_string(opcode) : fmt::format("0x{:x}", opcode);
+}
+
+}  // namespace everkernel::cli

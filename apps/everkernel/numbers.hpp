@@ -1,0 +1,36 @@
+// Turns the text of option values into words, and words into text for people.
+//
+// Parsing is strict: what is not wholly a number, or not in range, is an error that names the
+// option and the text.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "everkernel/abi/platform.hpp"
+#include "everkernel/base/result.hpp"
+
+namespace everkernel::cli {
+
+using abi::Word;
+
+/// A decimal or 0x number of 32 bits, without sign or space. `option` is for the error.
+Result<Word> parse_number(std::string_view option, std::string_view text);
+/// A number, or the name of a built-in operation in any case.
+Result<Word> parse_opcode(std::string_view option, std::string_view text);
+/// A number, or the name of a priority in any case. Whether it is in range is the library's to say.
+Result<Word> parse_priority(std::string_view option, std::string_view text);
+
+/// The text in single quotes; bytes that would garble a terminal are written as \xNN.
+std::string in_quotes(std::string_view text);
+/// The number with a comma every three digits.
+std::string grouped(std::uint64_t number);
+/// "1 slot", "2 slots": the number, grouped, and the noun with its ending.
+std::string counted(std::uint64_t number, std::string_view noun);
+/// part / whole as a percentage with one decimal; "0.0 %" when whole is 0.
+std::string percent(std::uint64_t part, std::uint64_t whole);
+/// The name of a built-in operation, else the number (hexadecimal from 65,536 up).
+std::string opcode_text(Word opcode);
+
+}  // namespace everkernel::cli

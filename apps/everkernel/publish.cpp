@@ -1,0 +1,237 @@
+// `everkernel publish`: puts one operation, several packed ones, or a batch into a ring file.
+//
+// The work is published into a private copy first, so a refusal cannot touch the file; then only
+// the slots that changed are written back, in place: other programs may have the file open.
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <string>
+
+#include "commands.hpp"
+#include "everkernel/abi/opcode.hpp"
+#include "everkernel/base/json_writer.hpp"
+#include "everkernel/protocol/ring_writer.hpp"
+#include "files.hpp"
+#include "options.hpp"
+
+namespace everkernel::cli {
+namespace {
+
+struct PublishOptions {
+  std::string ring = {};
+  Word slot = 0;
+  Word tenant = 0;
+  std::optional<Word> priority = {};
+  std::optional<Word> opcode = {};
+  std::vector<Word> args = {};
+  std::vector<std::string> packed = {};
+  std::optional<std::string> batch = {};
+  std::optional<Word> tag = {};
+  bool json = false;
+};
+
+// One --packed: the operation, and the words its arguments are.
+struct PackedText {
+  Word opcode = 0;
+  std::vector<Word> args = {};
+};
+
+Result<void> check_combination(const PublishOptions& options) {
+  std::vector<std::string_view> given;
+  if (options.opcode) given.push_back("--opcode");
+  if (!options.packed.empty()) given.push_back("--packed");
+  if (options.batch) given.push_back("--batch");
+  if (given.empty()) {
+    return bad_usage("one of --opcode, --packed and --batch is needed",
+                     "--opcode OP publishes one operation, --packed several in one slot, --batch "
+                     "a file of items and a fence");
+  }
+  if (given.size() > 1) {
+    return bad_usage(fmt::format("{} and {} contradict each other", given[0], given[1]),
+                     "publish them one after another, into slots of their own");
+  }
+  if (!options.args.empty() && !options.opcode) {
+    return bad_usage(fmt::format("--arg does not go with {}", given[0]),
+                     options.batch ? "the items of the file carry their own operands"
+                                   : "operands follow their operation: --packed OP:ARG,ARG");
+  }
+  if (options.tag && !options.batch) {
+    return bad_usage(fmt::format("--tag does not go with {}", given[0]),
+                     "the tag belongs to the fence of a --batch");
+  }
+  return {};
+}
+
+Result<PackedText> parse_packed(std::string_view text) {
+  const auto colon = text.find(':');
+  const auto opcode = parse_opcode("--packed", text.substr(0, colon));
+  if (!opcode) return Failure(opcode.error());
+  if (*opcode > 0xFF) {
+    return bad_usage(fmt::format("--packed: {} does not fit: an inner opcode has 8 bits",
+                                 in_quotes(text.substr(0, colon))),
+                     "publish it in a slot of its own, with --opcode");
+  }
+  PackedText op{.opcode = *opcode};
+  std::string_view rest = colon == text.npos ? "" : text.substr(colon + 1);
+  while (!rest.empty()) {
+    const auto comma = rest.find(',');
+    const auto arg = parse_number("--packed", rest.substr(0, comma));
+    if (!arg) return Failure(arg.error());
+    op.args.push_back(*arg);
+    if (comma == rest.npos) break;
+    rest.remove_prefix(comma + 1);
+    if (rest.empty())
+      return bad_usage(fmt::format("--packed: {} ends in a comma", in_quotes(text)));
+  }
+  return op;
+}
+
+Result<Word> publish_packed(protocol::RingWriter& writer, const PublishOptions& options,
+                            Word priority) {
+  std::vector<PackedText> texts;
+  for (const std::string& text : options.packed) {
+    auto op = parse_packed(text);
+    if (!op) return Failure(op.error());
+    texts.push_back(std::move(*op));
+  }
+  std::vector<protocol::PackedOp> ops;
+  for (const PackedText& text : texts) {
+    ops.push_back({.opcode = static_cast<std::uint8_t>(text.opcode), .args = text.args});
+  }
+  EVERKERNEL_TRY(writer.publish_packed(
+      {.slot_index = options.slot, .tenant = options.tenant, .priority = priority, .ops = ops}));
+  return 1;
+}
+
+Result<Word> publish_batch(protocol::RingWriter& writer, const PublishOptions& options,
+                           Word priority) {
+  const auto items = read_items(*options.batch);
+  if (!items) return Failure(items.error());
+  std::vector<std::array<Word, 3>> args;
+  args.reserve(items->size());
+  for (const abi::WorkItem& item : *items) {
+    args.push_back({item.input_handle, item.output_handle, item.param});
+  }
+  std::vector<protocol::BatchItem> batch;
+  batch.reserve(items->size());
+  for (std::size_t i = 0; i < items->size(); ++i) {
+    batch.push_back({.opcode = (*items)[i].op_handle, .args = args[i]});
+  }
+  return writer.publish_batch({.first_slot = options.slot,
+                               .tenant = options.tenant,
+                               .priority = priority,
+                               .tag = options.tag.value_or(0),
+                               .items = batch});
+}
+
+// Publishes into the private copy; gives the number of slots that changed.
+Result<Word> publish_into(Bytes& ring, const PublishOptions& options) {
+  auto writer = protocol::RingWriter::bind(ring);
+  if (!writer) {
+    Error error = writer.error();
+    error.message = fmt::format("{}: {}", options.ring, error.message);
+    return Failure(error);
+  }
+  const Word priority = options.priority.value_or(protocol::kDefaultPriority);
+  if (options.batch) return publish_batch(*writer, options, priority);
+  if (!options.packed.empty()) return publish_packed(*writer, options, priority);
+  EVERKERNEL_TRY(writer->publish({.slot_index = options.slot,
+                                  .tenant = options.tenant,
+                                  .priority = priority,
+                                  .opcode = *options.opcode,
+                                  .args = options.args}));
+  return 1;
+}
+
+// Writes the slots back, their statuses last, as the wire format asks of every publisher: a reader
+// of the file finds a slot free, or complete. A write that fails early has published nothing.
+Result<void> write_slots(const InPlaceFile& file, const Bytes& before, const Bytes& after,
+                         Word first_slot, Word slot_count) {
+  const std::size_t offset = std::size_t{first_slot} * abi::kSlotBytes;
+  const std::size_t size = std::size_t{slot_count} * abi::kSlotBytes;
+  const auto slots = std::span(after).subspan(offset, size);
+  Bytes payload(slots.begin(), slots.end());
+  for (std::size_t at = 0; at < size; at += abi::kSlotBytes) {
+    std::memcpy(payload.data() + at, before.data() + offset + at, abi::kWordBytes);
+  }
+  EVERKERNEL_TRY(file.write(offset, payload));
+  return file.write(offset, slots);
+}
+
+std::string report_text(const PublishOptions& options, Word slot_count) {
+  if (options.json) {
+    std::string text;
+    JsonWriter json(text);
+    json.begin_object().field("path", options.ring);
+    json.field("first_slot", options.slot).field("slot_count", slot_count).end_object();
+    return text + "\n";
+  }
+  if (options.batch) {
+    return fmt::format("published {} and a fence into {}, slots {}..{}\n",
+                       counted(slot_count - 1, "item"), options.ring, options.slot,
+                       options.slot + slot_count - 1);
+  }
+  if (options.packed.empty()) {
+    const bool is_built_in = abi::find_opcode(*options.opcode) != nullptr;
+    return fmt::format("published {}{} into {}, slot {}\n", is_built_in ? "" : "opcode ",
+                       opcode_text(*options.opcode), options.ring, options.slot);
+  }
+  return fmt::format("published {} into {}, slot {}\n",
+                     counted(options.packed.size(), "packed operation"), options.ring,
+                     options.slot);
+}
+
+Result<InPlaceFile> open_ring(const std::string& path) {
+  auto file = InPlaceFile::open(path);
+  if (file || file.error().native != ENOENT) return file;
+  Error error = file.error();
+  error.hint = "everkernel encode ring --slots N -o FILE makes a ring";
+  return Failure(std::move(error));
+}
+
+Result<void> publish(const PublishOptions& options) {
+  EVERKERNEL_TRY(check_combination(options));
+  const auto file = open_ring(options.ring);
+  if (!file) return Failure(file.error());
+  const auto before = file->read();
+  if (!before) return Failure(before.error());
+  Bytes after = *before;
+  const auto slot_count = publish_into(after, options);
+  if (!slot_count) return Failure(slot_count.error());
+  EVERKERNEL_TRY(print(report_text(options, *slot_count)));
+  return write_slots(*file, *before, after, options.slot, *slot_count);
+}
+
+}  // namespace
+
+void add_publish(CLI::App& program, Action& action) {
+  const auto options = std::make_shared<PublishOptions>();
+  CLI::App* command = program.add_subcommand("publish", "Put work into the slots of a ring file");
+  command->group("Commands");
+  add_path(*command, "--ring", options->ring, "Ring to change in place");
+  add_word(*command, "--slot", options->slot, "First slot to fill; must be empty or done");
+  add_word(*command, "--tenant", options->tenant, "Whose work it is, 0..28");
+  add_word(*command, "--priority", options->priority,
+           "0..4, or critical, high, normal, low, idle; normal unless given", parse_priority);
+  add_word(*command, "--opcode", options->opcode, "One operation: a number or a built-in name",
+           parse_opcode);
+  add_words(*command, "--arg", options->args, "Its next operand; repeat for more, up to 12");
+  add_texts(*command, "--packed", options->packed, "One of several operations in one slot; repeat",
+            "OP:ARG,ARG");
+  add_path(*command, "--batch", options->batch, "Items for consecutive slots, then a fence");
+  add_word(*command, "--tag", options->tag, "What the fence stores; 0 unless given");
+  add_json(*command, options->json);
+  command->footer(
+      "Examples:\n"
+      "  everkernel publish --ring ring.bin --slot 0 --tenant 0 --opcode STORE_U32 --arg 7 --arg "
+      "160\n"
+      "  everkernel publish --ring ring.bin --slot 1 --tenant 0 --packed STORE_U32:7,160 --packed "
+      "NOP\n"
+      "  everkernel publish --ring ring.bin --slot 2 --tenant 0 --batch items.bin --tag 1\n"
+      "A slot that is in use is refused, and the file stays as it was.");
+  command->callback([options, &action] { action = [options] { return publish(*options); }; });
+}
+
+}  // namespace everkernel::cli

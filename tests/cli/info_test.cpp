@@ -1,0 +1,66 @@
+// `everkernel info`.
+#include "program.hpp"
+
+namespace everkernel::test {
+namespace {
+
+using Info = Program;
+
+TEST_F(Info, json_has_the_version_and_the_constants_of_the_wire_format) {
+  const Json info = json({"info"});
+  EXPECT_EQ(info["version"], "0.1.0");
+  const Json& abi = info["abi"];
+  EXPECT_EQ(abi["slot_bytes"], 64);
+  EXPECT_EQ(abi["slot_words"], 16);
+  EXPECT_EQ(abi["slot_args"], 12);
+  EXPECT_EQ(abi["control_words"], 160);
+  EXPECT_EQ(abi["tenant_count"], 29);
+  EXPECT_EQ(abi["priority_count"], 5);
+  EXPECT_EQ(abi["max_encoded_slots"], 1'048'576);
+  EXPECT_EQ(abi["max_ring_slots"], 268'435'455);
+  EXPECT_EQ(abi["max_observables"], 1'048'576);
+  EXPECT_EQ(abi["max_debug_records"], 1'048'576);
+  EXPECT_EQ(abi["max_io_slots"], 64);
+  EXPECT_EQ(abi["control_regions"][7],
+            Json::parse(R"({"name": "epoch", "first_word": 128, "word_count": 1})"));
+}
+
+TEST_F(Info, json_lists_every_built_in_operation) {
+  const Json expected = Json::parse(R"([
+    {"opcode": 0, "name": "NOP", "argument_count": 0},
+    {"opcode": 1, "name": "STORE_U32", "argument_count": 2},
+    {"opcode": 2, "name": "ATOMIC_ADD", "argument_count": 2},
+    {"opcode": 3, "name": "LOAD_U32", "argument_count": 2},
+    {"opcode": 4, "name": "COMPARE_SWAP", "argument_count": 3},
+    {"opcode": 5, "name": "MEMCPY", "argument_count": 3},
+    {"opcode": 6, "name": "DFA_STEP", "argument_count": 4},
+    {"opcode": 7, "name": "BATCH_FENCE", "argument_count": 2},
+    {"opcode": 65533, "name": "LOAD_MISS", "argument_count": 2},
+    {"opcode": 65534, "name": "PRINTF", "argument_count": 3},
+    {"opcode": 2147483649, "name": "PACKED_SLOT", "argument_count": 12},
+    {"opcode": 4294967295, "name": "SHUTDOWN", "argument_count": 0}])");
+  EXPECT_EQ(json({"info"})["opcodes"], expected);
+}
+
+TEST_F(Info, json_says_which_backends_there_are) {
+  const Json expected = Json::parse(R"([
+    {"id": "cpu", "available": false, "device": "", "supported": false, "max_worker_count": 0,
+     "memory_bytes": 0,
+     "reason": "this version has no cpu backend: it encodes, publishes and inspects buffers"},
+    {"id": "cuda", "available": false, "device": "", "supported": false, "max_worker_count": 0,
+     "memory_bytes": 0,
+     "reason": "this version has no cuda backend: it encodes, publishes and inspects buffers"}])");
+  EXPECT_EQ(json({"info"})["backends"], expected);
+}
+
+TEST_F(Info, text_says_the_same_to_people) {
+  const Outcome outcome = everkernel({"info"});
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_TRUE(outcome.out.starts_with("everkernel 0.1.0\n")) << outcome.out;
+  EXPECT_NE(outcome.out.find("cuda  not available"), std::string::npos);
+  EXPECT_NE(outcome.out.find("64 bytes: 16 words, 12 of them arguments"), std::string::npos);
+  EXPECT_NE(outcome.out.find("0x80000001  PACKED_SLOT          12\n"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace everkernel::test

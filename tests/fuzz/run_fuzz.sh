@@ -1,0 +1,30 @@
+#!/bin/sh
+# Usage: run_fuzz.sh PROGRAM CORPUS WORK SECONDS
+# Runs a fuzz target on a copy of its stored corpus: what it finds stays in WORK, in the build
+# folder.
+set -u
+program=$1
+corpus=$2
+work=$3
+seconds=$4
+
+rm -rf "$work"
+mkdir -p "$work/corpus" "$work/artifacts"
+cp "$corpus"/* "$work/corpus/" || exit 1
+
+"$program" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -verbosity=0 \
+  -print_final_stats=1 -artifact_prefix="$work/artifacts/" "$work/corpus"
+status=$?
+
+# libFuzzer ends with a status of its own on a crash, a leak, a timeout or too much memory; an
+# artifact without one counts all the same.
+found=$(find "$work/artifacts" -type f)
+if [ "$status" -eq 0 ] && [ -z "$found" ]; then
+  exit 0
+fi
+for artifact in $found; do
+  echo "artifact: $artifact"
+  echo "replay: $program $artifact"
+done
+echo "failed: $program ended with status $status"
+exit 1
