@@ -14,6 +14,8 @@ namespace everkernel::cli {
 /// writes to a file comes last, so that nothing is written when it fails.
 using Action = std::function<Result<void>()>;
 
+/// Adds `check`: verifies handlers.
+void add_check(CLI::App& program, Action& action);
 /// Adds `info`: what this program is and what it can do.
 void add_info(CLI::App& program, Action& action);
 /// Adds `encode`: makes fresh buffers.

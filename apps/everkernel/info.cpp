@@ -14,6 +14,7 @@
 #include "everkernel/abi/slot.hpp"
 #include "everkernel/base/json_writer.hpp"
 #include "everkernel/base/version.hpp"
+#include "everkernel/jit/native.hpp"
 #include "files.hpp"
 #include "options.hpp"
 #include "table.hpp"
@@ -42,6 +43,12 @@ constexpr BackendInfo kBackends[] = {
     {.id = "cuda",
      .reason = "this version has no cuda backend: it encodes, publishes and inspects buffers"},
 };
+
+// Why handlers do not become native code; empty when they do.
+std::string_view native_code_reason() {
+  if (jit::has_native_code()) return "";
+  return "built without LLVM 19: handlers run on the interpreter";
+}
 
 struct Constant {
   std::string_view name;
@@ -95,7 +102,9 @@ std::string json_text() {
     json.begin_object().field("opcode", static_cast<Word>(row.opcode)).field("name", row.name);
     json.field("argument_count", row.argument_count).end_object();
   }
-  json.end_array().key("backends").begin_array();
+  json.end_array().key("native_code").begin_object();
+  json.field("available", jit::has_native_code()).field("reason", native_code_reason());
+  json.end_object().key("backends").begin_array();
   for (const BackendInfo& backend : kBackends) {
     json.begin_object().field("id", backend.id).field("available", backend.available);
     json.field("reason", backend.reason).field("device", backend.device);
@@ -148,8 +157,11 @@ std::string human_text() {
         {number < abi::kFirstFreeOpcode ? fmt::format("{}", number) : fmt::format("0x{:x}", number),
          row.name, fmt::format("{}", row.argument_count)});
   }
-  return fmt::format("everkernel {}\n\nbackends\n{}\nwire format\n{}\nbuilt-in operations\n{}",
-                     version(), backends.text(2), format_text(), opcodes.text(2));
+  const std::string_view native_code = jit::has_native_code() ? "by LLVM 19" : native_code_reason();
+  return fmt::format(
+      "everkernel {}\n\nbackends\n{}\nnative code for handlers\n  {}\n\nwire format\n{}\n"
+      "built-in operations\n{}",
+      version(), backends.text(2), native_code, format_text(), opcodes.text(2));
 }
 
 }  // namespace

@@ -125,6 +125,7 @@ void add_commands(CLI::App& program, Action& action) {
   add_encode(program, action);
   add_publish(program, action);
   add_inspect(program, action);
+  add_check(program, action);
 }
 
 int run(int argc, char** argv) {

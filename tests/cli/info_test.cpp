@@ -1,4 +1,5 @@
 // `everkernel info`.
+#include "everkernel/jit/native.hpp"
 #include "program.hpp"
 
 namespace everkernel::test {
@@ -51,6 +52,12 @@ TEST_F(Info, json_says_which_backends_there_are) {
      "memory_bytes": 0,
      "reason": "this version has no cuda backend: it encodes, publishes and inspects buffers"}])");
   EXPECT_EQ(json({"info"})["backends"], expected);
+}
+
+TEST_F(Info, json_says_whether_handlers_become_native_code) {
+  const Json native = json({"info"})["native_code"];
+  EXPECT_EQ(native["available"], jit::has_native_code());
+  EXPECT_EQ(native["reason"].get<std::string>().empty(), jit::has_native_code());
 }
 
 TEST_F(Info, text_says_the_same_to_people) {

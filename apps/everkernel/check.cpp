@@ -1,0 +1,154 @@
+// `everkernel check`: verifies the handlers of a file, and shows what was understood.
+//
+// Nothing runs here. The text that --print gives and the code that --emit gives are what the
+// runtime would use.
+#include <fmt/format.h>
+
+#include <memory>
+#include <string>
+
+#include "commands.hpp"
+#include "everkernel/base/json_writer.hpp"
+#include "everkernel/ir/parser.hpp"
+#include "everkernel/ir/printer.hpp"
+#include "everkernel/ir/verifier.hpp"
+#include "everkernel/jit/native.hpp"
+#include "files.hpp"
+#include "options.hpp"
+#include "table.hpp"
+
+namespace everkernel::cli {
+namespace {
+
+struct CheckOptions {
+  std::string path = {};
+  bool print = false;
+  std::optional<std::string> emit = {};
+  bool json = false;
+};
+
+// What a file holds, verified, and the texts that were asked for.
+struct Checked {
+  ir::VerifiedProgram program;
+  std::string printed = {};
+  std::string llvm = {};
+};
+
+Failure in_file(const std::string& path, Error error) {
+  error.message = fmt::format("{}:{}", path, error.message);
+  return Failure(std::move(error));
+}
+
+Result<Checked> check_file(const CheckOptions& options) {
+  const auto bytes = read_file(options.path);
+  if (!bytes) return Failure(bytes.error());
+  auto program = ir::parse({reinterpret_cast<const char*>(bytes->data()), bytes->size()});
+  if (!program) return in_file(options.path, program.error());
+  std::string printed = options.print ? ir::print(*program) : "";
+  auto verified = ir::verify(std::move(*program));
+  if (!verified) return in_file(options.path, verified.error());
+  Checked checked{.program = *verified, .printed = std::move(printed)};
+  if (!options.emit) return checked;
+  auto llvm = jit::emit_llvm(checked.program, {});
+  if (!llvm) return Failure(llvm.error());
+  checked.llvm = std::move(*llvm);
+  return checked;
+}
+
+std::size_t instruction_count(const ir::VerifiedHandler& handler) {
+  return handler.handler.body.exprs.size() + handler.handler.body.stmts.size();
+}
+
+// What the handler touches, in words.
+std::string touches(const ir::Effects& effects) {
+  std::string text;
+  const auto add = [&text](bool is_there, std::string_view word) {
+    if (is_there) text += fmt::format("{}{}", text.empty() ? "" : ", ", word);
+  };
+  add(effects.reads_input, "reads input");
+  add(effects.writes_input, "writes input");
+  add(effects.reads_output, "reads output");
+  add(effects.writes_output, "writes output");
+  add(effects.uses_handles, "other buffers");
+  add(effects.reads_control, "reads control");
+  add(effects.writes_control, "writes control");
+  add(effects.writes_args, "writes args");
+  add(effects.can_yield, "comes back");
+  add(effects.can_await, "awaits IO");
+  add(effects.prints, "prints");
+  add(effects.emits, "emits");
+  return text;
+}
+
+std::string json_text(const CheckOptions& options, const Checked& checked) {
+  std::string out;
+  JsonWriter json(out);
+  json.begin_object().field("path", options.path).key("handlers").begin_array();
+  for (const ir::VerifiedHandler& verified : checked.program.handlers()) {
+    const ir::Handler& handler = verified.handler;
+    json.begin_object().field("name", handler.name).field("opcode", handler.opcode);
+    json.field("payload", handler.is_payload).field("scope", ir::scope_name(handler.scope));
+    json.field("pure", handler.is_pure).field("commutes", handler.commutes);
+    json.field("instructions", instruction_count(verified));
+    json.field("locals", verified.locals.size()).field("effects", touches(verified.effects));
+    json.end_object();
+  }
+  json.end_array();
+  if (options.print) json.field("text", checked.printed);
+  if (options.emit) json.field("llvm", checked.llvm);
+  json.end_object();
+  return out + "\n";
+}
+
+std::string table_text(const CheckOptions& options, const Checked& checked) {
+  Table table({{"handler", Align::left},
+               {"opcode", Align::right},
+               {"scope", Align::left},
+               {"declared", Align::left},
+               {"instructions", Align::right},
+               {"touches", Align::left}},
+              5);
+  for (const ir::VerifiedHandler& verified : checked.program.handlers()) {
+    const ir::Handler& handler = verified.handler;
+    const std::string declared = fmt::format("{}{}{}", handler.is_pure ? "pure" : "",
+                                             handler.is_pure && handler.commutes ? ", " : "",
+                                             handler.commutes ? "commutes" : "");
+    table.add({handler.name, handler.is_payload ? "any" : fmt::format("{}", handler.opcode),
+               std::string(ir::scope_name(handler.scope)), declared,
+               fmt::format("{}", instruction_count(verified)), touches(verified.effects)});
+  }
+  return fmt::format("{}: {} verified\n{}", options.path,
+                     counted(checked.program.handlers().size(), "handler"), table.text(2));
+}
+
+Result<void> check(const CheckOptions& options) {
+  if (options.emit && *options.emit != "llvm") {
+    return bad_usage(fmt::format("--emit does not know {}", in_quotes(*options.emit)),
+                     "this version emits llvm");
+  }
+  const auto checked = check_file(options);
+  if (!checked) return Failure(checked.error());
+  if (options.json) return print(json_text(options, *checked));
+  if (options.print || options.emit) return print(checked->printed + checked->llvm);
+  return print(table_text(options, *checked));
+}
+
+}  // namespace
+
+void add_check(CLI::App& program, Action& action) {
+  const auto options = std::make_shared<CheckOptions>();
+  CLI::App* command = program.add_subcommand("check", "Verify the handlers of a file");
+  command->group("Commands");
+  command->add_option("FILE", options->path, "Handlers, as text")->required()->type_name("");
+  command->add_flag("--print", options->print, "Print the handlers as they were understood");
+  command->add_option("--emit", options->emit, "Print the generated code: llvm")->type_name("KIND");
+  add_json(*command, options->json);
+  command->footer(
+      "Examples:\n"
+      "  everkernel check ops.ek\n"
+      "  everkernel check ops.ek --print\n"
+      "A mistake is shown as FILE:LINE:COLUMN and what to do about it; the exit status is 2.");
+  command->callback([options, &action] { action = [options] { return check(*options); }; });
+}
+
+}  // namespace everkernel::cli

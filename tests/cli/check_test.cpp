@@ -1,0 +1,84 @@
+// `everkernel check`.
+#include "everkernel/jit/native.hpp"
+#include "program.hpp"
+
+namespace everkernel::test {
+namespace {
+
+class Check : public Program {
+ protected:
+  void write_text(const std::string& name, std::string_view text) {
+    const auto bytes = std::as_bytes(std::span(text));
+    dir.write(name, Bytes(bytes.begin(), bytes.end()));
+  }
+};
+
+constexpr std::string_view kHandlers =
+    "handler add = 64 pure { for i in 0 .. len(input) { output[i] = input[i]+param; } }\n"
+    "handler count = 65 scope group commutes { atomic_add(output[0], 1); }\n"
+    "payload { printf(1, 2, 3); }\n";
+
+TEST_F(Check, shows_what_each_handler_is) {
+  write_text("ops.ek", kHandlers);
+  const Json handlers = json({"check", "ops.ek"})["handlers"];
+  ASSERT_EQ(handlers.size(), 3u);
+  EXPECT_EQ(handlers[0], Json::parse(R"({"name": "add", "opcode": 64, "payload": false,
+    "scope": "lane", "pure": true, "commutes": false, "instructions": 9, "locals": 1,
+    "effects": "reads input, writes output"})"));
+  EXPECT_EQ(handlers[1]["scope"], "group");
+  EXPECT_EQ(handlers[1]["commutes"], true);
+  EXPECT_EQ(handlers[2]["payload"], true);
+  EXPECT_EQ(handlers[2]["effects"], "prints");
+}
+
+TEST_F(Check, prints_a_table_for_people) {
+  write_text("ops.ek", kHandlers);
+  const Outcome outcome = everkernel({"check", "ops.ek"});
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_TRUE(outcome.out.starts_with("ops.ek: 3 handlers verified\n")) << outcome.out;
+  EXPECT_NE(outcome.out.find("pure"), std::string::npos);
+  EXPECT_NE(outcome.out.find("reads input, writes output"), std::string::npos);
+}
+
+TEST_F(Check, prints_the_handlers_back_and_what_it_prints_checks) {
+  write_text("ops.ek", kHandlers);
+  const Outcome first = everkernel({"check", "ops.ek", "--print"});
+  ASSERT_EQ(first.status, 0) << first.err;
+  EXPECT_NE(first.out.find("    output[i] = input[i] + param;\n"), std::string::npos) << first.out;
+  write_text("printed.ek", first.out);
+  EXPECT_EQ(everkernel({"check", "printed.ek", "--print"}).out, first.out);
+}
+
+TEST_F(Check, emits_llvm_where_this_build_has_it) {
+  write_text("ops.ek", kHandlers);
+  const Outcome outcome = everkernel({"check", "ops.ek", "--emit", "llvm"});
+  if (!jit::has_native_code()) {
+    EXPECT_EQ(outcome.status, 3);
+    EXPECT_TRUE(outcome.err.starts_with("error: native code: this build has no LLVM\n"));
+    return;
+  }
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("define i32 @handler_0(ptr %0)"), std::string::npos);
+}
+
+TEST_F(Check, names_file_line_and_column_of_a_mistake) {
+  write_text("bad.ek", "handler h = 64 {\n  output[0] = 1.5;\n}\n");
+  const Outcome outcome = everkernel({"check", "bad.ek"});
+  expect_refused(outcome, "bad.ek:2:15: a buffer word is u32, not f32");
+  EXPECT_NE(outcome.err.find("hint: bits_u32(x) keeps the bits"), std::string::npos);
+}
+
+TEST_F(Check, refuses_bytes_that_are_no_text) {
+  dir.write("noise.ek", Bytes(300, std::byte{0xFE}));
+  expect_refused(everkernel({"check", "noise.ek"}), "noise.ek:1:1: byte 0xfe means nothing here");
+}
+
+TEST_F(Check, refuses_a_missing_file_and_an_unknown_kind_of_code) {
+  expect_refused(everkernel({"check", "missing.ek"}), "missing.ek");
+  write_text("ops.ek", kHandlers);
+  expect_refused(everkernel({"check", "ops.ek", "--emit", "fortran"}), "--emit");
+  expect_refused(everkernel({"check"}), "FILE");
+}
+
+}  // namespace
+}  // namespace everkernel::test
