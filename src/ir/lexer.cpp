@@ -1,3 +1,4 @@
+// Blanks, comments, words, numbers and signs; any bytes give tokens or a mistake with its place.
 #include "ir/lexer.hpp"
 
 #include <bit>

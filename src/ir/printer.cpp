@@ -1,3 +1,4 @@
+// One form for every program: two blanks a level, one blank round operators, decimal integers.
 #include "everkernel/ir/printer.hpp"
 
 #include <fmt/format.h>

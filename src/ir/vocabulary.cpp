@@ -1,3 +1,4 @@
+// Look-ups in the tables of the language. They are short: a search is faster than a map.
 #include "everkernel/ir/vocabulary.hpp"
 
 #include <algorithm>

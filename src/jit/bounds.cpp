@@ -1,3 +1,4 @@
+// One walk over a loop body, which the code generator makes before it decides how to emit the loop.
 #include "jit/bounds.hpp"
 
 namespace everkernel::jit {

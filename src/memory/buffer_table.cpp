@@ -1,3 +1,4 @@
+// Open addressing with linear probing; a buffer that leaves closes its gap, so no marks stay.
 #include "everkernel/memory/buffer_table.hpp"
 
 #include <fmt/format.h>
