@@ -8,6 +8,7 @@ target_compile_features(everkernel_options INTERFACE cxx_std_20)
 target_compile_options(everkernel_options INTERFACE
   -Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -Wswitch -Wnon-virtual-dtor
   -Wold-style-cast -Wcast-align
+  $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>  # gcc 12 reports it for plain std::string sums
   $<$<BOOL:${EVERKERNEL_WERROR}>:-Werror>)
 # Hardening for everything we ship; _FORTIFY_SOURCE needs optimisation and does not mix with ASan.
 target_compile_options(everkernel_options INTERFACE -fstack-protector-strong)

@@ -5,6 +5,7 @@
 #include <atomic>
 
 #include "everkernel/abi/control.hpp"
+#include "everkernel/base/assert.hpp"
 #include "ir/semantics.hpp"
 
 namespace everkernel::ir {
@@ -117,8 +118,8 @@ class Interpreter {
   /// Every turn of a loop passes here.
   void poll_abort() const {
     if (frame_.abort == nullptr) return;
-    const auto* word = reinterpret_cast<const std::atomic<Word>*>(frame_.abort);
-    if (word->load(std::memory_order_relaxed) != 0) stop(FaultCode::deadline);
+    const std::atomic_ref<Word> word(const_cast<Word&>(*frame_.abort));
+    if (word.load(std::memory_order_relaxed) != 0) stop(FaultCode::deadline);
   }
 
   void spend_turn() {
@@ -348,6 +349,7 @@ class Interpreter {
 }  // namespace
 
 Outcome interpret(const VerifiedHandler& handler, ItemFrame& frame) {
+  EVERKERNEL_ASSERT(frame.lanes != 0);
   return Interpreter(handler, frame).run();
 }
 

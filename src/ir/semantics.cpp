@@ -41,7 +41,7 @@ Word binary_f32(BinaryOp op, Word a, Word b) {
     case BinaryOp::logical_or:
       break;
   }
-  EVERKERNEL_ASSERT(!"the verifier refuses this operator on f32");
+  EVERKERNEL_ASSERT(false && "the verifier refuses this operator on f32");
   return 0;
 }
 
@@ -86,7 +86,7 @@ Word binary_integer(BinaryOp op, bool is_signed, Word a, Word b) {
     case BinaryOp::logical_or:
       break;
   }
-  EVERKERNEL_ASSERT(!"&& and || are not evaluated here");
+  EVERKERNEL_ASSERT(false && "&& and || are not evaluated here");
   return 0;
 }
 
@@ -165,7 +165,7 @@ Word call(Function function, Type type, Word a, Word b, Word c) {
     case Function::emit:
       break;
   }
-  EVERKERNEL_ASSERT(!"printf and emit have no value");
+  EVERKERNEL_ASSERT(false && "printf and emit have no value");
   return 0;
 }
 

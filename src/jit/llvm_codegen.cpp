@@ -46,6 +46,8 @@ struct ResolvedBuffer {
 struct LoopTargets {
   BasicBlock* on_break = nullptr;
   BasicBlock* on_continue = nullptr;
+  Value* paid_turns = nullptr;               // of a chunk that has paid for its turns: how many
+  llvm::AllocaInst* current_turn = nullptr;  // and which of them runs
 };
 
 class HandlerCodegen {
@@ -80,6 +82,7 @@ class HandlerCodegen {
   void emit_await(const Stmt& stmt);
   void emit_store(StmtId id, const Stmt& stmt);
   void leave_to(BasicBlock* target);
+  void give_back_fuel(const LoopTargets& chunk);
 
   // Loops.
   Value* turn_count(const Stmt& stmt, Value* first, Value* last);
@@ -154,6 +157,7 @@ class HandlerCodegen {
   std::vector<LoopTargets> loops_;
   std::set<ExprId> proven_loads_;
   std::set<StmtId> proven_stores_;
+  std::map<LocalId, Value*> definition_bounds_;  // of this chunk; made once, or chains would double
 };
 
 HandlerCodegen::HandlerCodegen(const VerifiedHandler& verified, const NativeOptions& options,
@@ -262,6 +266,7 @@ void HandlerCodegen::emit_exits() {
 // ---- endings ----
 
 void HandlerCodegen::end(Ending ending) {
+  if (!loops_.empty() && loops_.back().paid_turns != nullptr) give_back_fuel(loops_.back());
   builder_.CreateStore(builder_.getInt32(static_cast<Word>(ending)), ending_);
   leave_to(finish_block_);
 }
@@ -464,8 +469,18 @@ Value* HandlerCodegen::chunk_length(Value* turn, Value* turns, bool pays_fuel) {
   return builder_.CreateTrunc(wide, builder_.getInt32Ty());
 }
 
-// The turns of an innermost loop, chunk by chunk. A break gives back the fuel of the turns that the
-// chunk has paid for and not run.
+// The fuel of turns that a chunk has paid for and, since it is left, does not run.
+void HandlerCodegen::give_back_fuel(const LoopTargets& chunk) {
+  Value* const turn = builder_.CreateLoad(builder_.getInt32Ty(), chunk.current_turn);
+  Value* const unused =
+      builder_.CreateSub(builder_.CreateSub(chunk.paid_turns, turn), builder_.getInt32(1));
+  Value* const fuel = builder_.CreateLoad(builder_.getInt64Ty(), fuel_);
+  builder_.CreateStore(builder_.CreateAdd(fuel, builder_.CreateZExt(unused, builder_.getInt64Ty())),
+                       fuel_);
+}
+
+// The turns of an innermost loop, chunk by chunk. Leaving it gives back the fuel of the turns that
+// the chunk has paid for and not run, except by a fault, after which fuel means nothing.
 void HandlerCodegen::emit_chunks(const Stmt& stmt, Value* first, Value* turns, bool pays_fuel,
                                  const std::function<void(Value* turn)>& body) {
   const LoopFacts facts = gather_facts(verified_, stmt.body);
@@ -490,7 +505,10 @@ void HandlerCodegen::emit_chunks(const Stmt& stmt, Value* first, Value* turns, b
     emit_turns(length, [&](Value* turn) {
       BasicBlock* const next_turn = block("turn.next");
       if (pays_fuel) builder_.CreateStore(turn, turn_slot);
-      loops_.push_back({.on_break = broken, .on_continue = next_turn});
+      loops_.push_back({.on_break = broken,
+                        .on_continue = next_turn,
+                        .paid_turns = pays_fuel ? length : nullptr,
+                        .current_turn = turn_slot});
       body(builder_.CreateAdd(done, turn, "", true));
       loops_.pop_back();
       builder_.CreateBr(next_turn);
@@ -519,14 +537,7 @@ void HandlerCodegen::emit_chunks(const Stmt& stmt, Value* first, Value* turns, b
   run_chunk();
 
   builder_.SetInsertPoint(broken);
-  if (pays_fuel) {
-    Value* const turn = builder_.CreateLoad(builder_.getInt32Ty(), turn_slot);
-    Value* const unused =
-        builder_.CreateSub(builder_.CreateSub(length, turn), builder_.getInt32(1));
-    Value* const fuel = builder_.CreateLoad(builder_.getInt64Ty(), fuel_);
-    builder_.CreateStore(
-        builder_.CreateAdd(fuel, builder_.CreateZExt(unused, builder_.getInt64Ty())), fuel_);
-  }
+  if (pays_fuel) give_back_fuel({.paid_turns = length, .current_turn = turn_slot});
   builder_.CreateBr(after);
   builder_.SetInsertPoint(after);
 }
@@ -633,6 +644,7 @@ Value* HandlerCodegen::chunk_is_safe(const Stmt& stmt, const LoopFacts& facts, L
                                      std::set<StmtId>& stores) {
   // A signed counter may be negative: as an index it is then huge, and nothing is known of it.
   if (verified_.type(stmt.operands[0]) != Type::u32) return nullptr;
+  definition_bounds_.clear();
   Value* is_safe = nullptr;
   const auto require = [&](ExprId index, Value* limit) {
     Value* const bound = upper_bound(index, facts, counter, last_counter);
@@ -681,7 +693,11 @@ Value* HandlerCodegen::upper_bound(ExprId id, const LoopFacts& facts, LocalId co
       if (local == counter) return builder_.CreateZExt(last_counter, i64);
       if (facts.assigned.contains(local)) return nullptr;
       const auto definition = facts.definitions.find(local);
-      if (definition != facts.definitions.end()) return bound(definition->second);
+      if (definition != facts.definitions.end()) {
+        const auto known = definition_bounds_.find(local);
+        if (known != definition_bounds_.end()) return known->second;
+        return definition_bounds_[local] = bound(definition->second);
+      }
       if (facts.declared.contains(local)) return nullptr;
       return builder_.CreateZExt(
           builder_.CreateLoad(builder_.getInt32Ty(), locals_[static_cast<std::size_t>(local)]),

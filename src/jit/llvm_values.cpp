@@ -78,7 +78,7 @@ Value* compare(llvm::IRBuilder<>& builder, BinaryOp op, Type type, Value* a, Val
       predicate = pick(Predicate::FCMP_UNE, Predicate::ICMP_NE, Predicate::ICMP_NE);
       break;
     default:
-      EVERKERNEL_ASSERT(!"not a comparison");
+      EVERKERNEL_ASSERT(false && "not a comparison");
   }
   return builder.CreateCmp(predicate, a, b);
 }
@@ -189,7 +189,7 @@ Value* emit_binary(llvm::IRBuilder<>& builder, BinaryOp op, Type type, Value* a,
     case BinaryOp::logical_or:
       break;
   }
-  EVERKERNEL_ASSERT(!"&& and || are branches");
+  EVERKERNEL_ASSERT(false && "&& and || are branches");
   return nullptr;
 }
 
@@ -228,7 +228,7 @@ Value* emit_call(llvm::IRBuilder<>& builder, Function function, Type type, Value
     case Function::emit:
       break;
   }
-  EVERKERNEL_ASSERT(!"printf and emit have no value");
+  EVERKERNEL_ASSERT(false && "printf and emit have no value");
   return nullptr;
 }
 

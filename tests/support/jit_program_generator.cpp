@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 #include <optional>
+#include <utility>
 #include <vector>
 
 namespace everkernel::test {
@@ -35,6 +36,16 @@ struct Variable {
   bool is_variable;
   bool is_outside_each;
   bool is_counter;
+};
+
+// A formatted text whose parts are made from left to right. In a call the compiler may choose the
+// order, and a seed would mean another program with another compiler; inside braces it may not.
+struct Text {
+  template <class... Parts>
+  explicit Text(fmt::format_string<Parts...> pattern, Parts&&... parts)
+      : value(fmt::format(pattern, std::forward<Parts>(parts)...)) {}
+  operator std::string() && { return std::move(value); }
+  std::string value;
 };
 
 class HandlerGenerator {
@@ -167,24 +178,24 @@ class HandlerGenerator {
   }
 
   std::string pair(std::string_view sign, Type type, int depth) {
-    return fmt::format("({} {} {})", expr(type, depth), sign, expr(type, depth));
+    return Text{"({} {} {})", expr(type, depth), sign, expr(type, depth)};
   }
   std::string chosen(Type type, int depth) {
-    return fmt::format("select({}, {}, {})", expr(Type::boolean, depth), expr(type, depth),
-                       expr(type, depth));
+    return Text{"select({}, {}, {})", expr(Type::boolean, depth), expr(type, depth),
+                expr(type, depth)};
   }
   std::string least(Type type, int depth) {
-    return fmt::format("{}({}, {})", random_.chance(50) ? "min" : "max", expr(type, depth),
-                       expr(type, depth));
+    return Text{"{}({}, {})", random_.chance(50) ? "min" : "max", expr(type, depth),
+                expr(type, depth)};
   }
 
   std::string integer_operation(Type type, int depth) {
     constexpr std::string_view kSigns[] = {"*", "/", "%", "+", "-", "&", "^", "|", "<<", ">>"};
     const std::string_view sign = random_.pick(kSigns);
     if (sign == "<<" || sign == ">>") {
-      return fmt::format(
+      return Text{
           "({} {} {})", expr(type, depth), sign,
-          random_.chance(50) ? fmt::format("{}", random_.below(40)) : expr(Type::u32, depth));
+          random_.chance(50) ? fmt::format("{}", random_.below(40)) : expr(Type::u32, depth)};
     }
     return pair(sign, type, depth);
   }
@@ -197,16 +208,16 @@ class HandlerGenerator {
       case 1:
         return integer_operation(Type::u32, depth);
       case 2:
-        return fmt::format("({}{})", random_.chance(50) ? '-' : '~', expr(Type::u32, depth));
+        return Text{"({}{})", random_.chance(50) ? '-' : '~', expr(Type::u32, depth)};
       case 3:
         return least(Type::u32, depth);
       case 4: {
         constexpr std::string_view kNames[] = {"clz", "popcount", "abs"};
-        return fmt::format("{}({})", random_.pick(kNames), expr(Type::u32, depth));
+        return Text{"{}({})", random_.pick(kNames), expr(Type::u32, depth)};
       }
       case 5:
         return random_.chance(45)
-                   ? fmt::format("rotl({}, {})", expr(Type::u32, depth), expr(Type::u32, depth))
+                   ? Text{"rotl({}, {})", expr(Type::u32, depth), expr(Type::u32, depth)}
                    : chosen(Type::u32, depth);
       case 6:
         return load(depth);
@@ -233,8 +244,7 @@ class HandlerGenerator {
       case 4:
         return fmt::format("bits_u32({})", expr(Type::i32, depth));
       case 5:
-        return fmt::format("{}({})", random_.chance(50) ? "u32" : "bits_u32",
-                           expr(Type::u32, depth));
+        return Text{"{}({})", random_.chance(50) ? "u32" : "bits_u32", expr(Type::u32, depth)};
       default:
         return fmt::format("bits_u32({})", expr(Type::f32, depth));
     }
@@ -248,7 +258,7 @@ class HandlerGenerator {
       case 1:
         return integer_operation(Type::i32, depth);
       case 2:
-        return fmt::format("({}{})", random_.chance(50) ? '-' : '~', expr(Type::i32, depth));
+        return Text{"({}{})", random_.chance(50) ? '-' : '~', expr(Type::i32, depth)};
       case 3:
         return least(Type::i32, depth);
       case 4:
@@ -257,8 +267,8 @@ class HandlerGenerator {
         return chosen(Type::i32, depth);
       default: {
         constexpr Type kFrom[] = {Type::u32, Type::u32, Type::i32, Type::f32, Type::f32};
-        return fmt::format("{}({})", random_.chance(55) ? "i32" : "bits_i32",
-                           expr(random_.pick(kFrom), depth));
+        return Text{"{}({})", random_.chance(55) ? "i32" : "bits_i32",
+                    expr(random_.pick(kFrom), depth)};
       }
     }
   }
@@ -279,16 +289,16 @@ class HandlerGenerator {
       case 4:
         return fmt::format("abs({})", expr(Type::f32, depth));
       case 5:
-        return fmt::format("{}({})", random_.chance(50) ? "sqrt" : "floor", expr(Type::f32, depth));
+        return Text{"{}({})", random_.chance(50) ? "sqrt" : "floor", expr(Type::f32, depth)};
       case 6:
-        return fmt::format("fma({}, {}, {})", expr(Type::f32, depth), expr(Type::f32, depth),
-                           expr(Type::f32, depth));
+        return Text{"fma({}, {}, {})", expr(Type::f32, depth), expr(Type::f32, depth),
+                    expr(Type::f32, depth)};
       case 7:
         return chosen(Type::f32, depth);
       default: {
         constexpr Type kFrom[] = {Type::u32, Type::u32, Type::i32, Type::i32, Type::f32};
-        return fmt::format("{}({})", random_.chance(50) ? "f32" : "bits_f32",
-                           expr(random_.pick(kFrom), depth));
+        return Text{"{}({})", random_.chance(50) ? "f32" : "bits_f32",
+                    expr(random_.pick(kFrom), depth)};
       }
     }
   }
@@ -301,7 +311,8 @@ class HandlerGenerator {
       case 1: {
         constexpr std::string_view kSigns[] = {"<", "<=", ">", ">=", "==", "!="};
         constexpr Type kOf[] = {Type::u32, Type::u32, Type::i32, Type::f32};
-        return pair(random_.pick(kSigns), random_.pick(kOf), depth);
+        const std::string_view sign = random_.pick(kSigns);
+        return pair(sign, random_.pick(kOf), depth);
       }
       case 2:
         return fmt::format("(!{})", expr(Type::boolean, depth));
@@ -414,15 +425,15 @@ class HandlerGenerator {
       op = random_.pick(kIdempotent);
     }
     const std::string of = buffer(Use::write);
-    std::string text = fmt::format("{}({}[{}], {}", ir::info(op).name, of,
-                                   index(of, Use::write, depth), expr(Type::u32, depth));
+    std::string text = Text{"{}({}[{}], {}", ir::info(op).name, of, index(of, Use::write, depth),
+                            expr(Type::u32, depth)};
     if (op == AtomicOp::cas) text += ", " + expr(Type::u32, depth);
     return text + ")";
   }
 
   // ---- statements ----
 
-  std::string line(int level, std::string_view text) {
+  std::string line(int level, const std::string& text) {
     return fmt::format("{:{}}{}\n", "", 2 * level, text);
   }
 
@@ -485,9 +496,8 @@ class HandlerGenerator {
       case 11:
         return ending(level);
       case 12:
-        return line(level,
-                    fmt::format("{}({}, {}, {});", random_.chance(50) ? "printf" : "emit",
-                                expr(Type::u32, 1), expr(Type::u32, depth), expr(Type::u32, 1)));
+        return line(level, Text{"{}({}, {}, {});", random_.chance(50) ? "printf" : "emit",
+                                expr(Type::u32, 1), expr(Type::u32, depth), expr(Type::u32, 1)});
       default:
         return line(level, least(random_.pick({Type::u32, Type::i32, Type::f32}), 1) + ";");
     }
@@ -530,11 +540,10 @@ class HandlerGenerator {
   }
 
   std::string branch(int level, int depth) {
-    std::string text = fmt::format("if {} {}", expr(Type::boolean, depth), block(level));
+    std::string text = Text{"if {} {}", expr(Type::boolean, depth), block(level)};
     if (random_.chance(40)) {
-      text += random_.chance(30)
-                  ? fmt::format(" else if {} {}", expr(Type::boolean, 1), block(level))
-                  : " else " + block(level);
+      text += random_.chance(30) ? Text{" else if {} {}", expr(Type::boolean, 1), block(level)}
+                                 : " else " + block(level);
     }
     return line(level, text);
   }
@@ -545,23 +554,23 @@ class HandlerGenerator {
     if (kind < (is_inner ? 12u : 48u)) {
       constexpr std::string_view kEnds[] = {"len(input)", "len(output)",
                                             "min(len(input), len(output))"};
-      return fmt::format("{} .. {}", random_.chance(80) ? "0" : "1", random_.pick(kEnds));
+      return Text{"{} .. {}", random_.chance(80) ? "0" : "1", random_.pick(kEnds)};
     }
     if (kind < 68) {
       const Word first = random_.below(4);
       return fmt::format("{} .. {}", first, first + random_.below(9));
     }
-    if (kind < 84) return fmt::format("0 .. {} % {}", expr(Type::u32, 2), random_.between(1, 20));
+    if (kind < 84) return Text{"0 .. {} % {}", expr(Type::u32, 2), random_.between(1, 20)};
     if (kind < 96) return {};  // signed
     if (kind < 98) return fmt::format("{:#x} .. 0xffffffff", 0xFFFFFFFFu - random_.below(40));
-    return fmt::format("{} .. {}", expr(Type::u32, 1), expr(Type::u32, 1));
+    return Text{"{} .. {}", expr(Type::u32, 1), expr(Type::u32, 1)};
   }
 
   std::string signed_range() {
     if (random_.chance(10)) {
-      return fmt::format("{} .. {}", expr(Type::i32, 1), expr(Type::i32, 1));
+      return Text{"{} .. {}", expr(Type::i32, 1), expr(Type::i32, 1)};
     }
-    return fmt::format("(-{}i) .. {}i", random_.below(6), random_.below(9));
+    return Text{"(-{}i) .. {}i", random_.below(6), random_.below(9)};
   }
 
   std::string counted_loop(int level, LoopKind kind) {
@@ -621,9 +630,9 @@ class HandlerGenerator {
     if (kind < 38) return guarded(level, "return;");
     if (kind < 56) return guarded(level, "yield;");
     if (kind < 74) return guarded(level, "requeue;");
-    return guarded(level,
-                   fmt::format("await {}({}, {}, {}, {});", random_.chance(50) ? "read" : "write",
-                               handle(), expr(Type::u32, 1), handle(), expr(Type::u32, 1)));
+    return guarded(level, Text{"await {}({}, {}, {}, {});",
+                               !commutes_ && random_.chance(50) ? "read" : "write", handle(),
+                               expr(Type::u32, 1), handle(), expr(Type::u32, 1)});
   }
 
   Random& random_;
