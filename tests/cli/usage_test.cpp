@@ -214,7 +214,7 @@ TEST_F(Usage, a_missing_command_hints_at_those_there_are) {
   const Outcome outcome = everkernel({"frob"});
   EXPECT_EQ(outcome.err,
             "error: everkernel has no command 'frob'\n"
-            "hint: commands: info, encode, publish, inspect\n");
+            "hint: commands: info, encode, publish, inspect, check\n");
 }
 
 TEST_F(Usage, an_unknown_opcode_name_hints_at_the_table) {

@@ -44,22 +44,22 @@ char unary_sign(UnaryOp op);
 
 /// Operators with two operands.
 enum class BinaryOp : std::uint8_t {
-  multiply,       ///< *
-  divide,         ///< /
-  remainder,      ///< %
-  add,            ///< +
-  subtract,       ///< -
-  shift_left,     ///< <<
-  shift_right,    ///< >>
-  less,           ///< <
-  less_equal,     ///< <=
-  greater,        ///< >
-  greater_equal,  ///< >=
-  equal,          ///< ==
-  not_equal,      ///< !=
-  bit_and,        ///< &
-  bit_xor,        ///< ^
-  bit_or,         ///< |
+  multiply,       ///< product: *
+  divide,         ///< quotient: /
+  remainder,      ///< remainder: %
+  add,            ///< sum: +
+  subtract,       ///< difference: -
+  shift_left,     ///< shifted left: <<
+  shift_right,    ///< shifted right: >>
+  less,           ///< is less: <
+  less_equal,     ///< is less or equal: <=
+  greater,        ///< is greater: >
+  greater_equal,  ///< is greater or equal: >=
+  equal,          ///< is equal: ==
+  not_equal,      ///< is not equal: !=
+  bit_and,        ///< bits of both: &
+  bit_xor,        ///< bits of just one: ^
+  bit_or,         ///< bits of either: |
   logical_and,    ///< &&, evaluates the right side only after true
   logical_or,     ///< ||, evaluates the right side only after false
 };
