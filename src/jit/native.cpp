@@ -8,7 +8,10 @@
 #include <llvm/Support/TargetSelect.h>
 #include <llvm/Support/raw_ostream.h>
 #include <llvm/Target/TargetMachine.h>
+#include <llvm/Transforms/Scalar/EarlyCSE.h>
+#include <llvm/Transforms/Scalar/SROA.h>
 
+#include <algorithm>
 #include <mutex>
 
 #include "jit/llvm_codegen.hpp"
@@ -54,7 +57,22 @@ void initialise_llvm() {
   });
 }
 
-void optimise(llvm::Module& module, llvm::TargetMachine& machine) {
+// Some of LLVM's passes take time that grows with the square of a function's size or loops: a
+// handler well inside the language's limits could cost them a quarter of a minute. Above either of
+// these, programs get the passes that grow with their size alone.
+constexpr std::size_t kLargeHandler = 800;  // instructions
+constexpr std::ptrdiff_t kManyLoops = 24;
+
+bool is_large(const ir::VerifiedHandler& verified) {
+  const ir::Body& body = verified.handler.body;
+  const auto loops = std::ranges::count_if(body.stmts, [](const ir::Stmt& stmt) {
+    return stmt.kind == ir::StmtKind::for_loop || stmt.kind == ir::StmtKind::each_loop ||
+           stmt.kind == ir::StmtKind::while_loop;
+  });
+  return body.exprs.size() + body.stmts.size() > kLargeHandler || loops > kManyLoops;
+}
+
+void optimise(llvm::Module& module, llvm::TargetMachine& machine, bool is_light) {
   llvm::LoopAnalysisManager loops;
   llvm::FunctionAnalysisManager functions;
   llvm::CGSCCAnalysisManager graphs;
@@ -65,7 +83,16 @@ void optimise(llvm::Module& module, llvm::TargetMachine& machine) {
   passes.registerFunctionAnalyses(functions);
   passes.registerLoopAnalyses(loops);
   passes.crossRegisterProxies(loops, functions, graphs, modules);
-  passes.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O2).run(module, modules);
+  if (!is_light) {
+    passes.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O2).run(module, modules);
+    return;
+  }
+  llvm::FunctionPassManager light;
+  light.addPass(llvm::SROAPass(llvm::SROAOptions::PreserveCFG));  // variables into registers
+  light.addPass(llvm::EarlyCSEPass());
+  llvm::ModulePassManager pipeline;
+  pipeline.addPass(llvm::createModuleToFunctionPassAdaptor(std::move(light)));
+  pipeline.run(module, modules);
 }
 
 llvm::Error define_helpers(llvm::orc::LLJIT& jit) {
@@ -109,7 +136,8 @@ Result<NativeProgram> NativeProgram::compile(const ir::VerifiedProgram& program,
   auto host = llvm::orc::JITTargetMachineBuilder::detectHost();
   if (!host) return llvm_failure("this machine", host.takeError());
   host->getOptions().AllowFPOpFusion = llvm::FPOpFusion::Strict;
-  host->setCodeGenOptLevel(llvm::CodeGenOptLevel::Default);
+  const bool is_light = std::ranges::any_of(program.handlers(), is_large);
+  host->setCodeGenOptLevel(is_light ? llvm::CodeGenOptLevel::None : llvm::CodeGenOptLevel::Default);
   auto machine = host->createTargetMachine();
   if (!machine) return llvm_failure("this machine", machine.takeError());
 
@@ -117,7 +145,7 @@ Result<NativeProgram> NativeProgram::compile(const ir::VerifiedProgram& program,
   auto module = generate(program, options, *context);
   module->setDataLayout((*machine)->createDataLayout());
   module->setTargetTriple((*machine)->getTargetTriple().str());
-  optimise(*module, **machine);
+  optimise(*module, **machine, is_light);
 
   auto jit = llvm::orc::LLJITBuilder().setJITTargetMachineBuilder(std::move(*host)).create();
   if (!jit) return llvm_failure("starting the compiler", jit.takeError());

@@ -65,19 +65,42 @@ TEST(Manual, every_mistake_is_refused_at_the_place_it_names) {
   EXPECT_GE(count, 2);
 }
 
-// The C++ snippet of the manual, kept equal to it by hand; it must print as the first snippet does.
+// The lines of this file between the marks, without their indentation.
+std::string marked_region() {
+  std::istringstream lines(test::read_text("tests/handlers/manual_test.cpp"));
+  std::string region;
+  bool is_inside = false;
+  for (std::string line; std::getline(lines, line);) {
+    const bool is_mark = line == "  // [manual]" || line == "  // [/manual]";
+    if (is_mark) {
+      is_inside = line == "  // [manual]";
+    } else if (is_inside) {
+      region += (line.size() > 2 ? line.substr(2) : "") + "\n";
+    }
+  }
+  return region;
+}
+
+// The C++ snippet of the manual is these lines; they make what the first snippet does.
 TEST(Manual, the_builder_snippet_makes_the_first_handler) {
-  using namespace build;
+  // [manual]
+  using namespace everkernel::ir::build;
   HandlerBuilder h({.name = "saxpy", .opcode = 64});
   const Value a = h.let("a", bits_f32(param));
   const Value n = h.let("n", min(len(input), len(output)));
   h.for_range("i", 0u, n, [&](const Value& i) {
     h.set(output[i], bits_u32(a * bits_f32(input[i]) + bits_f32(output[i])));
   });
+  // [/manual]
   const Program built{.handlers = {h.finish()}};
   const auto first = parse(snippets_of(test::read_text("docs/handlers.md")).front().text);
   ASSERT_TRUE(first);
   EXPECT_EQ(print(built), print(*first));
+  std::string shown;
+  for (const Snippet& snippet : snippets_of(test::read_text("docs/handlers.md"))) {
+    if (snippet.fence == "cpp") shown += snippet.text;
+  }
+  EXPECT_EQ(shown, marked_region());
 }
 
 }  // namespace
