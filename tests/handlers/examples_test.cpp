@@ -20,7 +20,7 @@ using ir::Ending;
 using ir::ItemFrame;
 using ir::Outcome;
 
-enum class Execution { interpreter, native_shared, native_exclusive };
+enum class Execution { interpreter, native_shared, native_exclusive, native_light };
 
 std::string name_of(const testing::TestParamInfo<Execution>& info) {
   switch (info.param) {
@@ -30,6 +30,8 @@ std::string name_of(const testing::TestParamInfo<Execution>& info) {
       return "native_shared";
     case Execution::native_exclusive:
       return "native_exclusive";
+    case Execution::native_light:
+      return "native_light";
   }
   return "unknown";
 }
@@ -42,8 +44,17 @@ class Examples : public testing::TestWithParam<Execution> {
     }
   }
 
+  // A neighbour so large that the whole program takes the light passes of src/jit/native.cpp.
+  static std::string large_handler() {
+    std::string text = "handler large = 0x7fffffff {";
+    for (int i = 0; i < 1000; ++i) text += "return;";
+    return text + "}\n";
+  }
+
   void load(const std::string& name) {
-    auto program = ir::parse(test::read_text("examples/handlers/" + name));
+    std::string text = test::read_text("examples/handlers/" + name);
+    if (GetParam() == Execution::native_light) text += large_handler();
+    auto program = ir::parse(text);
     ASSERT_TRUE(program) << program.error().message;
     auto verified = ir::verify(std::move(*program));
     ASSERT_TRUE(verified) << verified.error().message;
@@ -192,12 +203,13 @@ TEST_P(LongDigests, sha256_of_a_million_letters) {
                                0xa497200e, 0x046d39cc, 0xc7112cd0}));
 }
 
-const auto kEveryExecution =
-    testing::Values(Execution::interpreter, Execution::native_shared, Execution::native_exclusive);
+const auto kEveryExecution = testing::Values(Execution::interpreter, Execution::native_shared,
+                                             Execution::native_exclusive, Execution::native_light);
 INSTANTIATE_TEST_SUITE_P(Executions, Examples, kEveryExecution, name_of);
 INSTANTIATE_TEST_SUITE_P(Executions, Digests, kEveryExecution, name_of);
 INSTANTIATE_TEST_SUITE_P(Executions, LongDigests,
-                         testing::Values(Execution::native_shared, Execution::native_exclusive),
+                         testing::Values(Execution::native_shared, Execution::native_exclusive,
+                                         Execution::native_light),
                          name_of);
 
 }  // namespace
