@@ -69,24 +69,6 @@ Result<void> check_batch_item(const BatchItem& item, std::size_t index) {
   return unpublishable(item.opcode, fmt::format("item {}: ", index));
 }
 
-Slot item_slot(const WorkItem& item, const ItemWindow& window) {
-  return {SlotStatus::published,
-          item.op_handle,
-          window.tenant,
-          abi::priority_word(window.priority, 0),
-          {item.input_handle, item.output_handle, item.param}};
-}
-
-Slot request_slot(const SlotRequest& request) {
-  Slot slot{SlotStatus::published,
-            request.opcode,
-            request.tenant,
-            abi::priority_word(request.priority, 0),
-            {}};
-  std::ranges::copy(request.args, slot.args);
-  return slot;
-}
-
 // The window rule, for a ring of `slot_count` slots.
 Result<void> check_fits(Word first_slot, std::size_t count, std::size_t slot_count) {
   const auto end = checked_add<std::size_t>(first_slot, count);
@@ -98,6 +80,19 @@ Result<void> check_fits(Word first_slot, std::size_t count, std::size_t slot_cou
 }
 
 }  // namespace
+
+Result<void> check_operation(const BatchItem& item, const Sender& sender) {
+  EVERKERNEL_TRY(check_args(item.args.size()));
+  EVERKERNEL_TRY(check_tenant(sender.tenant));
+  EVERKERNEL_TRY(check_priority(sender.priority));
+  return check_opcode(item.opcode);
+}
+
+Result<void> check_items(std::span<const WorkItem> items, const Sender& sender) {
+  EVERKERNEL_TRY(check_tenant(sender.tenant));
+  EVERKERNEL_TRY(check_priority(sender.priority));
+  return check_opcodes(items);
+}
 
 Result<void> encode_items(const ItemWindow& window, std::span<std::byte> ring) {
   const auto slots = whole_units(Buffer::ring, ring.size(), abi::kSlotBytes);
@@ -113,8 +108,10 @@ Result<void> encode_items(const ItemWindow& window, std::span<std::byte> ring) {
   auto words = *PrivateWords::bind(Buffer::ring, ring);
   const std::size_t first_byte = std::size_t{window.first_slot} * abi::kSlotBytes;
   std::ranges::fill(ring.first(first_byte), std::byte{0});
+  const Sender sender{window.tenant, window.priority};
   std::size_t slot_index = window.first_slot;
-  for (const WorkItem& item : window.items) words.store_slot(slot_index++, item_slot(item, window));
+  for (const WorkItem& item : window.items)
+    words.store_slot(slot_index++, published_slot(item, sender));
   std::ranges::fill(ring.subspan(slot_index * abi::kSlotBytes), std::byte{0});
   return {};
 }
@@ -155,27 +152,26 @@ Result<void> BasicRingWriter<Words>::check_free(Word first_slot, Word count) con
 
 template <class Words>
 Result<void> BasicRingWriter<Words>::publish(const SlotRequest& request) {
+  const BatchItem item{request.opcode, request.args};
+  const Sender sender{request.tenant, request.priority};
   EVERKERNEL_TRY(check_inside(request.slot_index));
-  EVERKERNEL_TRY(check_args(request.args.size()));
-  EVERKERNEL_TRY(check_tenant(request.tenant));
-  EVERKERNEL_TRY(check_priority(request.priority));
-  EVERKERNEL_TRY(check_opcode(request.opcode));
+  EVERKERNEL_TRY(check_operation(item, sender));
   EVERKERNEL_TRY(check_free(request.slot_index, 1));
-  words_.store_slot(request.slot_index, request_slot(request));
+  words_.store_slot(request.slot_index, published_slot(item, sender));
   return {};
 }
 
 template <class Words>
 Result<Word> BasicRingWriter<Words>::publish_items(const ItemWindow& window) {
-  EVERKERNEL_TRY(check_tenant(window.tenant));
-  EVERKERNEL_TRY(check_priority(window.priority));
-  EVERKERNEL_TRY(check_opcodes(window.items));
+  const Sender sender{window.tenant, window.priority};
+  EVERKERNEL_TRY(check_items(window.items, sender));
   EVERKERNEL_TRY(check_fits(window.first_slot, window.items.size(), slot_count_));
   const Word count = static_cast<Word>(window.items.size());
   EVERKERNEL_TRY(check_free(window.first_slot, count));
   Words words = words_;  // a copy: stores into the ring cannot alias a local
   std::size_t slot_index = window.first_slot;
-  for (const WorkItem& item : window.items) words.store_slot(slot_index++, item_slot(item, window));
+  for (const WorkItem& item : window.items)
+    words.store_slot(slot_index++, published_slot(item, sender));
   return count;
 }
 
@@ -202,17 +198,14 @@ Result<Word> BasicRingWriter<Words>::publish_batch(const BatchRequest& request) 
   const Word item_count = static_cast<Word>(request.items.size());
   EVERKERNEL_TRY(check_free(request.first_slot, item_count + 1));
 
-  SlotRequest slot{
-      .slot_index = request.first_slot, .tenant = request.tenant, .priority = request.priority};
+  const Sender sender{request.tenant, request.priority};
+  std::size_t slot_index = request.first_slot;
   for (const BatchItem& item : request.items) {
-    slot.opcode = item.opcode;
-    slot.args = item.args;
-    words_.store_slot(slot.slot_index++, request_slot(slot));
+    words_.store_slot(slot_index++, published_slot(item, sender));
   }
   const std::array<Word, 2> fence_args{item_count, request.tag};
-  slot.opcode = static_cast<Word>(abi::Opcode::batch_fence);
-  slot.args = fence_args;
-  words_.store_slot(slot.slot_index, request_slot(slot));
+  const BatchItem fence{static_cast<Word>(abi::Opcode::batch_fence), fence_args};
+  words_.store_slot(slot_index, published_slot(fence, sender));
   return item_count + 1;
 }
 

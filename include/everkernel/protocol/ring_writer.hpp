@@ -57,6 +57,39 @@ struct BatchRequest {
   std::span<const BatchItem> items = {};  ///< one a slot, then the fence
 };
 
+/// Whose work an operation is and how urgent, apart from its slot.
+struct Sender {
+  Word tenant = 0;                   ///< 0..28
+  Word priority = kDefaultPriority;  ///< 0..4
+};
+
+/// Checks an operation as publishing does: arguments, tenant, priority, opcode. Fails with
+/// `invalid_argument`.
+Result<void> check_operation(const BatchItem& item, const Sender& sender);
+/// Checks work items as publishing does: tenant, priority, every opcode. Fails with
+/// `invalid_argument`.
+Result<void> check_items(std::span<const abi::WorkItem> items, const Sender& sender);
+
+/// The slot of an operation that passed check_operation().
+inline abi::Slot published_slot(const BatchItem& item, const Sender& sender) {
+  abi::Slot slot{abi::SlotStatus::published,
+                 item.opcode,
+                 sender.tenant,
+                 abi::priority_word(sender.priority, 0),
+                 {}};
+  for (std::size_t i = 0; i < item.args.size(); ++i) slot.args[i] = item.args[i];
+  return slot;
+}
+
+/// The slot of a work item that passed check_items().
+inline abi::Slot published_slot(const abi::WorkItem& item, const Sender& sender) {
+  return {abi::SlotStatus::published,
+          item.op_handle,
+          sender.tenant,
+          abi::priority_word(sender.priority, 0),
+          {item.input_handle, item.output_handle, item.param}};
+}
+
 /// Resets `ring` to empty slots and publishes the window into it: the fast way to fill a fresh
 /// ring. Checked in this order: the window fits, every opcode, at most 1,048,576 slots, tenant,
 /// priority. Fails with `invalid_argument` (`corrupt` when the bytes are not whole slots) and then

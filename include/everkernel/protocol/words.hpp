@@ -30,6 +30,22 @@ constexpr std::uint64_t slot_pair(const abi::Slot& slot, std::size_t i) {
   return join(slot.args[2 * i - abi::kSlotFirstArg], slot.args[2 * i + 1 - abi::kSlotFirstArg]);
 }
 
+/// Takes words 2i and 2i + 1 of a slot from one value.
+constexpr void set_slot_pair(abi::Slot& slot, std::size_t i, std::uint64_t pair) {
+  const auto low = static_cast<Word>(pair);
+  const auto high = static_cast<Word>(pair >> 32);
+  if (i == 0) {
+    slot.status = abi::SlotStatus{low};
+    slot.opcode = high;
+  } else if (i == 1) {
+    slot.tenant = low;
+    slot.priority = high;
+  } else {
+    slot.args[2 * i - abi::kSlotFirstArg] = low;
+    slot.args[2 * i + 1 - abi::kSlotFirstArg] = high;
+  }
+}
+
 }  // namespace detail
 
 static_assert(std::endian::native == std::endian::little,
@@ -115,6 +131,37 @@ class LiveWords {
     return std::atomic_ref(words_[index])
         .compare_exchange_strong(expected, desired, std::memory_order_acq_rel,
                                  std::memory_order_relaxed);
+  }
+
+  /// Adds to a word, modulo 2^32, without ordering anything else.
+  void add_relaxed(std::size_t index, Word addend) {
+    std::atomic_ref(words_[index]).fetch_add(addend, std::memory_order_relaxed);
+  }
+  /// Adds to a word after everything this thread wrote before it.
+  void add_release(std::size_t index, Word addend) {
+    std::atomic_ref(words_[index]).fetch_add(addend, std::memory_order_release);
+  }
+  /// Writes `desired` if the word is `expected`, without ordering anything else; gives what it was.
+  Word exchange_if(std::size_t index, Word expected, Word desired) {
+    std::atomic_ref(words_[index])
+        .compare_exchange_strong(expected, desired, std::memory_order_relaxed);
+    return expected;
+  }
+  /// Where the words begin, for code that has accessors of its own.
+  Word* data() const { return words_; }
+
+  /// Reads a slot that belongs to the caller: after it claimed the slot, once, into a private copy.
+  abi::Slot load_slot(std::size_t slot_index) const {
+    const Word* const line = words_ + slot_index * abi::kSlotWords;
+    abi::Slot slot;
+    const auto load_pairs = [&]<std::size_t... kPair>(std::index_sequence<kPair...>) {
+      (detail::set_slot_pair(
+           slot, kPair,
+           __atomic_load_n(reinterpret_cast<const WordPair*>(line + 2 * kPair), __ATOMIC_RELAXED)),
+       ...);
+    };
+    load_pairs(std::make_index_sequence<abi::kSlotWords / 2>{});
+    return slot;
   }
 
   /// Writes a whole slot of a ring: the payload first, then the status with release, so that

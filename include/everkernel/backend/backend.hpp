@@ -1,0 +1,149 @@
+// The interface that every backend implements, and nothing else in the library goes around.
+//
+// A Backend compiles a Kernel and owns device memory. A Kernel drains rings (launch) or stays on
+// one (start, live.hpp). tests/conformance is one suite that every backend passes.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "everkernel/backend/capabilities.hpp"
+#include "everkernel/base/result.hpp"
+#include "everkernel/ir/limits.hpp"
+#include "everkernel/ir/verifier.hpp"
+#include "everkernel/memory/buffer_table.hpp"
+#include "everkernel/protocol/geometry.hpp"
+
+namespace everkernel::backend {
+
+/// The clock of every deadline.
+using Clock = std::chrono::steady_clock;
+
+/// In which order workers come to slots.
+enum class Schedule : Word {
+  direct,    ///< every worker its share of the ring
+  priority,  ///< by the partition of the ring a slot lies in, most urgent first
+  ticket,    ///< in the order of publishing
+};
+
+/// The schedule in snake case.
+std::string_view schedule_name(Schedule schedule);
+
+/// How handlers are executed.
+enum class Execution : Word {
+  automatic,    ///< compiled where the backend can, else interpreted
+  interpreter,  ///< the reference interpreter
+  native,       ///< compiled, or an error
+};
+
+/// What a kernel is compiled from.
+struct KernelOptions {
+  protocol::Geometry geometry = {};                 ///< slots, and lanes of a group
+  Schedule schedule = Schedule::direct;             ///< how workers come to slots
+  std::optional<ir::VerifiedProgram> program = {};  ///< handlers, and the payload
+  bool payload = false;                             ///< run the program's payload for every slot
+  Execution execution = Execution::automatic;       ///< how handlers run
+  std::uint64_t fuel_per_item = ir::kDefaultFuel;   ///< turns of loops an item may take
+  Word worker_count = 0;                            ///< 0 = as many as the device can keep busy
+};
+
+/// Words on the device. Thread-safe: every word is moved whole.
+class Memory {
+ public:
+  virtual ~Memory();  ///< gives the memory back
+
+  /// Its length; a whole number of words.
+  virtual std::size_t size_bytes() const = 0;
+  /// Where a kernel finds it. Host code does not follow it.
+  virtual Word* device_address() const = 0;
+  /// Copies from the host; `offset_bytes` and the length are whole words. Fails with
+  /// `invalid_argument` outside the memory, and with `device_lost`.
+  virtual Result<void> write(std::size_t offset_bytes, std::span<const std::byte> bytes) = 0;
+  /// Copies to the host. Fails as write does.
+  virtual Result<void> read(std::size_t offset_bytes, std::span<std::byte> bytes) const = 0;
+};
+
+/// The four buffers of one submission, in the kernel's order. The runtime checked that they fit the
+/// wire format and the kernel's geometry.
+struct DeviceBuffers {
+  Memory* control = nullptr;    ///< flags, counters, observables
+  Memory* ring = nullptr;       ///< work slots
+  Memory* debug_log = nullptr;  ///< PRINTF records
+  Memory* io_queue = nullptr;   ///< IO requests
+};
+
+/// Why a bounded drain ended.
+enum class DrainEnd : Word {
+  complete,  ///< nothing is left that could run
+  shutdown,  ///< SHUTDOWN was set
+  deadline,  ///< its time was over
+};
+
+/// The reason in snake case.
+std::string_view drain_end_name(DrainEnd end);
+
+/// What one submission came to, counted by the workers.
+struct DrainCounts {
+  std::uint64_t done = 0;             ///< items that reached DONE
+  std::uint64_t faulted = 0;          ///< items that reached FAULT
+  std::uint64_t remaining = 0;        ///< slots that are still active
+  std::uint64_t hits_dropped = 0;     ///< emits: a drain has no hit buffer
+  DrainEnd end = DrainEnd::complete;  ///< why the workers stopped
+};
+
+/// A bounded drain of one or many submissions in one native submission.
+struct Launch {
+  std::span<const DeviceBuffers> submissions = {};        ///< what to drain
+  memory::BufferTableView buffers = {};                   ///< what handles mean
+  Clock::time_point deadline = Clock::time_point::max();  ///< when to come back at the latest
+  std::span<DrainCounts> counts = {};                     ///< filled, one a submission
+};
+
+/// What a launch cost, counted where it happened.
+struct LaunchStats {
+  Word kernel_launches = 0;  ///< native submissions
+  Word sync_points = 0;      ///< times the host waited for the device
+};
+
+class LiveKernel;
+struct LiveLaunch;
+
+/// A compiled megakernel. One launch at a time; a live kernel may run beside it.
+class Kernel {
+ public:
+  virtual ~Kernel();  ///< stops its workers
+
+  /// Names the compiled code: equal ids, equal code.
+  virtual std::string_view pipeline_id() const = 0;
+  /// Workers it runs with.
+  virtual Word worker_count() const = 0;
+  /// Drains the submissions and comes back when nothing can run, or at the deadline. Fails with
+  /// `device_lost` when the device went away; the buffers are then lost too.
+  virtual Result<LaunchStats> launch(const Launch& launch) = 0;
+  /// Stays on a ring that others publish into. Fails with `unsupported` where the backend cannot.
+  virtual Result<std::unique_ptr<LiveKernel>> start(const LiveLaunch& launch) = 0;
+};
+
+/// A device that runs megakernels. Thread-safe.
+class Backend {
+ public:
+  virtual ~Backend();  ///< outlived by nothing it made
+
+  /// What it can do.
+  virtual const Capabilities& capabilities() const = 0;
+  /// Compiles a kernel. Fails with `unsupported` for what the device cannot do, and with
+  /// `device_lost`.
+  virtual Result<std::unique_ptr<Kernel>> compile(const KernelOptions& options) = 0;
+  /// Zeroed memory on the device. Fails with `out_of_memory` and with `device_lost`.
+  virtual Result<std::unique_ptr<Memory>> allocate(std::size_t size_bytes) = 0;
+  /// Brings a lost device back, where that is possible; what it held is gone. Fails with
+  /// `device_lost`.
+  virtual Result<void> revive() = 0;
+};
+
+}  // namespace everkernel::backend

@@ -1,0 +1,47 @@
+// Waiting for a few instructions of another thread.
+#pragma once
+
+#include <atomic>
+#include <thread>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace everkernel {
+
+/// Tells the core that this is a spin loop: waits a few cycles and saves power.
+inline void spin_pause() {
+#if defined(__x86_64__)
+  _mm_pause();
+#elif defined(__aarch64__)
+  __asm__("yield");
+#endif
+}
+
+/// A lock for a few instructions: spins, then lets the holder run. Works with std::scoped_lock.
+class SpinLock {
+ public:
+  /// Takes it.
+  void lock() {
+    for (int spins = 0; !try_lock();) {
+      while (is_held_.load(std::memory_order_relaxed)) {
+        if (++spins < kSpinsBeforeYield) {
+          spin_pause();
+        } else {
+          std::this_thread::yield();
+        }
+      }
+    }
+  }
+  /// Takes it if it is free.
+  bool try_lock() { return !is_held_.exchange(true, std::memory_order_acquire); }
+  /// Gives it back.
+  void unlock() { is_held_.store(false, std::memory_order_release); }
+
+ private:
+  static constexpr int kSpinsBeforeYield = 64;
+  std::atomic<bool> is_held_{false};
+};
+
+}  // namespace everkernel

@@ -1,0 +1,92 @@
+// The megakernel: compiled once, then it drains rings (dispatch) or stays on one (start).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string_view>
+
+#include "everkernel/backend/backend.hpp"
+#include "everkernel/ir/verifier.hpp"
+#include "everkernel/runtime/data_buffer.hpp"
+#include "everkernel/runtime/dispatch.hpp"
+#include "everkernel/runtime/session.hpp"
+
+namespace everkernel {
+
+/// What a megakernel is made of.
+struct MegakernelOptions {
+  Word slot_count = abi::kDefaultSlotCount;                      ///< slots of its rings
+  Word workgroup_size = abi::kDefaultWorkgroupSize;              ///< lanes of a group
+  std::optional<ir::VerifiedProgram> handlers = {};              ///< what user opcodes run
+  bool payload = false;                                          ///< run the payload for every slot
+  backend::Schedule schedule = backend::Schedule::direct;        ///< how a dispatch visits slots
+  backend::Execution execution = backend::Execution::automatic;  ///< how handlers run
+  std::uint64_t fuel_per_item = ir::kDefaultFuel;  ///< turns of loops an item may take
+  Word worker_count = 0;                           ///< 0 = as many as the device can keep busy
+};
+
+/// What a recovery did.
+struct RecoveryDecision {
+  bool recompiled = false;           ///< the kernel was compiled anew
+  std::size_t buffers_restored = 0;  ///< buffers written back from their host copies
+  std::size_t buffers_lost = 0;      ///< buffers without a host copy: they are zero now
+};
+
+/// A compiled megakernel and the buffers its handlers see. Thread-safe; dispatches run one after
+/// the other. Move-only. Sessions and buffers may outlive it.
+class Megakernel {
+ public:
+  /// Compiles. Fails with `invalid_argument` for a geometry that does not fit (the slot count is
+  /// a positive multiple of the workgroup size) or a payload that is not there, and with
+  /// `unsupported` for what the backend cannot do.
+  static Result<Megakernel> create(std::shared_ptr<backend::Backend> backend,
+                                   const MegakernelOptions& options = {});
+
+  Megakernel(Megakernel&&) noexcept;             ///< takes over
+  Megakernel& operator=(Megakernel&&) noexcept;  ///< drops its own, takes over
+  ~Megakernel();                                 ///< waits for a running dispatch
+
+  /// Makes a buffer of zeros that handlers of later dispatches and sessions find by its handle.
+  /// Fails with `invalid_argument` for a bad handle, owner or length or a handle in use, and with
+  /// `out_of_memory`.
+  Result<DataBuffer> create_buffer(const DataBufferOptions& options);
+  /// Copies the four buffers to the device to stay there. Fails with `corrupt` or
+  /// `invalid_argument` for bytes that do not fit the wire format or this megakernel, and with
+  /// `out_of_memory`.
+  Result<ResidentBuffers> make_resident(const HostBuffers& buffers,
+                                        const ResidentOptions& options = {});
+
+  /// Drains every submission and comes back when nothing can run, or at the deadline with what is
+  /// done and what remains. Fails with `corrupt` or `invalid_argument` for bytes that do not fit,
+  /// and with `device_lost`; then nothing of the workspace's last report has changed.
+  Result<DispatchReport> dispatch(const DispatchOptions& options);
+
+  /// Launches the kernel to stay on a ring of its own. Fails with `invalid_argument` unless the
+  /// slot count is a power of two, at least 2, and with `unsupported` or `io`.
+  Result<Session> start(const SessionOptions& options = {});
+
+  /// Brings a lost device back: compiles again and restores every buffer that has a host copy.
+  /// Fails with `device_lost` when the device stays away.
+  Result<RecoveryDecision> recover();
+
+  /// Names the compiled code: equal ids, equal code.
+  std::string_view pipeline_id() const;
+  /// Slots of its rings.
+  Word slot_count() const;
+  /// Lanes of a group.
+  Word workgroup_size() const;
+  /// Groups that cover every slot.
+  Word worker_groups() const;
+  /// Workers it runs with.
+  Word worker_count() const;
+
+  /// Everything a megakernel shares with its buffers and sessions.
+  struct State;
+
+ private:
+  explicit Megakernel(std::shared_ptr<State> state);
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace everkernel

@@ -1,0 +1,253 @@
+// Memory, compiled kernels and launches of the CPU backend. drain.cpp and live_kernel.cpp do the
+// work.
+#include "everkernel/backend/cpu/cpu_backend.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <string>
+#include <thread>
+
+#include "backend/cpu/deadline_watch.hpp"
+#include "backend/cpu/drain.hpp"
+#include "backend/cpu/executor.hpp"
+#include "backend/cpu/float_guard.hpp"
+#include "backend/cpu/helpers.hpp"
+#include "backend/cpu/live_kernel.hpp"
+#include "everkernel/ir/printer.hpp"
+
+namespace everkernel::backend::cpu {
+namespace {
+
+// A dispatch that ends sooner than this is not worth waking anybody for.
+constexpr auto kCallForHelpAfter = std::chrono::microseconds(5);
+
+class CpuMemory final : public Memory {
+ public:
+  static Result<std::unique_ptr<Memory>> create(std::size_t size_bytes) {
+    if (size_bytes % abi::kWordBytes != 0) {
+      return fail(Code::invalid_argument,
+                  fmt::format("memory: {} bytes are not whole words", size_bytes));
+    }
+    const std::size_t padded =
+        std::max<std::size_t>((size_bytes + abi::kSlotBytes - 1) / abi::kSlotBytes, 1) *
+        abi::kSlotBytes;
+    void* const bytes = padded < size_bytes ? nullptr : std::aligned_alloc(abi::kSlotBytes, padded);
+    if (bytes == nullptr) {
+      return fail(Code::out_of_memory, fmt::format("memory: no room for {} bytes", size_bytes));
+    }
+    std::memset(bytes, 0, padded);
+    return std::unique_ptr<Memory>(new CpuMemory(static_cast<Word*>(bytes), size_bytes));
+  }
+
+  ~CpuMemory() override { std::free(words_); }
+  std::size_t size_bytes() const override { return size_bytes_; }
+  Word* device_address() const override { return words_; }
+
+  Result<void> write(std::size_t offset_bytes, std::span<const std::byte> bytes) override {
+    EVERKERNEL_TRY(check(offset_bytes, bytes.size()));
+    Word* const target = words_ + offset_bytes / abi::kWordBytes;
+    for (std::size_t i = 0; i < bytes.size() / abi::kWordBytes; ++i) {
+      Word word;
+      std::memcpy(&word, bytes.data() + i * abi::kWordBytes, sizeof word);
+      std::atomic_ref(target[i]).store(word, std::memory_order_relaxed);
+    }
+    return {};
+  }
+
+  Result<void> read(std::size_t offset_bytes, std::span<std::byte> bytes) const override {
+    EVERKERNEL_TRY(check(offset_bytes, bytes.size()));
+    Word* const source = words_ + offset_bytes / abi::kWordBytes;
+    for (std::size_t i = 0; i < bytes.size() / abi::kWordBytes; ++i) {
+      const Word word = std::atomic_ref(source[i]).load(std::memory_order_relaxed);
+      std::memcpy(bytes.data() + i * abi::kWordBytes, &word, sizeof word);
+    }
+    return {};
+  }
+
+ private:
+  CpuMemory(Word* words, std::size_t size_bytes) : words_(words), size_bytes_(size_bytes) {}
+
+  Result<void> check(std::size_t offset_bytes, std::size_t count) const {
+    const bool is_whole = offset_bytes % abi::kWordBytes == 0 && count % abi::kWordBytes == 0;
+    if (is_whole && offset_bytes <= size_bytes_ && count <= size_bytes_ - offset_bytes) return {};
+    return fail(Code::invalid_argument,
+                fmt::format("memory: {} bytes from byte {} are not whole words of its {} bytes",
+                            count, offset_bytes, size_bytes_));
+  }
+
+  Word* words_;
+  std::size_t size_bytes_;
+};
+
+std::span<std::byte> bytes_of(const Memory& memory) {
+  return {reinterpret_cast<std::byte*>(memory.device_address()), memory.size_bytes()};
+}
+
+class CpuKernel final : public Kernel {
+ public:
+  CpuKernel(const KernelOptions& options, Executor executor, std::string pipeline_id,
+            Word worker_count)
+      : options_(options),
+        executor_(std::make_shared<const Executor>(std::move(executor))),
+        pipeline_id_(std::move(pipeline_id)),
+        worker_count_(worker_count),
+        helpers_(worker_count - 1) {
+    job_ = [this] { work([] {}); };
+  }
+
+  std::string_view pipeline_id() const override { return pipeline_id_; }
+  Word worker_count() const override { return worker_count_; }
+
+  Result<LaunchStats> launch(const Launch& launch) override {
+    EVERKERNEL_TRY(prepare(launch));
+    const FloatGuard floats;
+    std::atomic_ref(abort_).store(0, std::memory_order_relaxed);
+    watch_.arm(abort_, launch.deadline);
+    next_drain_.store(0, std::memory_order_relaxed);
+    helpers_.open(job_);
+    const auto begin = Clock::now();
+    work([this, begin] {
+      if (worker_count_ > 1 && Clock::now() - begin > kCallForHelpAfter) helpers_.call();
+    });
+    LaunchStats stats{.kernel_launches = 1, .sync_points = 0};
+    if (helpers_.close()) stats.sync_points = 1;
+    watch_.disarm();
+    for (std::size_t i = 0; i < drain_count_; ++i) launch.counts[i] = drains_[i]->close();
+    return stats;
+  }
+
+  Result<std::unique_ptr<LiveKernel>> start(const LiveLaunch& launch) override {
+    return CpuLiveKernel::start(launch, executor_, options_.fuel_per_item, worker_count_);
+  }
+
+ private:
+  Result<void> prepare(const Launch& launch) {
+    drain_count_ = launch.submissions.size();
+    while (drains_.size() < drain_count_) drains_.push_back(std::make_unique<Drain>());
+    for (std::size_t i = 0; i < drain_count_; ++i) {
+      const DeviceBuffers& buffers = launch.submissions[i];
+      EVERKERNEL_TRY(drains_[i]->prepare({.control = bytes_of(*buffers.control),
+                                          .slots = bytes_of(*buffers.ring),
+                                          .debug_log = bytes_of(*buffers.debug_log),
+                                          .io_queue = bytes_of(*buffers.io_queue),
+                                          .buffers = launch.buffers,
+                                          .executor = executor_.get(),
+                                          .schedule = options_.schedule,
+                                          .fuel_per_item = options_.fuel_per_item,
+                                          .worker_count = worker_count_,
+                                          .abort = &abort_}));
+    }
+    return {};
+  }
+
+  // Whole submissions first, each for one worker alone; then help where others still work.
+  void work(const Drain::CallForHelp& call_for_help) {
+    for (;;) {
+      const std::size_t index = next_drain_.fetch_add(1, std::memory_order_relaxed);
+      if (index >= drain_count_) break;
+      drains_[index]->work(call_for_help);
+    }
+    for (std::size_t i = 0; i < drain_count_; ++i) {
+      if (!drains_[i]->is_finished()) drains_[i]->work(call_for_help);
+    }
+  }
+
+  KernelOptions options_;
+  std::shared_ptr<const Executor> executor_;
+  std::string pipeline_id_;
+  Word worker_count_;
+  std::vector<std::unique_ptr<Drain>> drains_;
+  std::size_t drain_count_ = 0;
+  std::atomic<std::size_t> next_drain_{0};
+  Word abort_ = 0;
+  std::function<void()> job_;
+  DeadlineWatch watch_;
+  Helpers helpers_;
+};
+
+std::string processor_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    const auto colon = line.find(": ");
+    if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
+  }
+  return "processor";
+}
+
+Capabilities ask_machine() {
+  const Word threads = std::clamp<Word>(std::thread::hardware_concurrency(), 1, kMaxWorkers);
+  Capabilities capabilities = Capabilities::with_workers(threads);
+  capabilities.id = "cpu";
+  capabilities.device =
+      fmt::format("{}, {} thread{}", processor_name(), threads, threads == 1 ? "" : "s");
+  const long pages = ::sysconf(_SC_PHYS_PAGES);
+  const long page_bytes = ::sysconf(_SC_PAGESIZE);
+  if (pages > 0 && page_bytes > 0) {
+    capabilities.memory_bytes =
+        static_cast<std::uint64_t>(pages) * static_cast<std::uint64_t>(page_bytes);
+  }
+  capabilities.native_code = jit::has_native_code();
+  capabilities.live = true;
+  return capabilities;
+}
+
+// FNV-1a, 64 bits: names code, and is not a defence against anybody.
+std::uint64_t hash(std::string_view text) {
+  std::uint64_t value = 0xCBF29CE484222325u;
+  for (const char c : text) value = (value ^ static_cast<unsigned char>(c)) * 0x100000001B3u;
+  return value;
+}
+
+std::string make_pipeline_id(const KernelOptions& options, bool is_native) {
+  std::string text;
+  if (options.program) {
+    for (const ir::VerifiedHandler& verified : options.program->handlers()) {
+      text += ir::print({.handlers = {verified.handler}});
+    }
+  }
+  return fmt::format("cpu-{}-{}x{}-{}{}-{:016x}", schedule_name(options.schedule),
+                     options.geometry.slot_count, options.geometry.workgroup_size,
+                     is_native ? "native" : "interpreter", options.payload ? "-payload" : "",
+                     hash(fmt::format("{}\n{}", options.fuel_per_item, text)));
+}
+
+class CpuBackend final : public Backend {
+ public:
+  const Capabilities& capabilities() const override { return capabilities_; }
+
+  Result<std::unique_ptr<Kernel>> compile(const KernelOptions& options) override {
+    if (options.worker_count > kMaxWorkers) {
+      return fail(Code::invalid_argument, fmt::format("megakernel: {} workers are more than {}",
+                                                      options.worker_count, kMaxWorkers));
+    }
+    auto executor = Executor::create(options);
+    if (!executor) return Failure(executor.error());
+    const Word workers =
+        options.worker_count != 0 ? options.worker_count : capabilities_.max_worker_count;
+    std::string id = make_pipeline_id(options, executor->is_native());
+    return std::unique_ptr<Kernel>(
+        std::make_unique<CpuKernel>(options, std::move(*executor), std::move(id), workers));
+  }
+
+  Result<std::unique_ptr<Memory>> allocate(std::size_t size_bytes) override {
+    return CpuMemory::create(size_bytes);
+  }
+
+  Result<void> revive() override { return {}; }
+
+ private:
+  Capabilities capabilities_ = ask_machine();
+};
+
+}  // namespace
+
+std::shared_ptr<Backend> make_backend() {
+  return std::make_shared<CpuBackend>();
+}
+
+}  // namespace everkernel::backend::cpu

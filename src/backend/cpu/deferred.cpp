@@ -1,0 +1,54 @@
+#include "backend/cpu/deferred.hpp"
+#include "everkernel/base/spin.hpp"
+
+#include <mutex>
+
+namespace everkernel::backend::cpu {
+namespace {
+
+constexpr std::size_t kFirstPlaces = 16;
+
+}  // namespace
+
+void DeferredFifo::push(const Deferred& entry) {
+  if (count_ == places_.size()) {
+    std::vector<Deferred> grown(places_.empty() ? kFirstPlaces : 2 * places_.size());
+    for (std::size_t i = 0; i < count_; ++i) grown[i] = places_[(head_ + i) % places_.size()];
+    places_.swap(grown);
+    head_ = 0;
+  }
+  places_[(head_ + count_) & (places_.size() - 1)] = entry;
+  ++count_;
+}
+
+Deferred DeferredFifo::pop() {
+  const Deferred first = places_[head_];
+  head_ = (head_ + 1) & (places_.size() - 1);
+  --count_;
+  return first;
+}
+
+void DeferredList::push(const Deferred& entry) {
+  const std::scoped_lock held(lock_);
+  queues_[entry.partition].push(entry);
+  sizes_[entry.partition].store(queues_[entry.partition].size(), std::memory_order_relaxed);
+  total_.store(total_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+}
+
+bool DeferredList::pop(Word partition, Deferred& entry) {
+  const std::scoped_lock held(lock_);
+  if (queues_[partition].size() == 0) return false;
+  entry = queues_[partition].pop();
+  sizes_[partition].store(queues_[partition].size(), std::memory_order_relaxed);
+  total_.store(total_.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
+  return true;
+}
+
+void DeferredList::clear() {
+  const std::scoped_lock held(lock_);
+  for (DeferredFifo& queue : queues_) queue.clear();
+  for (auto& size : sizes_) size.store(0, std::memory_order_relaxed);
+  total_.store(0, std::memory_order_relaxed);
+}
+
+}  // namespace everkernel::backend::cpu

@@ -1,0 +1,65 @@
+// Slots that wait for another look: items that yielded, fences that are not ready, items of tenants
+// that may not run, items that wait for IO.
+//
+// Everything is under one lock that is held for a few instructions: these are the items off the
+// fast path. The lock also orders "I did something" against "I found nothing", which is how a
+// bounded drain knows its end (drain.cpp).
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "backend/cpu/worker.hpp"
+#include "everkernel/abi/slot.hpp"
+#include "everkernel/base/spin.hpp"
+
+namespace everkernel::backend::cpu {
+
+/// First in, first out; its storage only grows.
+class DeferredFifo {
+ public:
+  /// Entries.
+  std::size_t size() const { return count_; }
+  /// Adds behind the last.
+  void push(const Deferred& entry);
+  /// Takes the first; there is one.
+  Deferred pop();
+  /// Forgets all entries.
+  void clear() { head_ = count_ = 0; }
+
+ private:
+  std::vector<Deferred> places_;  // a power of two
+  std::size_t head_ = 0;
+  std::size_t count_ = 0;
+};
+
+/// The deferred slots of one ring, by priority.
+class DeferredList {
+ public:
+  /// Adds a slot to the queue of its partition.
+  void push(const Deferred& entry);
+  /// Takes the first of a partition; says whether there was one.
+  bool pop(Word partition, Deferred& entry);
+  /// Entries of a partition; a hint outside the lock.
+  std::size_t size(Word partition) const {
+    return sizes_[partition].load(std::memory_order_relaxed);
+  }
+  /// Entries of all partitions; a hint outside the lock.
+  std::size_t size() const { return total_.load(std::memory_order_relaxed); }
+  /// Forgets everything.
+  void clear();
+
+  /// Guards the queues, and whatever else must be ordered with them.
+  SpinLock& lock() { return lock_; }
+
+ private:
+  alignas(64) SpinLock lock_;
+  std::array<DeferredFifo, abi::kPriorityCount> queues_;
+  std::array<std::atomic<std::size_t>, abi::kPriorityCount> sizes_{};
+  std::atomic<std::size_t> total_{0};
+};
+
+}  // namespace everkernel::backend::cpu

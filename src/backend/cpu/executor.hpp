@@ -1,0 +1,66 @@
+// Which code an opcode runs, and running it: compiled where it can be, interpreted else.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "everkernel/backend/backend.hpp"
+#include "everkernel/ir/item.hpp"
+#include "everkernel/jit/native.hpp"
+
+namespace everkernel::backend::cpu {
+
+/// A handler as the workers see it.
+struct HandlerInfo {
+  Word lanes = 1;            ///< of its scope
+  bool can_leave = false;    ///< may yield, requeue or await
+  bool is_pure = false;      ///< running it twice is running it once
+  bool writes_args = false;  ///< its args go back to the slot
+};
+
+/// Compiled handlers and where to find them. Immutable, so that any worker may use it.
+class Executor {
+ public:
+  /// Index that means no handler.
+  static constexpr Word kNone = ~Word{0};
+
+  /// Compiles the program of the options. Fails with `unsupported` when native code was asked for
+  /// and cannot be made, and with `invalid_argument` for a payload that is not there.
+  static Result<Executor> create(const KernelOptions& options);
+
+  /// The handler of an opcode, or kNone.
+  Word find(Word opcode) const {
+    if (opcode < dense_.size()) return dense_[opcode];
+    return find_sparse(opcode);
+  }
+  /// The payload that runs instead of everything else, or kNone.
+  Word payload() const { return payload_; }
+  /// What the handler is.
+  const HandlerInfo& info(Word handler) const { return infos_[handler]; }
+  /// Whether handlers run as native code.
+  bool is_native() const { return native_.has_value(); }
+
+  /// Runs one item.
+  ir::Outcome run(Word handler, ir::ItemFrame& frame) const {
+    if (native_) return native_->run(handler, frame);
+    return interpret(handler, frame);
+  }
+
+ private:
+  Executor() = default;
+  void add_opcode(Word opcode, Word handler);
+  Word find_sparse(Word opcode) const;
+  ir::Outcome interpret(Word handler, ir::ItemFrame& frame) const;
+
+  std::optional<ir::VerifiedProgram> program_;
+  std::optional<jit::NativeProgram> native_;
+  std::vector<HandlerInfo> infos_;
+  std::vector<Word> dense_;                    // handler by opcode, for small opcodes
+  std::vector<std::pair<Word, Word>> sparse_;  // opcode and handler, sorted
+  Word payload_ = kNone;
+};
+
+}  // namespace everkernel::backend::cpu

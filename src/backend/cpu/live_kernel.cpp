@@ -1,0 +1,244 @@
+// The live loop: find published tickets, claim a few at one time, run them.
+//
+// The slot of the next ticket is always EMPTY until it is published: publishers reserve one slot
+// less than the ring has, and a slot is emptied before it is given out again. So the status of the
+// slot at the head says all there is to know, and a worker polls the very line it will read.
+#include "backend/cpu/live_kernel.hpp"
+
+#include <algorithm>
+#include <mutex>
+
+#include "backend/cpu/float_guard.hpp"
+#include "everkernel/base/spin.hpp"
+
+namespace everkernel::backend::cpu {
+namespace {
+
+using abi::SlotStatus;
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+
+// Most tickets claimed at one time, and how long a batch should take at most: what one worker holds
+// the others cannot help with.
+constexpr Word kLargestBatch = 64;
+constexpr auto kLongBatch = microseconds(8);
+// Polls that only pause, then polls that let others run; then the worker sleeps.
+constexpr int kPausePolls = 2000;
+constexpr int kYieldPolls = 20;
+// A sleeping worker looks at deferred slots by itself, in case nobody tells it that they can go on.
+constexpr milliseconds kShortestNap(1);
+constexpr milliseconds kLongestNap(16);
+constexpr std::chrono::hours kLongSleep(1);
+// Ends between two additions to the control words while a worker never rests.
+constexpr std::uint64_t kFlushInterval = 1 << 16;
+
+}  // namespace
+
+// One worker's loop.
+class CpuLiveKernel::Loop {
+ public:
+  Loop(CpuLiveKernel& kernel, Word index)
+      : kernel_(kernel),
+        index_(index),
+        seat_(kernel.seats_[index]),
+        worker_(kernel.ring_, seat_.tally) {}
+
+  void run() {
+    const FloatGuard floats;
+    int idle_polls = 0;
+    while (!must_leave()) {
+      const bool has_run = run_batch();
+      // Deferred items get a look after every batch, and all of a worker's time when it is idle.
+      const bool has_moved = kernel_.deferred_.size() != 0 && visit_deferred();
+      if (has_run || has_moved) {
+        kernel_.bell_.ring(index_);
+        idle_polls = 0;
+        nap_ = kShortestNap;
+        flush_if_due();
+      } else if (++idle_polls < kPausePolls) {
+        spin_pause();
+      } else if (idle_polls < kPausePolls + kYieldPolls) {
+        std::this_thread::yield();
+      } else {
+        rest();
+        idle_polls = 0;
+      }
+    }
+    kernel_.present_.fetch_sub(1, std::memory_order_acq_rel);
+    kernel_.bell_.wake();
+  }
+
+ private:
+  bool must_leave() const {
+    return kernel_.must_leave_.load(std::memory_order_relaxed) || kernel_.ring_.is_shut_down();
+  }
+
+  SlotStatus status(std::uint64_t ticket) const {
+    return kernel_.ring_.status(kernel_.slot_of(ticket));
+  }
+
+  // Claims the published tickets at the head, up to the batch limit. Gives their number.
+  Word claim(std::uint64_t& first) {
+    first = kernel_.head_.load(std::memory_order_acquire);
+    if (status(first) != SlotStatus::published) return 0;
+    Word count = 1;
+    while (count < batch_limit_ && status(first + count) == SlotStatus::published) ++count;
+    const bool is_ours = kernel_.head_.compare_exchange_strong(
+        first, first + count, std::memory_order_acq_rel, std::memory_order_relaxed);
+    return is_ours ? count : 0;
+  }
+
+  bool run_batch() {
+    std::uint64_t first = 0;
+    const Word count = claim(first);
+    if (count == 0) return false;
+    const bool is_full = count == batch_limit_;
+    const auto begin = is_full ? Clock::now() : Clock::time_point{};
+    for (Word i = 0; i < count; ++i) {
+      const Word slot = kernel_.slot_of(first + i);
+      if (must_leave()) return true;  // the host takes the rest back
+      kernel_.ring_.slots.store_relaxed(std::size_t{slot} * abi::kSlotWords,
+                                        static_cast<Word>(SlotStatus::claimed));
+      Deferred entry{.slot = slot};
+      const Visit visit = worker_.run_claimed(entry, SlotStatus::published, Worker::kOwnPriority);
+      if (visit == Visit::stuck || visit == Visit::deferred) kernel_.deferred_.push(entry);
+    }
+    if (is_full) adapt(Clock::now() - begin, count);
+    return true;
+  }
+
+  // Short items are claimed many at one time; long ones one by one, so that every worker has some.
+  void adapt(Clock::duration taken, Word count) {
+    if (taken * 2 < kLongBatch) {
+      batch_limit_ = std::min({2 * batch_limit_, kLargestBatch, kernel_.slot_mask_});
+    } else if (taken > kLongBatch) {
+      const auto fitting = count * kLongBatch / taken;
+      batch_limit_ = std::max<Word>(1, static_cast<Word>(fitting));
+    }
+  }
+
+  bool visit_deferred() {
+    bool has_moved = false;
+    for (std::size_t looks = kernel_.deferred_.size(); looks > 0 && !must_leave(); --looks) {
+      Deferred entry;
+      if (!kernel_.deferred_.pop(0, entry)) break;
+      const Visit visit = worker_.visit(entry, Worker::kOwnPriority);
+      if (visit == Visit::stuck || visit == Visit::deferred) kernel_.deferred_.push(entry);
+      has_moved |= visit == Visit::ended || visit == Visit::deferred;
+    }
+    return has_moved;
+  }
+
+  void flush_if_due() {
+    if (seat_.tally.ended() - flushed_at_ < kFlushInterval) return;
+    flush();
+  }
+
+  void flush() {
+    flushed_at_ = seat_.tally.ended();
+    if (!kernel_.flush_lock_.try_lock()) return;  // whoever holds it flushes everybody
+    seat_.tally.flush(kernel_.ring_.control);
+    kernel_.flush_lock_.unlock();
+  }
+
+  void rest() {
+    flush();
+    seat_.sleeps.store(seat_.sleeps.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    const std::uint64_t head = kernel_.head_.load(std::memory_order_acquire);
+    const bool has_deferred = kernel_.deferred_.size() != 0;
+    const std::uint32_t requests = kernel_.look_requests_.load(std::memory_order_acquire);
+    if (requests != seen_requests_) {
+      seen_requests_ = requests;
+      return;
+    }
+    kernel_.desk_.sleep(head, has_deferred ? std::chrono::nanoseconds(nap_) : kLongSleep);
+    if (has_deferred) nap_ = std::min(2 * nap_, kLongestNap);
+  }
+
+  CpuLiveKernel& kernel_;
+  const Word index_;
+  Seat& seat_;
+  Worker worker_;
+  Word batch_limit_ = 1;
+  milliseconds nap_ = kShortestNap;
+  std::uint64_t flushed_at_ = 0;
+  std::uint32_t seen_requests_ = 0;
+};
+
+Result<std::unique_ptr<LiveKernel>> CpuLiveKernel::start(const LiveLaunch& launch,
+                                                         std::shared_ptr<const Executor> executor,
+                                                         std::uint64_t fuel_per_item,
+                                                         Word worker_count) {
+  EVERKERNEL_TRY(Ring::check(launch.control, launch.ring, launch.debug_log, launch.io_queue));
+  return std::unique_ptr<LiveKernel>(
+      new CpuLiveKernel(launch, std::move(executor), fuel_per_item, worker_count));
+}
+
+CpuLiveKernel::CpuLiveKernel(const LiveLaunch& launch, std::shared_ptr<const Executor> executor,
+                             std::uint64_t fuel_per_item, Word worker_count)
+    : desk_(*launch.desk),
+      bell_(*launch.bell),
+      executor_(std::move(executor)),
+      ring_(launch.control, launch.ring, launch.debug_log, launch.io_queue),
+      slot_mask_(ring_.slot_count - 1),
+      seats_(std::make_unique<Seat[]>(worker_count)),
+      worker_count_(worker_count),
+      present_(worker_count),
+      head_(launch.first_ticket) {
+  ring_.executor = executor_.get();
+  ring_.buffers = launch.buffers;
+  ring_.fuel_per_item = fuel_per_item;
+  ring_.worker_count = worker_count;
+  ring_.abort = &abort_;
+  take_over(launch.first_ticket);
+  for (Word i = 0; i < worker_count; ++i) {
+    seats_[i].thread = std::jthread([this, i] { Loop(*this, i).run(); });
+  }
+}
+
+// A ring that another kernel left: what has been published and has not ended is deferred, and the
+// head goes behind it, or to the first ticket that is still being written.
+void CpuLiveKernel::take_over(std::uint64_t first_ticket) {
+  const std::uint64_t end = desk_.next_ticket();
+  std::uint64_t head = first_ticket;
+  for (; head < end; ++head) {
+    const SlotStatus status = ring_.status(slot_of(head));
+    if (status == SlotStatus::empty) break;
+    if (abi::is_active(status)) deferred_.push({.slot = slot_of(head)});
+  }
+  head_.store(head, std::memory_order_relaxed);
+}
+
+CpuLiveKernel::~CpuLiveKernel() {
+  stop(true);
+}
+
+void CpuLiveKernel::stop(bool abort) {
+  if (abort) std::atomic_ref(abort_).store(1, std::memory_order_relaxed);
+  must_leave_.store(true, std::memory_order_release);
+  desk_.close();
+  for (Word i = 0; i < worker_count_; ++i) {
+    if (seats_[i].thread.joinable()) seats_[i].thread.join();
+  }
+}
+
+LiveCounters CpuLiveKernel::flush_counters() {
+  LiveCounters totals;
+  for (Word i = 0; i < worker_count_; ++i) seats_[i].tally.settle();
+  const std::scoped_lock held(flush_lock_);
+  for (Word i = 0; i < worker_count_; ++i) {
+    seats_[i].tally.flush(ring_.control);
+    seats_[i].tally.add_to(totals);
+    totals.sleeps += seats_[i].sleeps.load(std::memory_order_relaxed);
+  }
+  ring_.control.store_relaxed(abi::kControlTicketHead.first,
+                              static_cast<Word>(head_.load(std::memory_order_relaxed)));
+  return totals;
+}
+
+void CpuLiveKernel::look_again() {
+  look_requests_.fetch_add(1, std::memory_order_release);
+  desk_.wake_all();
+}
+
+}  // namespace everkernel::backend::cpu

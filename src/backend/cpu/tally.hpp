@@ -1,0 +1,85 @@
+// What one worker counts, on lines of its own; added to the control words now and then.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "everkernel/abi/control.hpp"
+#include "everkernel/backend/live.hpp"
+#include "everkernel/protocol/words.hpp"
+
+namespace everkernel::backend::cpu {
+
+/// Counters of one worker. Only that worker changes them, so no addition needs a bus lock; others
+/// read. Each stands for one word of the control buffer.
+class alignas(64) Tally {
+ public:
+  /// An item reached DONE.
+  void count_done() { bump(kDone); }
+  /// An item reached FAULT.
+  void count_fault() { bump(kFault); }
+  /// An operation below 32 was executed.
+  void count_execution(Word opcode) {
+    if (opcode < abi::kControlMetrics.count) bump(kFirstMetric + opcode);
+  }
+  /// A slot was claimed. A priority outside the format is nobody's.
+  void count_claim(Word tenant, Word priority) {
+    bump(kFirstTenant + tenant);
+    if (priority < abi::kPriorityCount) bump(kFirstPriority + priority);
+  }
+  /// An emit found no hit buffer.
+  void count_hit_dropped() { bump(kHitsDropped); }
+
+  /// Says that an item is about to be stored as ended. Whoever sees that store sees this too, and
+  /// can wait until the item is counted.
+  void announce_end() {
+    ended_.store(ended_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  }
+  /// Everything announced is counted.
+  void publish() {
+    counted_.store(ended_.load(std::memory_order_relaxed), std::memory_order_release);
+  }
+  /// Waits, for nanoseconds, until everything announced so far is counted.
+  void settle() const;
+
+  /// Adds what is new to the control words. One thread at a time.
+  void flush(protocol::LiveWords& control);
+  /// Adds its totals to `totals`.
+  void add_to(LiveCounters& totals) const;
+
+  /// Items that reached DONE, ever.
+  std::uint64_t done() const { return value(kDone); }
+  /// Items that reached FAULT, ever.
+  std::uint64_t faulted() const { return value(kFault); }
+  /// Hits without a place, ever.
+  std::uint64_t hits_dropped() const { return value(kHitsDropped); }
+  /// Changes whenever an item ended: what a worker did since it last looked.
+  std::uint64_t ended() const { return ended_.load(std::memory_order_relaxed); }
+
+ private:
+  static constexpr std::size_t kDone = 0;
+  static constexpr std::size_t kFault = 1;
+  static constexpr std::size_t kFirstTenant = 2;
+  static constexpr std::size_t kFirstPriority = kFirstTenant + abi::kControlTenantFairness.count;
+  static constexpr std::size_t kFirstMetric = kFirstPriority + abi::kPriorityCount;
+  static constexpr std::size_t kWireCounters = kFirstMetric + abi::kControlMetrics.count;
+  static constexpr std::size_t kHitsDropped = kWireCounters;
+  static constexpr std::size_t kCounters = kWireCounters + 1;
+
+  static std::size_t control_word(std::size_t counter);
+  std::uint64_t value(std::size_t counter) const {
+    return values_[counter].load(std::memory_order_relaxed);
+  }
+  void bump(std::size_t counter) {
+    values_[counter].store(value(counter) + 1, std::memory_order_relaxed);
+  }
+
+  std::atomic<std::uint64_t> ended_{0};
+  std::atomic<std::uint64_t> counted_{0};
+  std::array<std::atomic<std::uint64_t>, kCounters> values_{};
+  std::array<std::uint64_t, kWireCounters> flushed_{};
+};
+
+}  // namespace everkernel::backend::cpu

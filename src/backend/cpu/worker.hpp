@@ -1,0 +1,133 @@
+// One worker at one slot: look, claim, run, store how it ended. Both ways to run use it: drain.cpp
+// decides which slot is next for a bounded dispatch, live_kernel.cpp for a session.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+
+#include "backend/cpu/executor.hpp"
+#include "backend/cpu/tally.hpp"
+#include "everkernel/abi/io_queue.hpp"
+#include "everkernel/protocol/debug_log.hpp"
+#include "everkernel/protocol/io_queue.hpp"
+#include "everkernel/protocol/words.hpp"
+
+namespace everkernel::backend::cpu {
+
+/// The four buffers of one ring and what its workers share beside them.
+struct Ring {
+  protocol::LiveWords control;                     ///< flags, counters, observables
+  protocol::LiveWords slots;                       ///< work slots
+  protocol::LiveDebugLogWriter log;                ///< PRINTF records
+  protocol::LiveWords io_words;                    ///< IO requests, for looking
+  protocol::LiveIoQueueWriter io;                  ///< IO requests, for asking
+  Word slot_count = 0;                             ///< slots of the ring
+  Word worker_count = 1;                           ///< most that can hold a slot at one time
+  const Executor* executor = nullptr;              ///< what opcodes run
+  memory::BufferTableView buffers = {};            ///< what handles mean
+  std::uint64_t fuel_per_item = ir::kDefaultFuel;  ///< turns of loops
+  const Word* abort = nullptr;                     ///< non-zero ends items that run
+
+  std::atomic<std::uint64_t> prefetches{0};  ///< IO slots nobody waits for, one bit each
+  /// Slots claimed of tenants whose quota is below the number of workers. Other quotas cannot be
+  /// reached, and are not counted.
+  alignas(64) std::array<std::atomic<Word>, abi::kControlTenantQuotas.count> in_flight{};
+
+  /// Binds the buffers. Fails as their writers do.
+  static Result<void> check(std::span<std::byte> control, std::span<std::byte> slots,
+                            std::span<std::byte> debug_log, std::span<std::byte> io_queue);
+  /// Binds buffers that passed check().
+  Ring(std::span<std::byte> control_bytes, std::span<std::byte> slot_bytes,
+       std::span<std::byte> log_bytes, std::span<std::byte> io_bytes);
+
+  /// Status of a slot; what its last owner stored before is visible.
+  abi::SlotStatus status(Word slot) const {
+    return abi::SlotStatus{slots.load_acquire(std::size_t{slot} * abi::kSlotWords)};
+  }
+  /// Hands a slot over with everything written before.
+  void set_status(Word slot, abi::SlotStatus status) {
+    slots.store_release(std::size_t{slot} * abi::kSlotWords, static_cast<Word>(status));
+  }
+  /// Whether SHUTDOWN is set.
+  bool is_shut_down() const { return control.load_relaxed(abi::kControlShutdown.first) != 0; }
+  /// Whether items are to be given up.
+  bool is_aborted() const;
+};
+
+/// A slot that waits for another look, and what is known about it.
+struct Deferred {
+  Word slot = 0;               ///< which
+  Word checked = 0;            ///< of a fence: slots before it that are known to have ended
+  bool needs_io_slot = false;  ///< it asked for IO when no IO slot was free
+  Word partition = 0;          ///< of the priority schedule
+};
+
+/// What a visit to a slot came to.
+enum class Visit {
+  passed,    ///< nothing for a worker in it
+  ended,     ///< the item reached DONE or FAULT
+  deferred,  ///< the item ran and wants to run again
+  stuck,     ///< the item cannot run now
+};
+
+/// Visits slots of one ring on one thread.
+class Worker {
+ public:
+  /// Counts into `tally`.
+  Worker(Ring& ring, Tally& tally);
+
+  /// Looks at a slot and makes it go on if it can. `memory` names the slot and is updated.
+  /// `priority` is the partition it lies in, or kOwnPriority.
+  Visit visit(Deferred& memory, Word priority);
+
+  /// Runs a slot whose status was `found` and which belongs to this worker alone.
+  Visit run_claimed(Deferred& memory, abi::SlotStatus found, Word priority);
+
+  /// Whether the last visit counted as a claim.
+  bool has_claimed() const { return has_claimed_; }
+
+  /// A slot's own priority word decides.
+  static constexpr Word kOwnPriority = ~Word{0};
+
+  /// Appends a record for the slot that runs, or counts it as dropped.
+  void print(Word fmt, Word a, Word b);
+  /// Counts an emit that has no place to go.
+  void drop_hit() { tally_.count_hit_dropped(); }
+
+ private:
+  enum class Admission { run, stuck };
+  Admission look(Deferred& memory, abi::SlotStatus found) const;
+  bool is_tenant_in_table(Word tenant) const;
+  bool is_tenant_enabled(Word tenant) const;
+  bool take_quota(Word tenant, bool& is_counted);
+
+  void count_claim(Word tenant, Word priority);
+  Visit run_and_store(Deferred& memory, abi::Slot& slot);
+  ir::Outcome run_item(abi::Slot& slot, bool& needs_io_slot);
+  ir::Outcome run_handler(Word handler, abi::Slot& slot);
+  ir::Outcome run_packed(const abi::Slot& slot);
+
+  Visit run_fence(Deferred& memory, const abi::Slot& slot, Word priority);
+  bool is_fence_ready(Deferred& memory, Word count) const;
+
+  ir::Outcome run_load_miss(abi::Slot& slot, bool& needs_io_slot);
+  ir::Outcome wait_for(const protocol::IoRequest& request, bool& needs_io_slot);
+  bool ask_io(const protocol::IoRequest& request, Word& io_slot);
+  void free_prefetches();
+  Visit visit_waiting(Deferred& memory);
+
+  void store_args(const abi::Slot& slot);
+  Visit end_done(Word slot, Word opcode);
+  Visit end_fault(Word slot, const abi::Slot& copy, Word code);
+  Visit put_back(Word slot, abi::SlotStatus status);
+
+  Ring& ring_;
+  Tally& tally_;
+  ir::ItemHooks hooks_;
+  ir::ItemFrame frame_;
+  Word current_slot_ = 0;
+  bool has_claimed_ = false;
+};
+
+}  // namespace everkernel::backend::cpu

@@ -1,0 +1,251 @@
+#include "everkernel/backend/faulty_backend.hpp"
+
+#include <algorithm>
+#include <array>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "everkernel/backend/live.hpp"
+#include "everkernel/protocol/words.hpp"
+
+namespace everkernel::backend {
+namespace {
+
+Failure lost() {
+  return fail(Code::device_lost, "device: lost (injected)", "recover, then try again");
+}
+
+class FaultyLive;
+
+// What the wrapper and everything it made share.
+struct Device {
+  std::mutex mutex;
+  std::vector<InjectedFault> faults;
+  std::array<std::uint64_t, kFaultStepCount> counts{};
+  std::uint64_t generation = 0;  // one more after every loss
+  bool is_lost = false;
+  std::vector<FaultyLive*> live;
+
+  // Takes a step: counts it, and does what was injected. Says whether bytes are to be garbled.
+  Result<bool> step(FaultStep step);
+  bool is_alive(std::uint64_t made_in) {
+    const std::scoped_lock held(mutex);
+    return !is_lost && made_in == generation;
+  }
+  void lose(Word claimed);
+};
+
+// A live kernel that can be cut off.
+class FaultyLive final : public LiveKernel {
+ public:
+  FaultyLive(std::shared_ptr<Device> device, std::unique_ptr<LiveKernel> inner,
+             const LiveLaunch& launch)
+      : device_(std::move(device)), inner_(std::move(inner)), launch_(launch) {
+    const std::scoped_lock held(device_->mutex);
+    device_->live.push_back(this);
+  }
+  ~FaultyLive() override {
+    const std::scoped_lock held(device_->mutex);
+    std::erase(device_->live, this);
+  }
+
+  void stop(bool abort) override { inner_->stop(abort); }
+  LiveCounters flush_counters() override { return inner_->flush_counters(); }
+  bool is_running() const override { return inner_->is_running(); }
+  void look_again() override { inner_->look_again(); }
+  Result<void> health() const override {
+    if (is_cut_.load(std::memory_order_acquire)) return lost();
+    return inner_->health();
+  }
+
+  // Items are never torn: workers finish what they hold. Those that die with an item in their hands
+  // are made afterwards, from items that nobody has begun.
+  void cut(Word claimed) {
+    inner_->stop(false);
+    auto words = protocol::LiveWords::bind(protocol::Buffer::ring, launch_.ring);
+    for (std::size_t line = 0; words && line < words->size(); line += abi::kSlotWords) {
+      if (claimed == 0) break;
+      const bool was_published = words->claim(line, static_cast<Word>(abi::SlotStatus::published),
+                                              static_cast<Word>(abi::SlotStatus::claimed));
+      if (was_published) --claimed;
+    }
+    is_cut_.store(true, std::memory_order_release);
+    launch_.bell->wake();
+  }
+
+ private:
+  std::shared_ptr<Device> device_;
+  std::unique_ptr<LiveKernel> inner_;
+  LiveLaunch launch_;
+  std::atomic<bool> is_cut_{false};
+};
+
+Result<bool> Device::step(FaultStep step) {
+  InjectedFault fault;
+  {
+    const std::scoped_lock held(mutex);
+    ++counts[static_cast<std::size_t>(step)];
+    if (is_lost && step != FaultStep::revive) return lost();
+    const auto found = std::ranges::find(faults, step, &InjectedFault::step);
+    if (found == faults.end()) return false;
+    if (found->skip > 0) {
+      --found->skip;
+      return false;
+    }
+    fault = *found;
+    if (--found->times == 0) faults.erase(found);
+  }
+  switch (fault.kind) {
+    case FaultKind::fail:
+      return fail(fault.code, "device: failed (injected)");
+    case FaultKind::delay:
+      std::this_thread::sleep_for(fault.delay);
+      return false;
+    case FaultKind::lose_device:
+      lose(0);
+      return lost();
+    case FaultKind::garble:
+      return true;
+  }
+  return false;
+}
+
+void Device::lose(Word claimed) {
+  const std::scoped_lock held(mutex);
+  if (is_lost) return;
+  is_lost = true;
+  ++generation;
+  for (FaultyLive* kernel : live) kernel->cut(claimed);
+}
+
+class FaultyMemory final : public Memory {
+ public:
+  FaultyMemory(std::shared_ptr<Device> device, std::uint64_t generation,
+               std::unique_ptr<Memory> inner)
+      : device_(std::move(device)), generation_(generation), inner_(std::move(inner)) {}
+
+  std::size_t size_bytes() const override { return inner_->size_bytes(); }
+  Word* device_address() const override { return inner_->device_address(); }
+  Result<void> write(std::size_t offset_bytes, std::span<const std::byte> bytes) override {
+    EVERKERNEL_TRY(device_->step(FaultStep::write));
+    if (!device_->is_alive(generation_)) return lost();
+    return inner_->write(offset_bytes, bytes);
+  }
+  Result<void> read(std::size_t offset_bytes, std::span<std::byte> bytes) const override {
+    const auto is_garbled = device_->step(FaultStep::read);
+    if (!is_garbled) return Failure(is_garbled.error());
+    if (!device_->is_alive(generation_)) return lost();
+    EVERKERNEL_TRY(inner_->read(offset_bytes, bytes));
+    if (*is_garbled) std::ranges::fill(bytes, std::byte{0xFF});
+    return {};
+  }
+  Memory* inner() const { return inner_.get(); }
+
+ private:
+  std::shared_ptr<Device> device_;
+  std::uint64_t generation_;
+  std::unique_ptr<Memory> inner_;
+};
+
+class FaultyKernel final : public Kernel {
+ public:
+  FaultyKernel(std::shared_ptr<Device> device, std::uint64_t generation,
+               std::unique_ptr<Kernel> inner)
+      : device_(std::move(device)), generation_(generation), inner_(std::move(inner)) {}
+
+  std::string_view pipeline_id() const override { return inner_->pipeline_id(); }
+  Word worker_count() const override { return inner_->worker_count(); }
+
+  Result<LaunchStats> launch(const Launch& launch) override {
+    EVERKERNEL_TRY(device_->step(FaultStep::launch));
+    if (!device_->is_alive(generation_)) return lost();
+    Launch unwrapped = launch;
+    rows_.clear();
+    for (const DeviceBuffers& row : launch.submissions) {
+      rows_.push_back({.control = inner_of(row.control),
+                       .ring = inner_of(row.ring),
+                       .debug_log = inner_of(row.debug_log),
+                       .io_queue = inner_of(row.io_queue)});
+    }
+    unwrapped.submissions = rows_;
+    auto stats = inner_->launch(unwrapped);
+    EVERKERNEL_TRY(device_->step(FaultStep::after_launch));
+    return stats;
+  }
+
+  Result<std::unique_ptr<LiveKernel>> start(const LiveLaunch& launch) override {
+    EVERKERNEL_TRY(device_->step(FaultStep::start));
+    if (!device_->is_alive(generation_)) return lost();
+    auto live = inner_->start(launch);
+    if (!live) return Failure(live.error());
+    return std::unique_ptr<LiveKernel>(
+        std::make_unique<FaultyLive>(device_, std::move(*live), launch));
+  }
+
+ private:
+  static Memory* inner_of(Memory* memory) { return static_cast<FaultyMemory*>(memory)->inner(); }
+
+  std::shared_ptr<Device> device_;
+  std::uint64_t generation_;
+  std::unique_ptr<Kernel> inner_;
+  std::vector<DeviceBuffers> rows_;
+};
+
+class WrappingBackend final : public FaultyBackend {
+ public:
+  explicit WrappingBackend(std::shared_ptr<Backend> inner) : inner_(std::move(inner)) {}
+
+  const Capabilities& capabilities() const override { return inner_->capabilities(); }
+
+  Result<std::unique_ptr<Kernel>> compile(const KernelOptions& options) override {
+    EVERKERNEL_TRY(device_->step(FaultStep::compile));
+    auto kernel = inner_->compile(options);
+    if (!kernel) return kernel;
+    return std::unique_ptr<Kernel>(
+        std::make_unique<FaultyKernel>(device_, generation(), std::move(*kernel)));
+  }
+
+  Result<std::unique_ptr<Memory>> allocate(std::size_t size_bytes) override {
+    EVERKERNEL_TRY(device_->step(FaultStep::allocate));
+    auto memory = inner_->allocate(size_bytes);
+    if (!memory) return memory;
+    return std::unique_ptr<Memory>(
+        std::make_unique<FaultyMemory>(device_, generation(), std::move(*memory)));
+  }
+
+  Result<void> revive() override {
+    EVERKERNEL_TRY(device_->step(FaultStep::revive));
+    EVERKERNEL_TRY(inner_->revive());
+    const std::scoped_lock held(device_->mutex);
+    device_->is_lost = false;
+    return {};
+  }
+
+  void inject(const InjectedFault& fault) override {
+    const std::scoped_lock held(device_->mutex);
+    device_->faults.push_back(fault);
+  }
+  void lose_device(Word claimed) override { device_->lose(claimed); }
+  std::uint64_t count(FaultStep step) const override {
+    const std::scoped_lock held(device_->mutex);
+    return device_->counts[static_cast<std::size_t>(step)];
+  }
+
+ private:
+  std::uint64_t generation() const {
+    const std::scoped_lock held(device_->mutex);
+    return device_->generation;
+  }
+
+  std::shared_ptr<Backend> inner_;
+  std::shared_ptr<Device> device_ = std::make_shared<Device>();
+};
+
+}  // namespace
+
+std::shared_ptr<FaultyBackend> FaultyBackend::wrap(std::shared_ptr<Backend> inner) {
+  return std::make_shared<WrappingBackend>(std::move(inner));
+}
+
+}  // namespace everkernel::backend

@@ -1,0 +1,31 @@
+#include "backend/futex.hpp"
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <ctime>
+
+namespace everkernel::backend::futex {
+namespace {
+
+// Longer sleeps only come back and are asked for again.
+constexpr std::chrono::nanoseconds kLongestSleep = std::chrono::hours(1);
+
+}  // namespace
+
+void wait(const std::atomic<std::uint32_t>& word, std::uint32_t expected,
+          std::chrono::nanoseconds timeout) {
+  const auto bounded = std::clamp(timeout, std::chrono::nanoseconds(0), kLongestSleep);
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(bounded);
+  const timespec limit{.tv_sec = static_cast<std::time_t>(seconds.count()),
+                       .tv_nsec = static_cast<long>((bounded - seconds).count())};
+  ::syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, expected, &limit, nullptr, 0);
+}
+
+void wake(const std::atomic<std::uint32_t>& word, int count) {
+  ::syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, count, nullptr, nullptr, 0);
+}
+
+}  // namespace everkernel::backend::futex

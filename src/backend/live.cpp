@@ -1,0 +1,128 @@
+// Who sleeps and who wakes whom. docs/decisions/0007 has the argument, tests/model the proof.
+#include "everkernel/backend/live.hpp"
+
+#include <algorithm>
+
+#include "backend/futex.hpp"
+#include "everkernel/base/assert.hpp"
+
+namespace everkernel::backend {
+
+std::optional<TicketDesk::Reservation> TicketDesk::reserve(std::uint64_t count,
+                                                           std::uint64_t limit) {
+  std::uint64_t word = word_.load(std::memory_order_relaxed);
+  for (;;) {
+    const std::uint64_t first = word >> kSleeperBits;
+    if (first + count > limit || (word & kClosed) != 0) return std::nullopt;
+    const std::uint64_t woken = std::min(word & kSleeperMask, count);
+    if (word_.compare_exchange_weak(word, word + (count << kSleeperBits) - woken,
+                                    std::memory_order_acq_rel, std::memory_order_relaxed)) {
+      return Reservation{first, static_cast<Word>(woken)};
+    }
+  }
+}
+
+std::optional<TicketDesk::Reservation> TicketDesk::reserve_at(std::uint64_t first,
+                                                              std::uint64_t count,
+                                                              std::uint64_t limit) {
+  std::uint64_t word = word_.load(std::memory_order_relaxed);
+  while (word >> kSleeperBits == first && first + count <= limit && (word & kClosed) == 0) {
+    const std::uint64_t woken = std::min(word & kSleeperMask, count);
+    if (word_.compare_exchange_weak(word, word + (count << kSleeperBits) - woken,
+                                    std::memory_order_acq_rel, std::memory_order_relaxed)) {
+      return Reservation{first, static_cast<Word>(woken)};
+    }
+  }
+  return std::nullopt;
+}
+
+void TicketDesk::wake(Word sleepers) {
+  if (sleepers == 0) return;
+  permits_.fetch_add(sleepers, std::memory_order_release);
+  futex::wake(permits_, static_cast<int>(sleepers));
+}
+
+void TicketDesk::wake_all() {
+  const std::uint64_t word = word_.fetch_and(~kSleeperMask, std::memory_order_acq_rel);
+  wake(static_cast<Word>(word & kSleeperMask));
+}
+
+void TicketDesk::close() {
+  word_.fetch_or(kClosed, std::memory_order_acq_rel);
+  wake_all();
+}
+
+void TicketDesk::reopen() {
+  word_.fetch_and(~kClosed, std::memory_order_acq_rel);
+}
+
+void TicketDesk::sleep(std::uint64_t next_unclaimed, std::chrono::nanoseconds timeout) {
+  std::uint64_t word = word_.load(std::memory_order_acquire);
+  do {
+    const bool is_claimed = (word >> kSleeperBits) == next_unclaimed;
+    if (!is_claimed || (word & kClosed) != 0 || (word & kSleeperMask) == kSleeperMask) return;
+  } while (!word_.compare_exchange_weak(word, word + 1, std::memory_order_acq_rel,
+                                        std::memory_order_acquire));
+  const auto deadline = Clock::now() + timeout;
+  for (;;) {
+    std::uint32_t permits = permits_.load(std::memory_order_acquire);
+    while (permits != 0) {
+      if (permits_.compare_exchange_weak(permits, permits - 1, std::memory_order_acq_rel,
+                                         std::memory_order_acquire)) {
+        return;
+      }
+    }
+    const auto left = deadline - Clock::now();
+    if (left <= Clock::duration::zero()) break;
+    futex::wait(permits_, 0, left);
+  }
+  if (!leave_before_woken()) take_permit();
+}
+
+// A sleeper that gives up takes itself off the count, unless a publisher already did.
+bool TicketDesk::leave_before_woken() {
+  std::uint64_t word = word_.load(std::memory_order_relaxed);
+  while ((word & kSleeperMask) != 0) {
+    if (word_.compare_exchange_weak(word, word - 1, std::memory_order_acq_rel,
+                                    std::memory_order_relaxed)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// The publisher that took the sleeper off the count is about to give its permit.
+void TicketDesk::take_permit() {
+  for (;;) {
+    std::uint32_t permits = permits_.load(std::memory_order_acquire);
+    while (permits != 0) {
+      if (permits_.compare_exchange_weak(permits, permits - 1, std::memory_order_acq_rel,
+                                         std::memory_order_acquire)) {
+        return;
+      }
+    }
+    futex::wait(permits_, 0, std::chrono::milliseconds(100));
+  }
+}
+
+CompletionBell::CompletionBell(Word worker_count)
+    : worker_count_(worker_count), words_(std::make_unique<WorkerWord[]>(worker_count)) {}
+
+std::uint32_t CompletionBell::prepare() {
+  const std::uint32_t rings = rings_.load(std::memory_order_acquire);
+  for (Word i = 0; i < worker_count_; ++i) words_[i].flag.fetch_or(1, std::memory_order_acq_rel);
+  return rings;
+}
+
+void CompletionBell::sleep(std::uint32_t prepared, Clock::time_point deadline) {
+  if (rings_.load(std::memory_order_acquire) != prepared) return;
+  const auto now = Clock::now();
+  if (now < deadline) futex::wait(rings_, prepared, deadline - now);
+}
+
+void CompletionBell::wake() {
+  rings_.fetch_add(1, std::memory_order_acq_rel);
+  futex::wake(rings_);
+}
+
+}  // namespace everkernel::backend

@@ -1,0 +1,115 @@
+// Buffers on the device with their host copies: how they are kept, and how they come back.
+#include "everkernel/runtime/data_buffer.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "runtime/state.hpp"
+
+namespace everkernel {
+
+Result<void> KeptMemory::allocate(backend::Backend& backend, std::size_t size_bytes) {
+  auto made = backend.allocate(size_bytes);
+  if (!made) return Failure(made.error());
+  memory = std::move(*made);
+  if (keeps_copy) copy.assign(size_bytes, std::byte{0});
+  return {};
+}
+
+Result<void> KeptMemory::write(std::size_t offset_bytes, std::span<const std::byte> bytes) {
+  EVERKERNEL_TRY(memory->write(offset_bytes, bytes));
+  if (keeps_copy) {
+    std::ranges::copy(bytes, copy.begin() + static_cast<std::ptrdiff_t>(offset_bytes));
+  }
+  return {};
+}
+
+Result<void> KeptMemory::refresh() {
+  if (!keeps_copy) return {};
+  return memory->read(0, copy);
+}
+
+Result<bool> KeptMemory::restore(backend::Backend& backend) {
+  auto made = backend.allocate(memory->size_bytes());
+  if (!made) return Failure(made.error());
+  memory = std::move(*made);
+  if (!keeps_copy) return false;
+  EVERKERNEL_TRY(memory->write(0, copy));
+  return true;
+}
+
+DataBuffer::DataBuffer(std::shared_ptr<State> state) : state_(std::move(state)) {}
+DataBuffer::DataBuffer(DataBuffer&&) noexcept = default;
+
+DataBuffer& DataBuffer::operator=(DataBuffer&& other) noexcept {
+  if (this != &other) {
+    DataBuffer dropped(std::move(*this));
+    state_ = std::move(other.state_);
+  }
+  return *this;
+}
+
+DataBuffer::~DataBuffer() {
+  if (state_ == nullptr) return;
+  const auto owner = state_->owner.lock();
+  if (owner == nullptr) return;
+  const std::scoped_lock held(owner->table_mutex);
+  owner->buffers.erase(state_->options.handle);
+  owner->table = nullptr;
+}
+
+Word DataBuffer::handle() const {
+  return state_->options.handle;
+}
+
+std::size_t DataBuffer::word_count() const {
+  return state_->options.word_count;
+}
+
+namespace {
+
+Result<void> check_words(const DataBufferOptions& options, std::size_t first, std::size_t count) {
+  if (first <= options.word_count && count <= options.word_count - first) return {};
+  return fail(Code::invalid_argument,
+              fmt::format("buffer {}: {} words from word {} are not inside its {} words",
+                          options.handle, count, first, options.word_count));
+}
+
+}  // namespace
+
+Result<void> DataBuffer::write(std::size_t first_word, std::span<const Word> words) {
+  EVERKERNEL_TRY(check_words(state_->options, first_word, words.size()));
+  const std::scoped_lock held(state_->mutex);
+  return state_->words.write(first_word * abi::kWordBytes, std::as_bytes(words));
+}
+
+Result<void> DataBuffer::read(std::size_t first_word, std::span<Word> words) const {
+  EVERKERNEL_TRY(check_words(state_->options, first_word, words.size()));
+  const std::scoped_lock held(state_->mutex);
+  return state_->words.memory->read(first_word * abi::kWordBytes, std::as_writable_bytes(words));
+}
+
+ResidentBuffers::ResidentBuffers(std::shared_ptr<State> state) : state_(std::move(state)) {}
+ResidentBuffers::ResidentBuffers(ResidentBuffers&&) noexcept = default;
+ResidentBuffers& ResidentBuffers::operator=(ResidentBuffers&&) noexcept = default;
+ResidentBuffers::~ResidentBuffers() = default;
+
+std::size_t ResidentBuffers::size_bytes(protocol::Buffer buffer) const {
+  const std::scoped_lock held(state_->mutex);
+  return state_->buffers[static_cast<std::size_t>(buffer)].memory->size_bytes();
+}
+
+Result<void> ResidentBuffers::write(protocol::Buffer buffer, std::size_t offset_bytes,
+                                    std::span<const std::byte> bytes) {
+  const std::scoped_lock held(state_->mutex);
+  return state_->buffers[static_cast<std::size_t>(buffer)].write(offset_bytes, bytes);
+}
+
+Result<void> ResidentBuffers::read(protocol::Buffer buffer, std::size_t offset_bytes,
+                                   std::span<std::byte> bytes) const {
+  const std::scoped_lock held(state_->mutex);
+  return state_->buffers[static_cast<std::size_t>(buffer)].memory->read(offset_bytes, bytes);
+}
+
+}  // namespace everkernel

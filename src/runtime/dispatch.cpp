@@ -1,0 +1,363 @@
+// A bounded dispatch: check everything, stage host bytes, launch, read back, check that, hand over.
+#include "everkernel/runtime/dispatch.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "everkernel/protocol/control.hpp"
+#include "everkernel/protocol/debug_log.hpp"
+#include "everkernel/protocol/io_queue.hpp"
+#include "everkernel/protocol/ring.hpp"
+#include "runtime/state.hpp"
+
+namespace everkernel {
+namespace {
+
+using backend::Clock;
+using protocol::Buffer;
+using ByteSpans = std::array<std::span<const std::byte>, kSubmissionBuffers>;
+
+// What a submission without a log or a queue gets: a log without records, a queue of one slot.
+constexpr std::array<std::byte, abi::kWordBytes> kNoLog{};
+constexpr std::array<std::byte, abi::kIoSlotBytes> kOneIoSlot{};
+
+ByteSpans spans_of(const HostBuffers& buffers) {
+  ByteSpans spans{buffers.control, buffers.ring, buffers.debug_log, buffers.io_queue};
+  if (spans[2].empty()) spans[2] = kNoLog;
+  if (spans[3].empty()) spans[3] = kOneIoSlot;
+  return spans;
+}
+
+// Whether four buffers fit the wire format and a ring of that many slots.
+Result<void> check_buffers(const ByteSpans& spans, Word slot_count) {
+  EVERKERNEL_TRY(protocol::ControlView::parse(spans[0]));
+  const auto ring = protocol::RingView::parse(spans[1]);
+  if (!ring) return Failure(ring.error());
+  if (ring->slot_count() != slot_count) {
+    return fail(Code::invalid_argument,
+                fmt::format("ring: {} slots, the megakernel was made for {}", ring->slot_count(),
+                            slot_count),
+                "make the megakernel with the slot count of its rings");
+  }
+  EVERKERNEL_TRY(protocol::DebugLogView::parse(spans[2]));
+  EVERKERNEL_TRY(protocol::IoQueueView::parse(spans[3]));
+  return {};
+}
+
+std::uint64_t per_second(std::uint64_t amount, std::uint64_t time_ns) {
+  if (time_ns == 0) return 0;
+  __extension__ using Wide = unsigned __int128;
+  const Wide rate = Wide{amount} * 1'000'000'000u / time_ns;
+  return static_cast<std::uint64_t>(std::min<Wide>(rate, ~std::uint64_t{0}));
+}
+
+std::size_t read_back_count(Readback readback) {
+  switch (readback) {
+    case Readback::none:
+      return 0;
+    case Readback::control:
+      return 1;
+    case Readback::full:
+      return kSubmissionBuffers;
+  }
+  return 0;
+}
+
+}  // namespace
+
+std::uint64_t DispatchStats::output_bytes_per_second() const {
+  return per_second(output_bytes, latency_ns);
+}
+std::uint64_t DispatchStats::readback_bytes_per_second() const {
+  return per_second(readback_bytes, latency_ns);
+}
+std::uint64_t DispatchStats::bytes_moved_per_second() const {
+  return per_second(bytes_moved, latency_ns);
+}
+std::uint64_t DispatchStats::device_allocation_bytes_per_second() const {
+  return per_second(device_allocation_bytes, latency_ns);
+}
+
+namespace runtime {
+
+/// Everything a dispatch needs room for, kept for the next.
+struct WorkspaceStorage {
+  struct Staging {
+    std::array<std::unique_ptr<backend::Memory>, kSubmissionBuffers> memories;
+  };
+  using Bytes = std::array<std::vector<std::byte>, kSubmissionBuffers>;
+
+  std::weak_ptr<Megakernel::State> owner;  // whose device the staging lies on
+  std::uint64_t generation = 0;
+  std::vector<Staging> staging;
+  std::vector<backend::DeviceBuffers> rows;
+  std::vector<backend::DrainCounts> counts;
+  std::vector<Bytes> bytes;     // what the last report shows
+  std::vector<Bytes> incoming;  // what the next one will, once it is checked
+  std::vector<SubmissionReport> reports;
+};
+
+namespace {
+
+// One attempt at a dispatch. The launch mutex is held.
+class Attempt {
+ public:
+  Attempt(Megakernel::State& state, const DispatchOptions& options, WorkspaceStorage& storage,
+          DispatchStats& stats)
+      : state_(state), options_(options), storage_(storage), stats_(stats) {}
+
+  Result<void> run(Clock::time_point deadline) {
+    EVERKERNEL_TRY(stage());
+    const auto table = state_.current_table();
+    storage_.counts.assign(options_.submissions.size(), {});
+    const auto launched = state_.kernel->launch({.submissions = storage_.rows,
+                                                 .buffers = table->table.view(),
+                                                 .deadline = deadline,
+                                                 .counts = storage_.counts});
+    if (!launched) return Failure(launched.error());
+    stats_.kernel_launches += launched->kernel_launches;
+    stats_.sync_points += launched->sync_points;
+    EVERKERNEL_TRY(read_back());
+    EVERKERNEL_TRY(refresh_copies(*table));
+    report();
+    return {};
+  }
+
+ private:
+  Result<void> stage() {
+    const bool is_foreign =
+        storage_.owner.lock().get() != &state_ || storage_.generation != state_.generation;
+    if (is_foreign) {
+      storage_.staging.clear();
+      storage_.owner = state_.weak_from_this();
+      storage_.generation = state_.generation;
+    }
+    const std::size_t count = options_.submissions.size();
+    if (storage_.staging.size() < count) storage_.staging.resize(count);
+    storage_.rows.assign(count, {});
+    for (std::size_t i = 0; i < count; ++i) {
+      const Submission& submission = options_.submissions[i];
+      if (const auto* host = std::get_if<HostBuffers>(&submission)) {
+        EVERKERNEL_TRY(stage_host(*host, storage_.staging[i], storage_.rows[i]));
+      } else {
+        use_resident(*std::get<ResidentBuffers*>(submission), storage_.rows[i]);
+      }
+    }
+    return {};
+  }
+
+  Result<void> stage_host(const HostBuffers& host, WorkspaceStorage::Staging& staging,
+                          backend::DeviceBuffers& row) {
+    const ByteSpans spans = spans_of(host);
+    for (std::size_t i = 0; i < kSubmissionBuffers; ++i) {
+      auto& memory = staging.memories[i];
+      if (memory == nullptr || memory->size_bytes() != spans[i].size()) {
+        auto made = state_.backend->allocate(spans[i].size());
+        if (!made) return Failure(made.error());
+        memory = std::move(*made);
+        stats_.device_allocation_bytes += spans[i].size();
+        ++stats_.device_allocation_events;
+      }
+      EVERKERNEL_TRY(memory->write(0, spans[i]));
+      stats_.input_bytes += spans[i].size();
+    }
+    set_row(row, [&](std::size_t i) { return staging.memories[i].get(); });
+    return {};
+  }
+
+  void use_resident(ResidentBuffers& resident, backend::DeviceBuffers& row) {
+    auto& buffers = resident.state().buffers;
+    set_row(row, [&](std::size_t i) { return buffers[i].memory.get(); });
+    ++stats_.resident_resource_rows;
+    stats_.resident_resource_handles += kSubmissionBuffers;
+  }
+
+  static void set_row(backend::DeviceBuffers& row, const auto& memory_at) {
+    row = {.control = memory_at(0),
+           .ring = memory_at(1),
+           .debug_log = memory_at(2),
+           .io_queue = memory_at(3)};
+  }
+
+  Result<void> read_back() {
+    const std::size_t wanted = read_back_count(options_.readback);
+    // Both sides of the swap grow together, so that the second dispatch of a shape finds room.
+    const std::size_t rows = std::max(storage_.incoming.size(), storage_.rows.size());
+    storage_.incoming.resize(rows);
+    storage_.bytes.resize(rows);
+    for (std::size_t i = 0; i < storage_.rows.size(); ++i) {
+      const backend::DeviceBuffers& row = storage_.rows[i];
+      const std::array<backend::Memory*, kSubmissionBuffers> memories{row.control, row.ring,
+                                                                      row.debug_log, row.io_queue};
+      for (std::size_t j = 0; j < kSubmissionBuffers; ++j) {
+        stats_.output_bytes += memories[j]->size_bytes();
+        auto& bytes = storage_.incoming[i][j];
+        bytes.resize(j < wanted ? memories[j]->size_bytes() : 0);
+        storage_.bytes[i][j].reserve(bytes.size());
+        if (bytes.empty()) continue;
+        EVERKERNEL_TRY(memories[j]->read(0, bytes));
+        stats_.readback_bytes += bytes.size();
+        ++stats_.output_buffers;
+      }
+      EVERKERNEL_TRY(check_readback(storage_.incoming[i], wanted));
+    }
+    return {};
+  }
+
+  // What comes back is foreign bytes: it is checked before anybody sees it.
+  Result<void> check_readback(const WorkspaceStorage::Bytes& bytes, std::size_t wanted) const {
+    if (wanted == kSubmissionBuffers) {
+      return check_buffers({bytes[0], bytes[1], bytes[2], bytes[3]},
+                           state_.options.geometry.slot_count);
+    }
+    if (wanted == 1) EVERKERNEL_TRY(protocol::ControlView::parse(bytes[0]));
+    return {};
+  }
+
+  Result<void> refresh_copies(const TableSnapshot& table) const {
+    for (const auto& buffer : table.owners) {
+      const bool is_written = buffer->options.access != memory::Access::read;
+      if (!is_written || !buffer->words.keeps_copy) continue;
+      const std::scoped_lock held(buffer->mutex);
+      EVERKERNEL_TRY(buffer->words.refresh());
+    }
+    for (const Submission& submission : options_.submissions) {
+      if (const auto* resident = std::get_if<ResidentBuffers*>(&submission)) {
+        for (KeptMemory& memory : (*resident)->state().buffers) {
+          EVERKERNEL_TRY(memory.refresh());
+        }
+      }
+    }
+    return {};
+  }
+
+  void report() {
+    storage_.bytes.swap(storage_.incoming);
+    storage_.reports.clear();
+    for (std::size_t i = 0; i < storage_.rows.size(); ++i) {
+      const auto& bytes = storage_.bytes[i];
+      const backend::DrainCounts& counts = storage_.counts[i];
+      storage_.reports.push_back({bytes[0], bytes[1], bytes[2], bytes[3], counts});
+      stats_.items_done += counts.done;
+      stats_.items_faulted += counts.faulted;
+      stats_.items_remaining += counts.remaining;
+      stats_.hits_dropped += counts.hits_dropped;
+    }
+  }
+
+  Megakernel::State& state_;
+  const DispatchOptions& options_;
+  WorkspaceStorage& storage_;
+  DispatchStats& stats_;
+};
+
+}  // namespace
+}  // namespace runtime
+
+Workspace::Workspace() = default;
+Workspace::Workspace(Workspace&&) noexcept = default;
+Workspace& Workspace::operator=(Workspace&&) noexcept = default;
+Workspace::~Workspace() = default;
+
+namespace {
+
+Result<void> check_submission(const Megakernel::State& state, const Submission& submission) {
+  if (const auto* host = std::get_if<HostBuffers>(&submission)) {
+    return check_buffers(spans_of(*host), state.options.geometry.slot_count);
+  }
+  const ResidentBuffers* const resident = std::get<ResidentBuffers*>(submission);
+  if (resident != nullptr && resident->state().owner.lock().get() == &state) return {};
+  return fail(Code::invalid_argument,
+              resident == nullptr ? "there are no resident buffers behind the pointer"
+                                  : "its resident buffers belong to another megakernel",
+              "make them with make_resident of the megakernel that dispatches them");
+}
+
+Result<void> check_options(const Megakernel::State& state, const DispatchOptions& options) {
+  if (options.deadline <= std::chrono::nanoseconds(0)) {
+    return fail(Code::invalid_argument,
+                fmt::format("dispatch: a deadline of {} ns has passed", options.deadline.count()),
+                "give it some time; the default is 60 s");
+  }
+  for (std::size_t i = 0; i < options.submissions.size(); ++i) {
+    auto checked = check_submission(state, options.submissions[i]);
+    if (checked) continue;
+    if (options.submissions.size() > 1) {
+      checked.error().message = fmt::format("submission {}: {}", i, checked.error().message);
+    }
+    return checked;
+  }
+  return {};
+}
+
+// A deadline so far away that the clock cannot hold it is none.
+Clock::time_point deadline_after(std::chrono::nanoseconds time) {
+  const auto now = Clock::now();
+  return time < Clock::time_point::max() - now ? now + time : Clock::time_point::max();
+}
+
+}  // namespace
+
+Result<DispatchReport> Megakernel::dispatch(const DispatchOptions& options) {
+  const auto begin = Clock::now();
+  EVERKERNEL_TRY(check_options(*state_, options));
+  DispatchReport report;
+  Workspace& workspace = options.workspace != nullptr ? *options.workspace : report.own_workspace;
+  if (workspace.storage_ == nullptr) {
+    workspace.storage_ = std::make_unique<runtime::WorkspaceStorage>();
+  }
+  const std::scoped_lock held(state_->launch_mutex);
+  const auto attempt = [&]() -> Result<void> {
+    report.stats = {};
+    if (options.submissions.empty()) return {};
+    return runtime::Attempt(*state_, options, *workspace.storage_, report.stats)
+        .run(deadline_after(options.deadline));
+  };
+  auto done = attempt();
+  const bool is_lost = !done && done.error().code == Code::device_lost;
+  if (is_lost && options.recovery == Recovery::retry_once) {
+    const auto recovered = state_->recover_locked();
+    if (!recovered) return Failure(recovered.error());
+    if (recovered->buffers_lost != 0) {
+      return fail(Code::device_lost,
+                  fmt::format("dispatch: the device was lost, and {} buffers without a host copy "
+                              "with it",
+                              recovered->buffers_lost),
+                  "the device is back and these buffers are zero: fill them, then dispatch again; "
+                  "keep_host_copy restores them");
+    }
+    done = attempt();
+    report.stats.recovered_after_device_loss = true;
+  }
+  if (!done) return Failure(done.error());
+  report.submissions = {workspace.storage_->reports.data(), options.submissions.size()};
+  report.stats.bytes_moved = report.stats.input_bytes + report.stats.readback_bytes;
+  report.stats.latency_ns = static_cast<std::uint64_t>(
+      std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - begin).count());
+  return report;
+}
+
+Result<ResidentBuffers> Megakernel::make_resident(const HostBuffers& buffers,
+                                                  const ResidentOptions& options) {
+  const ByteSpans spans = spans_of(buffers);
+  EVERKERNEL_TRY(check_buffers(spans, state_->options.geometry.slot_count));
+  auto resident = std::make_shared<ResidentBuffers::State>();
+  resident->owner = state_;
+  for (std::size_t i = 0; i < kSubmissionBuffers; ++i) {
+    KeptMemory& memory = resident->buffers[i];
+    memory.keeps_copy = options.keep_host_copy;
+    EVERKERNEL_TRY(memory.allocate(*state_->backend, spans[i].size()));
+    EVERKERNEL_TRY(memory.write(0, spans[i]));
+  }
+  const std::scoped_lock held(state_->table_mutex);
+  // Those that are gone are swept out each time the list has doubled.
+  if (state_->residents.size() >= state_->resident_sweep) {
+    std::erase_if(state_->residents, [](const auto& weak) { return weak.expired(); });
+    state_->resident_sweep = std::max<std::size_t>(64, 2 * state_->residents.size());
+  }
+  state_->residents.push_back(resident);
+  return ResidentBuffers(std::move(resident));
+}
+
+}  // namespace everkernel

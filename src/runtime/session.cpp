@@ -1,0 +1,854 @@
+// The host's half of a live session.
+//
+// A ticket's way: reserved at the desk, its slot filled and stored PUBLISHED, run by a worker,
+// stored DONE or FAULT, and reaped: noted and made EMPTY again, in order of tickets. Publishers
+// reserve at most one slot less than the ring has, so the slot behind the last is always EMPTY.
+#include "everkernel/runtime/session.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "everkernel/abi/fault.hpp"
+#include "everkernel/abi/opcode.hpp"
+#include "everkernel/base/spin.hpp"
+#include "everkernel/memory/shared_region.hpp"
+#include "everkernel/protocol/control.hpp"
+#include "everkernel/protocol/debug_log.hpp"
+#include "everkernel/protocol/io_queue.hpp"
+#include "everkernel/protocol/packed.hpp"
+#include "everkernel/protocol/ring.hpp"
+#include "everkernel/telemetry/decode.hpp"
+#include "runtime/state.hpp"
+
+namespace everkernel {
+namespace {
+
+using abi::Slot;
+using abi::SlotStatus;
+using backend::Clock;
+using protocol::BatchItem;
+using protocol::LiveWords;
+using protocol::Sender;
+
+// Polls of a waiting thread: first it only pauses, then it lets others run, then it sleeps.
+constexpr int kPausePolls = 400;
+constexpr int kYieldPolls = 20;
+// A sleeping host looks at the kernel's health now and then.
+constexpr auto kHealthInterval = std::chrono::milliseconds(50);
+// Outcomes that are kept for tickets nobody has asked for yet.
+constexpr std::size_t kMostNotedFaults = std::size_t{1} << 20;
+// Outcome of an item that stop took back; no fault code is that large.
+constexpr Word kCancelled = 0x10000;
+
+enum Part : std::size_t { kControl, kRing, kDebugLog, kIoQueue };
+
+Clock::time_point deadline_after(std::chrono::nanoseconds time) {
+  const auto now = Clock::now();
+  if (time <= std::chrono::nanoseconds(0)) return now;
+  return time < Clock::time_point::max() - now ? now + time : Clock::time_point::max();
+}
+
+std::uint64_t nanoseconds_since(Clock::time_point begin) {
+  return static_cast<std::uint64_t>(
+      std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - begin).count());
+}
+
+Result<memory::SharedRegion> make_region(const SessionOptions& options, Word slot_count) {
+  const auto control = options.control.empty()
+                           ? protocol::control_bytes({.tenant_count = options.tenant_count,
+                                                      .observable_slots = options.observable_slots})
+                           : Result<std::size_t>(options.control.size());
+  const auto ring = protocol::ring_bytes(slot_count);
+  const auto debug_log = protocol::debug_log_bytes(options.debug_records);
+  const auto io_queue = protocol::io_queue_bytes(options.io_slots);
+  for (const auto* part : {&control, &ring, &debug_log, &io_queue}) {
+    if (!*part) return Failure(part->error());
+  }
+  return memory::SharedRegion::create(std::array{*control, *ring, *debug_log, *io_queue});
+}
+
+Result<void> fill_control(const SessionOptions& options, std::span<std::byte> control) {
+  if (options.control.empty()) {
+    return protocol::encode_control(
+        {.tenant_count = options.tenant_count, .observable_slots = options.observable_slots},
+        control);
+  }
+  EVERKERNEL_TRY(protocol::ControlView::parse(options.control));
+  std::ranges::copy(options.control, control.begin());
+  return {};
+}
+
+}  // namespace
+
+// Everything behind the calls of a session.
+class Session::State {
+ public:
+  State(std::shared_ptr<Megakernel::State> megakernel, memory::SharedRegion region,
+        std::uint64_t first_ticket, Word worker_count)
+      : megakernel_(std::move(megakernel)),
+        region_(std::move(region)),
+        ring_(*LiveWords::bind(protocol::Buffer::ring, region_.part(kRing))),
+        control_(*LiveWords::bind(protocol::Buffer::control, region_.part(kControl))),
+        slot_count_(static_cast<Word>(region_.part(kRing).size() / abi::kSlotBytes)),
+        first_ticket_(first_ticket),
+        desk_(first_ticket),
+        bell_(worker_count),
+        reaped_(first_ticket),
+        reported_published_(first_ticket) {}
+
+  ~State() {
+    stop(StopMode::cancel, {});
+    if (callback_thread_.joinable()) callback_thread_.join();
+  }
+
+  Result<void> launch() {
+    const auto kernel = megakernel_->current_kernel();
+    table_ = megakernel_->current_table();
+    generation_ = megakernel_->generation;
+    auto live = kernel->start({.control = region_.part(kControl),
+                               .ring = region_.part(kRing),
+                               .debug_log = region_.part(kDebugLog),
+                               .io_queue = region_.part(kIoQueue),
+                               .buffers = table_->table.view(),
+                               .desk = &desk_,
+                               .bell = &bell_,
+                               .first_ticket = reaped_.load(std::memory_order_acquire)});
+    if (!live) return Failure(live.error());
+    const std::scoped_lock held(live_mutex_);
+    kernel_ = kernel;
+    live_ = std::move(*live);
+    is_open_.store(true, std::memory_order_release);
+    return {};
+  }
+
+  // ---- publishing ----
+
+  Word capacity() const { return slot_count_ - 1; }
+
+  Result<Ticket> publish(const BatchItem& item, const PublishOptions& options) {
+    const Sender sender{options.tenant, options.priority};
+    EVERKERNEL_TRY(protocol::check_operation(item, sender));
+    const auto place = reserve(1, options);
+    if (!place) return Failure(place.error());
+    if (item.opcode == static_cast<Word>(abi::Opcode::batch_fence)) {
+      const std::uint64_t reach = item.args.empty() ? 0 : item.args[0];
+      guard_batch(place->first_ticket - std::min(reach, place->first_ticket), place->first_ticket);
+    }
+    store(place->first_ticket, protocol::published_slot(item, sender));
+    desk_.wake(place->sleepers);
+    return Ticket{place->first_ticket};
+  }
+
+  Result<TicketRange> publish_items(std::span<const abi::WorkItem> items,
+                                    const PublishOptions& options) {
+    const Sender sender{options.tenant, options.priority};
+    EVERKERNEL_TRY(protocol::check_items(items, sender));
+    EVERKERNEL_TRY(check_count(items.size()));
+    if (items.empty()) return TicketRange{Ticket{desk_.next_ticket()}, 0};
+    const auto place = reserve(items.size(), options);
+    if (!place) return Failure(place.error());
+    std::uint64_t ticket = place->first_ticket;
+    for (const abi::WorkItem& item : items) store(ticket++, protocol::published_slot(item, sender));
+    desk_.wake(place->sleepers);
+    return TicketRange{Ticket{place->first_ticket}, static_cast<Word>(items.size())};
+  }
+
+  Result<Ticket> publish_packed(std::span<const protocol::PackedOp> ops,
+                                const PublishOptions& options) {
+    const auto args = protocol::pack(ops);
+    if (!args) return Failure(args.error());
+    return publish({static_cast<Word>(abi::Opcode::packed_slot), *args}, options);
+  }
+
+  Result<TicketRange> publish_batch(std::span<const BatchItem> items, Word tag,
+                                    const PublishOptions& options) {
+    const Sender sender{options.tenant, options.priority};
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      auto checked = protocol::check_operation(items[i], sender);
+      if (checked) continue;
+      checked.error().message += fmt::format(" (item {})", i);
+      return Failure(checked.error());
+    }
+    EVERKERNEL_TRY(check_count(items.size() + 1));
+    const Word count = static_cast<Word>(items.size());
+    const auto place = reserve_row(count + 1, options);
+    if (!place) return Failure(place.error());
+    guard_batch(place->first_ticket, place->first_ticket + count);
+    std::uint64_t ticket = place->first_ticket;
+    for (const BatchItem& item : items) store(ticket++, protocol::published_slot(item, sender));
+    const std::array<Word, 2> fence_args{count, tag};
+    const BatchItem fence{static_cast<Word>(abi::Opcode::batch_fence), fence_args};
+    store(ticket, protocol::published_slot(fence, sender));
+    desk_.wake(place->sleepers);
+    return TicketRange{Ticket{place->first_ticket}, count + 1};
+  }
+
+  // ---- following ----
+
+  Result<Completion> wait(Ticket ticket, std::chrono::nanoseconds timeout) {
+    const auto number = static_cast<std::uint64_t>(ticket);
+    EVERKERNEL_TRY(check_ticket(number));
+    EVERKERNEL_TRY(await([&] { return has_ended(number); }, timeout,
+                         [&] { return fmt::format("ticket {} has not ended", number); }));
+    return outcome(number);
+  }
+
+  Result<void> wait_all(std::chrono::nanoseconds timeout) {
+    const std::uint64_t target = desk_.next_ticket();
+    return await(
+        [&] {
+          reap();
+          return reaped_.load(std::memory_order_acquire) >= target;
+        },
+        timeout,
+        [&] {
+          return fmt::format("{} items have not ended",
+                             target - reaped_.load(std::memory_order_acquire));
+        });
+  }
+
+  Result<std::optional<Completion>> poll(Ticket ticket) {
+    const auto number = static_cast<std::uint64_t>(ticket);
+    EVERKERNEL_TRY(check_ticket(number));
+    if (!has_ended(number)) {
+      EVERKERNEL_TRY(live_health());
+      return std::optional<Completion>();
+    }
+    const auto ended = outcome(number);
+    if (!ended) return Failure(ended.error());
+    return std::optional<Completion>(*ended);
+  }
+
+  Result<void> on_complete(Ticket ticket, std::function<void(Ticket, Completion, bool)> callback) {
+    EVERKERNEL_TRY(check_ticket(static_cast<std::uint64_t>(ticket)));
+    const std::scoped_lock held(callback_mutex_);
+    if (has_stopped_callbacks_) {
+      const auto ended = outcome(static_cast<std::uint64_t>(ticket));
+      callback(ticket, ended.value_or(Completion{}), !ended.has_value());
+      return {};
+    }
+    if (!callback_thread_.joinable()) {
+      callback_thread_ = std::jthread([this](const std::stop_token& stop) { call_back(stop); });
+    }
+    callbacks_.push_back({static_cast<std::uint64_t>(ticket), std::move(callback)});
+    bell_.wake();
+    return {};
+  }
+
+  // ---- looking ----
+
+  SessionCounters counters() {
+    SessionCounters counters;
+    counters.kernel = live()->flush_counters();
+    add(counters.kernel, earlier_);
+    const std::uint64_t next = desk_.next_ticket();
+    counters.published = next - first_ticket_;
+    counters.padding = padding_.load(std::memory_order_relaxed);
+    counters.reaped = reaped_.load(std::memory_order_acquire) - first_ticket_;
+    counters.full_waits = full_waits_.load(std::memory_order_relaxed);
+    const std::scoped_lock held(reap_mutex_);
+    counters.forgotten_faults = forgotten_faults_;
+    control_.store_relaxed(abi::kControlTicketTail.first, static_cast<Word>(next));
+    return counters;
+  }
+
+  Result<void> snapshot(SessionSnapshot& target, std::span<const Word> window_opcodes) {
+    const std::scoped_lock held(snapshot_mutex_);
+    target.counters = counters();
+    control_copy_.resize(region_.part(kControl).size());
+    ring_copy_.resize(region_.part(kRing).size());
+    EVERKERNEL_TRY(control_.copy_to(control_copy_));
+    EVERKERNEL_TRY(ring_.copy_to(ring_copy_));
+    const std::span<const std::byte> control = control_copy_;
+    const std::span<const std::byte> ring = ring_copy_;
+    auto begin = Clock::now();
+    EVERKERNEL_TRY(
+        telemetry::decode({.control = control, .observables = true}, scratch_, control_only_));
+    const std::uint64_t control_ns = nanoseconds_since(begin);
+    begin = Clock::now();
+    EVERKERNEL_TRY(telemetry::decode(
+        {.control = control, .ring = ring, .window_opcodes = window_opcodes, .observables = true},
+        scratch_, target.telemetry));
+    const std::uint64_t both_ns = nanoseconds_since(begin);
+    const std::uint64_t published = first_ticket_ + target.counters.published;
+    // Slots are written where workers read them: an item that was published was not copied.
+    const std::uint64_t in_place = (published - reported_published_) * abi::kSlotBytes;
+    reported_published_ = published;
+    target.evidence = {.resident_device_bytes = region_.size_bytes() + table_bytes(),
+                       .host_copy_bytes = control.size() + ring.size(),
+                       .host_copy_avoided_bytes = in_place,
+                       .ring_occupancy = target.telemetry.occupancy,
+                       .control_decode_ns = control_ns,
+                       .ring_decode_ns = both_ns - std::min(both_ns, control_ns),
+                       .coverage = telemetry::RuntimeEvidenceMetricCoverage::complete()};
+    return {};
+  }
+
+  Result<Word> observable(Word index) const {
+    const std::uint64_t word = std::uint64_t{abi::kControlFirstObservable} + index;
+    if (word < control_.size()) return control_.load_acquire(word);
+    return fail(Code::invalid_argument,
+                fmt::format("control: observable {} is not there: there are {}", index,
+                            control_.size() - abi::kControlFirstObservable));
+  }
+
+  void copy_debug_log(std::vector<std::byte>& target) const {
+    const auto log = region_.part(kDebugLog);
+    target.resize(log.size());
+    const auto words = LiveWords::bind(protocol::Buffer::debug_log, log);
+    static_cast<void>(words->copy_to(target));
+  }
+
+  Result<void> set_tenant_enabled(Word tenant, bool enabled) {
+    auto writer = *protocol::LiveControlWriter::bind(region_.part(kControl));
+    EVERKERNEL_TRY(writer.set_tenant_enabled(tenant, enabled));
+    live()->look_again();
+    return {};
+  }
+
+  Result<void> set_tenant_quota(Word tenant, Word quota) {
+    auto writer = *protocol::LiveControlWriter::bind(region_.part(kControl));
+    EVERKERNEL_TRY(writer.set_tenant_quota(tenant, quota));
+    live()->look_again();
+    return {};
+  }
+
+  int memory_descriptor() const { return region_.file_descriptor(); }
+
+  // ---- ending ----
+
+  StopReport stop(StopMode mode, std::chrono::nanoseconds timeout);
+  Result<void> recover();
+
+ private:
+  struct PendingCallback {
+    std::uint64_t ticket = 0;
+    std::function<void(Ticket, Completion, bool)> call;
+  };
+  struct GuardedBatch {
+    std::uint64_t first = 0;
+    std::uint64_t fence = 0;
+  };
+
+  std::shared_ptr<backend::LiveKernel> live() const {
+    const std::scoped_lock held(live_mutex_);
+    return live_;
+  }
+  Word slot_of(std::uint64_t ticket) const { return static_cast<Word>(ticket) & (slot_count_ - 1); }
+  std::size_t line_of(std::uint64_t ticket) const {
+    return std::size_t{slot_of(ticket)} * abi::kSlotWords;
+  }
+  SlotStatus status_of(std::uint64_t ticket) const {
+    return SlotStatus{ring_.load_acquire(line_of(ticket))};
+  }
+  void store(std::uint64_t ticket, const Slot& slot) { ring_.store_slot(slot_of(ticket), slot); }
+
+  Result<void> check_count(std::size_t count) const;
+  Result<void> check_ticket(std::uint64_t ticket) const;
+  Result<void> live_health() const;
+  Result<backend::TicketDesk::Reservation> reserve(std::uint64_t count,
+                                                   const PublishOptions& options);
+  Result<backend::TicketDesk::Reservation> reserve_row(Word count, const PublishOptions& options);
+  Result<void> wait_for_room(std::uint64_t count, const PublishOptions& options,
+                             Clock::time_point deadline);
+  std::uint64_t limit() const { return reaped_.load(std::memory_order_acquire) + capacity(); }
+  void guard_batch(std::uint64_t first, std::uint64_t fence);
+
+  bool has_ended(std::uint64_t ticket) const;
+  Result<Completion> outcome(std::uint64_t ticket);
+  Result<Completion> noted_outcome(std::uint64_t ticket);
+  void reap();
+  bool reap_one(std::uint64_t ticket);
+  void note_fault(std::uint64_t ticket, Word code);
+  Result<void> await(const auto& is_met, std::chrono::nanoseconds timeout, const auto& describe);
+  void call_back(const std::stop_token& stop);
+  bool run_callbacks(bool is_last);
+  std::uint64_t cancel_rest();
+  void settle_claimed();
+  bool may_run_twice(const Slot& slot) const;
+  static void add(backend::LiveCounters& sum, const backend::LiveCounters& more);
+  std::uint64_t table_bytes() const;
+
+  std::shared_ptr<Megakernel::State> megakernel_;
+  memory::SharedRegion region_;
+  LiveWords ring_;
+  LiveWords control_;
+  const Word slot_count_;
+  const std::uint64_t first_ticket_;
+  backend::TicketDesk desk_;
+  backend::CompletionBell bell_;
+  alignas(64) std::atomic<std::uint64_t> reaped_;
+
+  std::mutex reap_mutex_;
+  std::unordered_map<std::uint64_t, Word> faults_;  // outcomes of reaped tickets that are not DONE
+  std::uint64_t forgotten_faults_ = 0;
+  std::uint64_t forgotten_before_ = 0;  // older tickets may have been forgotten
+  std::vector<GuardedBatch> batches_;   // by first ticket
+
+  std::atomic<bool> is_open_{false};
+  std::atomic<std::uint64_t> padding_{0};
+  std::atomic<std::uint64_t> full_waits_{0};
+
+  std::mutex stop_mutex_;
+  std::optional<StopReport> stopped_;
+  std::shared_ptr<TableSnapshot> table_;
+  std::shared_ptr<backend::Kernel> kernel_;
+  std::uint64_t generation_ = 0;
+  mutable std::mutex live_mutex_;  // recovery replaces the kernel
+  std::shared_ptr<backend::LiveKernel> live_;
+  backend::LiveCounters earlier_;  // of kernels that were lost
+
+  std::mutex callback_mutex_;
+  std::vector<PendingCallback> callbacks_;
+  bool has_stopped_callbacks_ = false;
+  std::jthread callback_thread_;
+
+  std::mutex snapshot_mutex_;
+  std::vector<std::byte> control_copy_;
+  std::vector<std::byte> ring_copy_;
+  telemetry::DecodeScratch scratch_;
+  telemetry::RingTelemetry control_only_;
+  std::uint64_t reported_published_;
+};
+
+// ---- reserving ----
+
+Result<void> Session::State::check_count(std::size_t count) const {
+  if (count <= capacity()) return {};
+  return fail(Code::invalid_argument,
+              fmt::format("session: {} slots at one time, a ring of {} slots takes {}", count,
+                          slot_count_, capacity()),
+              "publish in smaller parts, or make the megakernel with more slots");
+}
+
+Result<backend::TicketDesk::Reservation> Session::State::reserve(std::uint64_t count,
+                                                                 const PublishOptions& options) {
+  if (const auto place = desk_.reserve(count, limit())) [[likely]]
+    return *place;
+  const auto deadline = deadline_after(options.wait_for_room);
+  for (;;) {
+    EVERKERNEL_TRY(wait_for_room(count, options, deadline));
+    if (const auto place = desk_.reserve(count, limit())) return *place;
+  }
+}
+
+// Slots in a row, for a batch: rings do not wrap inside one, so what is left at the end of the ring
+// is filled with NOPs.
+Result<backend::TicketDesk::Reservation> Session::State::reserve_row(
+    Word count, const PublishOptions& options) {
+  const auto deadline = deadline_after(options.wait_for_room);
+  for (;;) {
+    const std::uint64_t next = desk_.next_ticket();
+    const Word left = slot_count_ - slot_of(next);
+    const Word wanted = count <= left ? count : left;
+    const auto place = desk_.reserve_at(next, wanted, limit());
+    if (!place) {
+      // Somebody else was faster, or there is no room.
+      if (desk_.next_ticket() == next) EVERKERNEL_TRY(wait_for_room(wanted, options, deadline));
+      continue;
+    }
+    if (wanted == count) return *place;
+    for (Word i = 0; i < wanted; ++i) store(next + i, protocol::published_slot(BatchItem{}, {}));
+    padding_.fetch_add(wanted, std::memory_order_relaxed);
+    desk_.wake(place->sleepers);
+  }
+}
+
+// Comes back when there is room, or fails.
+Result<void> Session::State::wait_for_room(std::uint64_t count, const PublishOptions& options,
+                                           Clock::time_point deadline) {
+  const auto has_room = [&] {
+    reap();
+    return desk_.next_ticket() + count <= limit();
+  };
+  if (!is_open_.load(std::memory_order_acquire)) {
+    return fail(Code::invalid_argument, "session: it was stopped", "start another");
+  }
+  if (control_.load_relaxed(abi::kControlShutdown.first) != 0) {
+    return fail(Code::invalid_argument, "session: an item has shut it down",
+                "stop it, then start another");
+  }
+  EVERKERNEL_TRY(live_health());
+  if (has_room()) return {};
+  full_waits_.fetch_add(1, std::memory_order_relaxed);
+  if (options.wait_for_room <= std::chrono::nanoseconds(0)) {
+    return fail(
+        Code::queue_full,
+        fmt::format("session: no room for {} items: {} of {} slots are in use", count,
+                    desk_.next_ticket() - reaped_.load(std::memory_order_acquire), capacity()),
+        "wait for earlier items, or give wait_for_room");
+  }
+  return await(has_room, deadline - Clock::now(),
+               [&] { return fmt::format("no room for {} items", count); });
+}
+
+// The slots of a batch are not given out again before its fence is DONE: the fence looks at them.
+void Session::State::guard_batch(std::uint64_t first, std::uint64_t fence) {
+  const std::scoped_lock held(reap_mutex_);
+  const GuardedBatch batch{first, fence};
+  const auto at = std::ranges::upper_bound(batches_, first, {}, &GuardedBatch::first);
+  batches_.insert(at, batch);
+}
+
+// ---- following ----
+
+Result<void> Session::State::check_ticket(std::uint64_t ticket) const {
+  if (ticket >= first_ticket_ && ticket < desk_.next_ticket()) return {};
+  return fail(Code::invalid_argument,
+              fmt::format("session: ticket {} was never given out", ticket));
+}
+
+Result<void> Session::State::live_health() const {
+  return live()->health();
+}
+
+bool Session::State::has_ended(std::uint64_t ticket) const {
+  if (ticket < reaped_.load(std::memory_order_acquire)) return true;
+  if (abi::is_terminal(status_of(ticket))) return true;
+  // Between the two looks it may have been reaped, and its slot given out again.
+  return ticket < reaped_.load(std::memory_order_acquire);
+}
+
+Result<Completion> Session::State::outcome(std::uint64_t ticket) {
+  const SlotStatus status = status_of(ticket);
+  const Word priority_word = ring_.load_relaxed(line_of(ticket) + 3);
+  if (ticket < reaped_.load(std::memory_order_acquire)) return noted_outcome(ticket);
+  // Not reaped, so the slot still was the ticket's when it was read.
+  return Completion{status == SlotStatus::fault ? abi::fault_code_of(priority_word) : 0};
+}
+
+Result<Completion> Session::State::noted_outcome(std::uint64_t ticket) {
+  const std::scoped_lock held(reap_mutex_);
+  if (const auto found = faults_.find(ticket); found != faults_.end()) {
+    if (found->second == kCancelled) {
+      return fail(Code::invalid_argument, fmt::format("session: item {} was taken back", ticket),
+                  "the session was stopped before it ran");
+    }
+    return Completion{found->second};
+  }
+  if (ticket < forgotten_before_) {
+    return fail(Code::invalid_argument,
+                fmt::format("session: how ticket {} ended is no longer known", ticket),
+                "ask for tickets before a million later items have faulted");
+  }
+  return Completion{};
+}
+
+Result<void> Session::State::await(const auto& is_met, std::chrono::nanoseconds timeout,
+                                   const auto& describe) {
+  for (int polls = 0; polls < kPausePolls; ++polls) {
+    if (is_met()) return {};
+    spin_pause();
+  }
+  const auto deadline = deadline_after(timeout);
+  for (int polls = 0;; ++polls) {
+    if (polls < kYieldPolls) {
+      std::this_thread::yield();
+      if (is_met()) return {};
+    } else {
+      const std::uint32_t prepared = bell_.prepare();
+      if (is_met()) return {};
+      bell_.sleep(prepared, std::min(deadline, Clock::now() + kHealthInterval));
+    }
+    if (Clock::now() >= deadline) {
+      if (is_met()) return {};
+      return fail(Code::timeout,
+                  fmt::format("session: {} within {} ns", describe(), timeout.count()),
+                  "wait longer, or look at a snapshot for what is stuck");
+    }
+    if (live()->is_running()) continue;
+    if (is_met()) return {};
+    EVERKERNEL_TRY(live_health());
+    return fail(Code::invalid_argument, fmt::format("session: it has stopped; {}", describe()),
+                "its items will not run any more");
+  }
+}
+
+// ---- reaping ----
+
+void Session::State::reap() {
+  const std::scoped_lock held(reap_mutex_);
+  const std::uint64_t end = desk_.next_ticket();
+  std::uint64_t ticket = reaped_.load(std::memory_order_relaxed);
+  while (ticket < end && reap_one(ticket)) ++ticket;
+  // What was made EMPTY is seen by whoever reserves these slots next.
+  reaped_.store(ticket, std::memory_order_release);
+}
+
+bool Session::State::reap_one(std::uint64_t ticket) {
+  const std::size_t line = line_of(ticket);
+  const SlotStatus status = status_of(ticket);
+  if (!abi::is_terminal(status)) return false;
+  while (!batches_.empty() && batches_.front().fence < ticket) batches_.erase(batches_.begin());
+  for (const GuardedBatch& batch : batches_) {
+    if (batch.first > ticket) break;
+    if (ticket <= batch.fence && !abi::is_terminal(status_of(batch.fence))) return false;
+  }
+  if (status == SlotStatus::fault) {
+    const Word word = ring_.load_relaxed(line + 3);
+    note_fault(ticket, abi::fault_code_of(word));
+    ring_.store_relaxed(line + 3, abi::priority_word(abi::priority_of(word), 0));
+  }
+  ring_.store_relaxed(line, static_cast<Word>(SlotStatus::empty));
+  return true;
+}
+
+void Session::State::note_fault(std::uint64_t ticket, Word code) {
+  if (faults_.size() >= kMostNotedFaults) {
+    forgotten_faults_ += faults_.size();
+    forgotten_before_ = ticket;
+    faults_.clear();
+  }
+  faults_.emplace(ticket, code);
+}
+
+// ---- callbacks ----
+
+void Session::State::call_back(const std::stop_token& stop) {
+  for (;;) {
+    const std::uint32_t prepared = bell_.prepare();
+    const bool is_last = stop.stop_requested();
+    const bool has_run = run_callbacks(is_last);
+    if (is_last && !has_run) return;
+    if (!has_run) bell_.sleep(prepared, Clock::now() + kHealthInterval);
+  }
+}
+
+// Runs the callbacks of items that have ended; says whether there were any. At the end nothing is
+// left that has not.
+bool Session::State::run_callbacks(bool is_last) {
+  std::vector<PendingCallback> ready;
+  {
+    const std::scoped_lock held(callback_mutex_);
+    const auto rest = std::ranges::partition(callbacks_, [&](const PendingCallback& pending) {
+      return !is_last && !has_ended(pending.ticket);
+    });
+    std::ranges::move(rest, std::back_inserter(ready));
+    callbacks_.erase(rest.begin(), rest.end());
+  }
+  for (PendingCallback& pending : ready) {
+    const auto ended = outcome(pending.ticket);
+    pending.call(Ticket{pending.ticket}, ended.value_or(Completion{}), !ended.has_value());
+  }
+  return !ready.empty();
+}
+
+// ---- ending ----
+
+StopReport Session::State::stop(StopMode mode, std::chrono::nanoseconds timeout) {
+  const std::scoped_lock held(stop_mutex_);
+  if (stopped_) return *stopped_;
+  is_open_.store(false, std::memory_order_release);
+  const auto kernel = live();
+  if (kernel == nullptr) return stopped_.emplace();
+  if (mode == StopMode::drain) static_cast<void>(wait_all(timeout));
+  desk_.close();
+  kernel->stop(mode == StopMode::drain);
+  reap();
+  StopReport report;
+  report.cancelled = cancel_rest();
+  const SessionCounters totals = counters();
+  report.done = totals.kernel.done;
+  report.faulted = totals.kernel.faulted;
+  stopped_ = report;
+  {
+    const std::scoped_lock callbacks_held(callback_mutex_);
+    has_stopped_callbacks_ = true;
+    callback_thread_.request_stop();
+  }
+  bell_.wake();
+  return report;
+}
+
+// No worker is there any more. What has not ended is taken back and noted as such.
+std::uint64_t Session::State::cancel_rest() {
+  const std::scoped_lock held(reap_mutex_);
+  std::uint64_t cancelled = 0;
+  const std::uint64_t end = desk_.next_ticket();
+  batches_.clear();
+  for (std::uint64_t ticket = reaped_.load(std::memory_order_relaxed); ticket < end; ++ticket) {
+    // A publisher that reserved before the desk closed is still writing its slot.
+    while (status_of(ticket) == SlotStatus::empty) std::this_thread::yield();
+    if (!reap_one(ticket)) {
+      note_fault(ticket, kCancelled);
+      ring_.store_relaxed(line_of(ticket), static_cast<Word>(SlotStatus::empty));
+      ++cancelled;
+    }
+    reaped_.store(ticket + 1, std::memory_order_release);
+  }
+  return cancelled;
+}
+
+Result<void> Session::State::recover() {
+  const std::scoped_lock held(stop_mutex_);
+  if (stopped_) return fail(Code::invalid_argument, "session: it was stopped", "start another");
+  const auto lost = live();
+  if (lost->health()) return {};
+  lost->stop(true);
+  const auto recovered = megakernel_->recover(generation_);
+  if (!recovered) return Failure(recovered.error());
+  if (recovered->buffers_lost != 0) {
+    return fail(Code::device_lost,
+                fmt::format("session: {} buffers without a host copy were lost with the device",
+                            recovered->buffers_lost),
+                "the device is back and they are zero: fill them, then recover once more");
+  }
+  add(earlier_, lost->flush_counters());
+  settle_claimed();
+  desk_.reopen();
+  return launch();
+}
+
+// Items that were running when the device went away. Those that may run twice are published again;
+// of the others nobody knows what they did.
+void Session::State::settle_claimed() {
+  const std::uint64_t end = desk_.next_ticket();
+  for (std::uint64_t ticket = reaped_.load(std::memory_order_acquire); ticket < end; ++ticket) {
+    if (status_of(ticket) != SlotStatus::claimed) continue;
+    const Slot slot = ring_.load_slot(slot_of(ticket));
+    if (may_run_twice(slot)) {
+      ring_.store_release(line_of(ticket), static_cast<Word>(SlotStatus::published));
+      continue;
+    }
+    constexpr auto kCode = static_cast<Word>(abi::FaultCode::maybe_executed);
+    ring_.store_relaxed(line_of(ticket) + 3,
+                        abi::priority_word(abi::priority_of(slot.priority), kCode));
+    ring_.store_release(line_of(ticket), static_cast<Word>(SlotStatus::fault));
+    control_.add_release(abi::kControlFaultCount.first, 1);
+    ++earlier_.faulted;
+  }
+}
+
+bool Session::State::may_run_twice(const Slot& slot) const {
+  if (megakernel_->options.payload) return false;
+  if (slot.opcode == static_cast<Word>(abi::Opcode::nop)) return true;
+  const auto& program = megakernel_->options.program;
+  const ir::VerifiedHandler* const found = program ? program->find(slot.opcode) : nullptr;
+  const bool is_in_place = slot.args[0] == slot.args[1];
+  return found != nullptr && found->handler.is_pure && !is_in_place;
+}
+
+void Session::State::add(backend::LiveCounters& sum, const backend::LiveCounters& more) {
+  const auto add_all = [](auto& to, const auto& from) {
+    for (std::size_t i = 0; i < to.size(); ++i) to[i] += from[i];
+  };
+  sum.done += more.done;
+  sum.faulted += more.faulted;
+  sum.busy_ns += more.busy_ns;
+  sum.sleeps += more.sleeps;
+  add_all(sum.tenant_claims, more.tenant_claims);
+  add_all(sum.priority_claims, more.priority_claims);
+  add_all(sum.executions, more.executions);
+}
+
+std::uint64_t Session::State::table_bytes() const {
+  std::uint64_t bytes = 0;
+  for (const auto& buffer : table_->owners) bytes += buffer->options.word_count * abi::kWordBytes;
+  return bytes;
+}
+
+// ---- the calls ----
+
+Session::Session(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Session::Session(Session&&) noexcept = default;
+Session& Session::operator=(Session&&) noexcept = default;
+Session::~Session() = default;
+
+Result<Ticket> Session::publish(const BatchItem& item, const PublishOptions& options) {
+  return state_->publish(item, options);
+}
+Result<TicketRange> Session::publish_items(std::span<const abi::WorkItem> items,
+                                           const PublishOptions& options) {
+  return state_->publish_items(items, options);
+}
+Result<Ticket> Session::publish_packed(std::span<const protocol::PackedOp> ops,
+                                       const PublishOptions& options) {
+  return state_->publish_packed(ops, options);
+}
+Result<TicketRange> Session::publish_batch(std::span<const BatchItem> items, Word tag,
+                                           const PublishOptions& options) {
+  return state_->publish_batch(items, tag, options);
+}
+Result<Completion> Session::wait(Ticket ticket, std::chrono::nanoseconds timeout) {
+  return state_->wait(ticket, timeout);
+}
+Result<void> Session::wait_all(std::chrono::nanoseconds timeout) {
+  return state_->wait_all(timeout);
+}
+Result<std::optional<Completion>> Session::poll(Ticket ticket) {
+  return state_->poll(ticket);
+}
+Result<void> Session::on_complete(Ticket ticket,
+                                  std::function<void(Ticket, Completion, bool)> callback) {
+  return state_->on_complete(ticket, std::move(callback));
+}
+Result<void> Session::set_tenant_enabled(Word tenant, bool enabled) {
+  return state_->set_tenant_enabled(tenant, enabled);
+}
+Result<void> Session::set_tenant_quota(Word tenant, Word quota) {
+  return state_->set_tenant_quota(tenant, quota);
+}
+Result<void> Session::snapshot(SessionSnapshot& target, std::span<const Word> window_opcodes) {
+  return state_->snapshot(target, window_opcodes);
+}
+SessionCounters Session::counters() {
+  return state_->counters();
+}
+Result<Word> Session::observable(Word index) const {
+  return state_->observable(index);
+}
+void Session::copy_debug_log(std::vector<std::byte>& target) const {
+  state_->copy_debug_log(target);
+}
+StopReport Session::stop(StopMode mode, std::chrono::nanoseconds timeout) {
+  return state_->stop(mode, timeout);
+}
+Result<void> Session::recover() {
+  return state_->recover();
+}
+Word Session::capacity() const {
+  return state_->capacity();
+}
+int Session::memory_descriptor() const {
+  return state_->memory_descriptor();
+}
+
+Result<Session> Megakernel::start(const SessionOptions& options) {
+  const Word slot_count = state_->options.geometry.slot_count;
+  if (slot_count < 2 || !std::has_single_bit(slot_count)) {
+    return fail(Code::invalid_argument,
+                fmt::format("session: {} slots; a live ring has a power of two of slots, at "
+                            "least 2",
+                            slot_count),
+                fmt::format("make the megakernel with {} slots",
+                            std::bit_ceil(std::max<Word>(slot_count, 2))));
+  }
+  auto region = make_region(options, slot_count);
+  if (!region) return Failure(region.error());
+  EVERKERNEL_TRY(fill_control(options, region->part(kControl)));
+  const auto words = *LiveWords::bind(protocol::Buffer::control, region->part(kControl));
+  const Word head = words.load_relaxed(abi::kControlTicketHead.first);
+  const Word tail = words.load_relaxed(abi::kControlTicketTail.first);
+  if (head != tail) {
+    return fail(Code::invalid_argument,
+                fmt::format("control: TICKET_HEAD is {} and TICKET_TAIL {}; a session begins with "
+                            "an empty ring",
+                            head, tail),
+                "make the two equal");
+  }
+  auto session = std::make_unique<Session::State>(state_, std::move(*region), head,
+                                                  state_->current_kernel()->worker_count());
+  EVERKERNEL_TRY(session->launch());
+  return Session(std::move(session));
+}
+
+}  // namespace everkernel

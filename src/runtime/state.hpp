@@ -1,0 +1,82 @@
+// What a megakernel, its buffers and its sessions share.
+#pragma once
+
+#include <array>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "everkernel/backend/backend.hpp"
+#include "everkernel/memory/buffer_table.hpp"
+#include "everkernel/runtime/data_buffer.hpp"
+#include "everkernel/runtime/dispatch.hpp"
+#include "everkernel/runtime/megakernel.hpp"
+
+namespace everkernel {
+
+/// Buffers of a submission, in the kernel's order.
+inline constexpr std::size_t kSubmissionBuffers = 4;
+
+/// Device memory, and what it held when the host last knew.
+struct KeptMemory {
+  std::unique_ptr<backend::Memory> memory;  ///< on the device
+  bool keeps_copy = false;                  ///< whether `copy` is kept
+  std::vector<std::byte> copy;              ///< what it is restored from
+
+  /// Allocates zeroed memory.
+  Result<void> allocate(backend::Backend& backend, std::size_t size_bytes);
+  /// Writes, to the copy too.
+  Result<void> write(std::size_t offset_bytes, std::span<const std::byte> bytes);
+  /// Takes the copy anew, if one is kept.
+  Result<void> refresh();
+  /// Allocates again on a new device and writes the copy back; says whether there was one.
+  Result<bool> restore(backend::Backend& backend);
+};
+
+struct DataBuffer::State {
+  DataBufferOptions options;
+  KeptMemory words;
+  std::weak_ptr<Megakernel::State> owner;
+  mutable std::mutex mutex;  // recovery replaces the memory
+};
+
+struct ResidentBuffers::State {
+  std::array<KeptMemory, kSubmissionBuffers> buffers;
+  std::weak_ptr<Megakernel::State> owner;
+  mutable std::mutex mutex;  // recovery replaces the memory
+};
+
+/// What handles meant at one moment. Whoever runs on it keeps the words alive.
+struct TableSnapshot {
+  memory::BufferTable table;                               ///< what handlers look handles up in
+  std::vector<memory::Buffer> entries;                     ///< the places in the table
+  std::vector<std::shared_ptr<DataBuffer::State>> owners;  ///< the words
+};
+
+struct Megakernel::State : std::enable_shared_from_this<State> {
+  std::shared_ptr<backend::Backend> backend;
+  backend::KernelOptions options;
+  Word worker_groups = 0;
+
+  std::mutex launch_mutex;                  // one dispatch or recovery at a time
+  std::shared_ptr<backend::Kernel> kernel;  // replaced by a recovery
+  std::uint64_t generation = 0;             // recoveries so far
+
+  std::mutex table_mutex;
+  std::map<Word, std::weak_ptr<DataBuffer::State>> buffers;
+  std::shared_ptr<TableSnapshot> table;  // null after a change
+  std::vector<std::weak_ptr<ResidentBuffers::State>> residents;
+  std::size_t resident_sweep = 0;  // length at which those that are gone are taken out
+
+  /// The table as it is now.
+  std::shared_ptr<TableSnapshot> current_table();
+  /// The kernel as it is now, for a session that outlives recoveries.
+  std::shared_ptr<backend::Kernel> current_kernel();
+  /// Recovers unless somebody has since `seen_generation`.
+  Result<RecoveryDecision> recover(std::uint64_t seen_generation);
+  /// Recovers; the launch mutex is held.
+  Result<RecoveryDecision> recover_locked();
+};
+
+}  // namespace everkernel
