@@ -39,6 +39,7 @@ struct Sample {
 };
 
 Sample time_once(const Contender& contender) {
+  if (contender.measure) return {contender.measure(), 0};
   const auto start = std::chrono::steady_clock::now();
   const std::uint64_t checksum = contender.run();
   const auto end = std::chrono::steady_clock::now();

@@ -15,10 +15,12 @@
 namespace everkernel::bench {
 
 /// Something to time. `run` does the work once and returns a checksum of what it made, so that
-/// nothing can be optimised away.
+/// nothing can be optimised away. A contender whose figure is not the time of one run (a percentile
+/// of many, or a part of it) gives `measure` instead, which returns nanoseconds.
 struct Contender {
   std::string name;
-  std::function<std::uint64_t()> run;
+  std::function<std::uint64_t()> run = {};
+  std::function<double()> measure = {};
 };
 
 /// A question and everything needed to answer it.

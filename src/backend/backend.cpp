@@ -1,3 +1,4 @@
+// Names and defaults of the backend interface.
 #include "everkernel/backend/backend.hpp"
 
 #include <utility>

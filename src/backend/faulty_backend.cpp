@@ -1,3 +1,4 @@
+// Wraps every object a backend makes, so that each step can go wrong on its own.
 #include "everkernel/backend/faulty_backend.hpp"
 
 #include <algorithm>
@@ -52,6 +53,7 @@ class FaultyLive final : public LiveKernel {
 
   void stop(bool abort) override { inner_->stop(abort); }
   LiveCounters flush_counters() override { return inner_->flush_counters(); }
+  Word help() override { return inner_->help(); }
   bool is_running() const override { return inner_->is_running(); }
   void look_again() override { inner_->look_again(); }
   Result<void> health() const override {

@@ -8,20 +8,6 @@
 
 namespace everkernel::backend {
 
-std::optional<TicketDesk::Reservation> TicketDesk::reserve(std::uint64_t count,
-                                                           std::uint64_t limit) {
-  std::uint64_t word = word_.load(std::memory_order_relaxed);
-  for (;;) {
-    const std::uint64_t first = word >> kSleeperBits;
-    if (first + count > limit || (word & kClosed) != 0) return std::nullopt;
-    const std::uint64_t woken = std::min(word & kSleeperMask, count);
-    if (word_.compare_exchange_weak(word, word + (count << kSleeperBits) - woken,
-                                    std::memory_order_acq_rel, std::memory_order_relaxed)) {
-      return Reservation{first, static_cast<Word>(woken)};
-    }
-  }
-}
-
 std::optional<TicketDesk::Reservation> TicketDesk::reserve_at(std::uint64_t first,
                                                               std::uint64_t count,
                                                               std::uint64_t limit) {
@@ -36,8 +22,7 @@ std::optional<TicketDesk::Reservation> TicketDesk::reserve_at(std::uint64_t firs
   return std::nullopt;
 }
 
-void TicketDesk::wake(Word sleepers) {
-  if (sleepers == 0) return;
+void TicketDesk::give_permits(Word sleepers) {
   permits_.fetch_add(sleepers, std::memory_order_release);
   futex::wake(permits_, static_cast<int>(sleepers));
 }

@@ -1,3 +1,4 @@
+// memfd, sealed against shrinking, mapped once.
 #include "everkernel/memory/shared_region.hpp"
 
 #include <fcntl.h>

@@ -42,12 +42,27 @@ using protocol::Sender;
 // Polls of a waiting thread: first it only pauses, then it lets others run, then it sleeps.
 constexpr int kPausePolls = 400;
 constexpr int kYieldPolls = 20;
+// Items a waiting thread runs itself between two looks at the clock.
+constexpr Word kHelpBetweenLooks = 256;
 // A sleeping host looks at the kernel's health now and then.
 constexpr auto kHealthInterval = std::chrono::milliseconds(50);
+// Slots whose lines are fetched ahead of reaping.
+constexpr std::uint64_t kReapAhead = 8;
 // Outcomes that are kept for tickets nobody has asked for yet.
 constexpr std::size_t kMostNotedFaults = std::size_t{1} << 20;
 // Outcome of an item that stop took back; no fault code is that large.
 constexpr Word kCancelled = 0x10000;
+
+// Reaping right behind the workers moves every line between two cores one by one. Whoever waits
+// looks far ahead first and reaps many at one time; only now and then it takes what there is.
+class Patience {
+ public:
+  bool is_over() { return ++polls_ % kPolls == 0; }
+
+ private:
+  static constexpr int kPolls = 64;
+  int polls_ = 0;
+};
 
 enum Part : std::size_t { kControl, kRing, kDebugLog, kIoQueue };
 
@@ -101,7 +116,7 @@ class Session::State {
         slot_count_(static_cast<Word>(region_.part(kRing).size() / abi::kSlotBytes)),
         first_ticket_(first_ticket),
         desk_(first_ticket),
-        bell_(worker_count),
+        bell_(worker_count + 1),
         reaped_(first_ticket),
         reported_published_(first_ticket) {}
 
@@ -123,9 +138,8 @@ class Session::State {
                                .bell = &bell_,
                                .first_ticket = reaped_.load(std::memory_order_acquire)});
     if (!live) return Failure(live.error());
-    const std::scoped_lock held(live_mutex_);
-    kernel_ = kernel;
-    live_ = std::move(*live);
+    kernels_.push_back({kernel, std::move(*live)});
+    live_.store(kernels_.back().live.get(), std::memory_order_release);
     is_open_.store(true, std::memory_order_release);
     return {};
   }
@@ -136,9 +150,15 @@ class Session::State {
 
   Result<Ticket> publish(const BatchItem& item, const PublishOptions& options) {
     const Sender sender{options.tenant, options.priority};
-    EVERKERNEL_TRY(protocol::check_operation(item, sender));
-    const auto place = reserve(1, options);
-    if (!place) return Failure(place.error());
+    if (!protocol::is_publishable(item, sender)) [[unlikely]] {
+      return Failure(protocol::check_operation(item, sender).error());
+    }
+    auto place = desk_.reserve(1, limit());
+    if (!place) [[unlikely]] {
+      const auto later = reserve(1, options);
+      if (!later) return Failure(later.error());
+      place = *later;
+    }
     if (item.opcode == static_cast<Word>(abi::Opcode::batch_fence)) {
       const std::uint64_t reach = item.args.empty() ? 0 : item.args[0];
       guard_batch(place->first_ticket - std::min(reach, place->first_ticket), place->first_ticket);
@@ -156,8 +176,12 @@ class Session::State {
     if (items.empty()) return TicketRange{Ticket{desk_.next_ticket()}, 0};
     const auto place = reserve(items.size(), options);
     if (!place) return Failure(place.error());
-    std::uint64_t ticket = place->first_ticket;
-    for (const abi::WorkItem& item : items) store(ticket++, protocol::published_slot(item, sender));
+    // The first slot comes last: workers wait for it, and then find all the others. If they were
+    // let in one by one, every line would go back and forth behind this loop.
+    for (std::size_t i = 1; i < items.size(); ++i) {
+      store(place->first_ticket + i, protocol::published_slot(items[i], sender));
+    }
+    store(place->first_ticket, protocol::published_slot(items[0], sender));
     desk_.wake(place->sleepers);
     return TicketRange{Ticket{place->first_ticket}, static_cast<Word>(items.size())};
   }
@@ -204,9 +228,10 @@ class Session::State {
 
   Result<void> wait_all(std::chrono::nanoseconds timeout) {
     const std::uint64_t target = desk_.next_ticket();
+    Patience patience;
     return await(
         [&] {
-          reap();
+          if (has_ended(target - 1) || patience.is_over()) reap();
           return reaped_.load(std::memory_order_acquire) >= target;
         },
         timeout,
@@ -219,7 +244,7 @@ class Session::State {
   Result<std::optional<Completion>> poll(Ticket ticket) {
     const auto number = static_cast<std::uint64_t>(ticket);
     EVERKERNEL_TRY(check_ticket(number));
-    if (!has_ended(number)) {
+    if (!has_ended(number) && (live()->help() == 0 || !has_ended(number))) {
       EVERKERNEL_TRY(live_health());
       return std::optional<Completion>();
     }
@@ -330,6 +355,10 @@ class Session::State {
   Result<void> recover();
 
  private:
+  struct RunningKernel {
+    std::shared_ptr<backend::Kernel> kernel;  // outlives what it runs
+    std::unique_ptr<backend::LiveKernel> live;
+  };
   struct PendingCallback {
     std::uint64_t ticket = 0;
     std::function<void(Ticket, Completion, bool)> call;
@@ -339,10 +368,7 @@ class Session::State {
     std::uint64_t fence = 0;
   };
 
-  std::shared_ptr<backend::LiveKernel> live() const {
-    const std::scoped_lock held(live_mutex_);
-    return live_;
-  }
+  backend::LiveKernel* live() const { return live_.load(std::memory_order_acquire); }
   Word slot_of(std::uint64_t ticket) const { return static_cast<Word>(ticket) & (slot_count_ - 1); }
   std::size_t line_of(std::uint64_t ticket) const {
     return std::size_t{slot_of(ticket)} * abi::kSlotWords;
@@ -401,11 +427,10 @@ class Session::State {
   std::mutex stop_mutex_;
   std::optional<StopReport> stopped_;
   std::shared_ptr<TableSnapshot> table_;
-  std::shared_ptr<backend::Kernel> kernel_;
   std::uint64_t generation_ = 0;
-  mutable std::mutex live_mutex_;  // recovery replaces the kernel
-  std::shared_ptr<backend::LiveKernel> live_;
-  backend::LiveCounters earlier_;  // of kernels that were lost
+  std::vector<RunningKernel> kernels_;  // lost ones stay: other threads may be looking at them
+  std::atomic<backend::LiveKernel*> live_{nullptr};  // the last
+  backend::LiveCounters earlier_;                    // of kernels that were lost
 
   std::mutex callback_mutex_;
   std::vector<PendingCallback> callbacks_;
@@ -466,8 +491,10 @@ Result<backend::TicketDesk::Reservation> Session::State::reserve_row(
 // Comes back when there is room, or fails.
 Result<void> Session::State::wait_for_room(std::uint64_t count, const PublishOptions& options,
                                            Clock::time_point deadline) {
+  Patience patience;
   const auto has_room = [&] {
-    reap();
+    const std::uint64_t far = reaped_.load(std::memory_order_relaxed) + capacity() / 2;
+    if (has_ended(far) || patience.is_over()) reap();
     return desk_.next_ticket() + count <= limit();
   };
   if (!is_open_.load(std::memory_order_acquire)) {
@@ -478,6 +505,7 @@ Result<void> Session::State::wait_for_room(std::uint64_t count, const PublishOpt
                 "stop it, then start another");
   }
   EVERKERNEL_TRY(live_health());
+  reap();
   if (has_room()) return {};
   full_waits_.fetch_add(1, std::memory_order_relaxed);
   if (options.wait_for_room <= std::chrono::nanoseconds(0)) {
@@ -545,11 +573,23 @@ Result<Completion> Session::State::noted_outcome(std::uint64_t ticket) {
 
 Result<void> Session::State::await(const auto& is_met, std::chrono::nanoseconds timeout,
                                    const auto& describe) {
-  for (int polls = 0; polls < kPausePolls; ++polls) {
+  const auto kernel = live();
+  std::optional<Clock::time_point> deadline;  // most waits are over before they need a clock
+  Word helped = 0;
+  for (int polls = 0; polls < kPausePolls;) {
     if (is_met()) return {};
-    spin_pause();
+    const Word count = kernel->help();
+    helped += count;
+    if (count == 0) {
+      ++polls;
+      spin_pause();
+    } else if (helped >= kHelpBetweenLooks) {
+      if (!deadline) deadline = deadline_after(timeout);
+      if (Clock::now() >= *deadline) break;
+      helped = 0;
+    }
   }
-  const auto deadline = deadline_after(timeout);
+  if (!deadline) deadline = deadline_after(timeout);
   for (int polls = 0;; ++polls) {
     if (polls < kYieldPolls) {
       std::this_thread::yield();
@@ -557,10 +597,10 @@ Result<void> Session::State::await(const auto& is_met, std::chrono::nanoseconds 
     } else {
       const std::uint32_t prepared = bell_.prepare();
       if (is_met()) return {};
-      bell_.sleep(prepared, std::min(deadline, Clock::now() + kHealthInterval));
+      bell_.sleep(prepared, std::min(*deadline, Clock::now() + kHealthInterval));
     }
-    if (Clock::now() >= deadline) {
-      if (is_met()) return {};
+    if (is_met()) return {};
+    if (Clock::now() >= *deadline) {
       return fail(Code::timeout,
                   fmt::format("session: {} within {} ns", describe(), timeout.count()),
                   "wait longer, or look at a snapshot for what is stuck");
@@ -579,7 +619,10 @@ void Session::State::reap() {
   const std::scoped_lock held(reap_mutex_);
   const std::uint64_t end = desk_.next_ticket();
   std::uint64_t ticket = reaped_.load(std::memory_order_relaxed);
-  while (ticket < end && reap_one(ticket)) ++ticket;
+  while (ticket < end && reap_one(ticket)) {
+    ring_.prefetch_slot(slot_of(ticket + kReapAhead));
+    ++ticket;
+  }
   // What was made EMPTY is seen by whoever reserves these slots next.
   reaped_.store(ticket, std::memory_order_release);
 }
@@ -617,7 +660,7 @@ void Session::State::call_back(const std::stop_token& stop) {
   for (;;) {
     const std::uint32_t prepared = bell_.prepare();
     const bool is_last = stop.stop_requested();
-    const bool has_run = run_callbacks(is_last);
+    const bool has_run = run_callbacks(is_last) || live()->help() != 0;
     if (is_last && !has_run) return;
     if (!has_run) bell_.sleep(prepared, Clock::now() + kHealthInterval);
   }

@@ -38,12 +38,26 @@ class TicketDesk {
 
   /// Takes `count` tickets below `limit`, or nothing when there are not so many or the desk is
   /// closed. The caller fills the slots, then wakes.
-  std::optional<Reservation> reserve(std::uint64_t count, std::uint64_t limit);
+  std::optional<Reservation> reserve(std::uint64_t count, std::uint64_t limit) {
+    std::uint64_t word = word_.load(std::memory_order_relaxed);
+    for (;;) {
+      const std::uint64_t first = word >> kSleeperBits;
+      if (first + count > limit || (word & kClosed) != 0) return std::nullopt;
+      const std::uint64_t sleepers = word & kSleeperMask;
+      const std::uint64_t woken = sleepers < count ? sleepers : count;
+      if (word_.compare_exchange_weak(word, word + (count << kSleeperBits) - woken,
+                                      std::memory_order_acq_rel, std::memory_order_relaxed)) {
+        return Reservation{first, static_cast<Word>(woken)};
+      }
+    }
+  }
   /// Takes them only if `first` is the next ticket.
   std::optional<Reservation> reserve_at(std::uint64_t first, std::uint64_t count,
                                         std::uint64_t limit);
-  /// Lets that many sleeping workers go on. Does nothing for 0.
-  void wake(Word sleepers);
+  /// Lets that many sleeping workers go on.
+  void wake(Word sleepers) {
+    if (sleepers != 0) give_permits(sleepers);
+  }
   /// Wakes every worker that sleeps now.
   void wake_all();
   /// Wakes every worker, and lets none sleep any more: for stopping.
@@ -65,6 +79,7 @@ class TicketDesk {
   static constexpr std::uint64_t kClosed = std::uint64_t{1} << (kSleeperBits - 1);
   static constexpr std::uint64_t kSleeperMask = kClosed - 1;
 
+  void give_permits(Word sleepers);
   void take_permit();
   bool leave_before_woken();
 
@@ -72,7 +87,8 @@ class TicketDesk {
   alignas(64) std::atomic<std::uint32_t> permits_{0};  // woken workers that have not gone on yet
 };
 
-/// Lets the host sleep until something ended, at no cost to workers that nobody waits for.
+/// Lets the host sleep until something ended, at no cost to workers that nobody waits for. A host
+/// thread that helps counts as one more worker.
 ///
 /// Every worker has a word of its own that it exchanges after a batch of items; a host that wants
 /// to sleep raises a flag in each of them and looks once more. Either the worker finds the flag, or
@@ -138,6 +154,10 @@ class LiveKernel {
   /// Adds what workers have counted so far to the control words, and gives the totals since the
   /// start. Includes every item whose end the caller has seen.
   virtual LiveCounters flush_counters() = 0;
+  /// Runs published items that are short by construction (built-in, or handlers without loops) on
+  /// the calling thread, and gives their number: what a thread that waits anyway does instead of
+  /// spinning. 0 when there are none, or the backend cannot.
+  virtual Word help() { return 0; }
   /// Whether workers are still there. They leave at stop(), and when SHUTDOWN is set.
   virtual bool is_running() const = 0;
   /// Makes workers look again at items that could not run: after a change of a tenant's mask or

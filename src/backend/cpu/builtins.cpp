@@ -1,3 +1,4 @@
+// The built-in operations. Every one checks all its indices and rights first, then writes.
 #include "backend/cpu/builtins.hpp"
 
 #include "everkernel/abi/control.hpp"

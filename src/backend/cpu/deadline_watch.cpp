@@ -1,3 +1,4 @@
+// The thread that ends items at a deadline.
 #include "backend/cpu/deadline_watch.hpp"
 
 #include <atomic>

@@ -1,3 +1,4 @@
+// Queues of slots that wait for another look.
 #include "backend/cpu/deferred.hpp"
 #include "everkernel/base/spin.hpp"
 

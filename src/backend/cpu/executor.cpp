@@ -1,3 +1,4 @@
+// From a verified program to something a worker can run by opcode.
 #include "backend/cpu/executor.hpp"
 
 #include <algorithm>
@@ -24,6 +25,13 @@ Word lanes_of(ir::Scope scope, Word workgroup_size) {
   return 1;
 }
 
+bool has_loops(const ir::Body& body) {
+  return std::ranges::any_of(body.stmts, [](const ir::Stmt& stmt) {
+    return stmt.kind == ir::StmtKind::for_loop || stmt.kind == ir::StmtKind::each_loop ||
+           stmt.kind == ir::StmtKind::while_loop;
+  });
+}
+
 }  // namespace
 
 Result<Executor> Executor::create(const KernelOptions& options) {
@@ -38,7 +46,8 @@ Result<Executor> Executor::create(const KernelOptions& options) {
           {.lanes = lanes_of(verified.handler.scope, options.geometry.workgroup_size),
            .can_leave = verified.effects.can_yield || verified.effects.can_await,
            .is_pure = verified.handler.is_pure,
-           .writes_args = verified.effects.writes_args});
+           .writes_args = verified.effects.writes_args,
+           .has_loops = has_loops(verified.handler.body)});
       if (verified.handler.is_payload) {
         if (options.payload) executor.payload_ = i;
       } else {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "everkernel/abi/opcode.hpp"
 #include "everkernel/backend/backend.hpp"
 #include "everkernel/ir/item.hpp"
 #include "everkernel/jit/native.hpp"
@@ -19,6 +20,7 @@ struct HandlerInfo {
   bool can_leave = false;    ///< may yield, requeue or await
   bool is_pure = false;      ///< running it twice is running it once
   bool writes_args = false;  ///< its args go back to the slot
+  bool has_loops = false;    ///< may take long
 };
 
 /// Compiled handlers and where to find them. Immutable, so that any worker may use it.
@@ -40,6 +42,12 @@ class Executor {
   Word payload() const { return payload_; }
   /// What the handler is.
   const HandlerInfo& info(Word handler) const { return infos_[handler]; }
+  /// Whether an item of this opcode is short by construction.
+  bool is_short(Word opcode) const {
+    const Word handler = payload_ != kNone ? payload_ : find(opcode);
+    if (handler != kNone) return !infos_[handler].has_loops;
+    return opcode < abi::kFirstFreeOpcode && opcode != static_cast<Word>(abi::Opcode::memcpy);
+  }
   /// Whether handlers run as native code.
   bool is_native() const { return native_.has_value(); }
 

@@ -1,3 +1,4 @@
+// Threads that sleep until a dispatch calls for help.
 #include "backend/cpu/helpers.hpp"
 
 #include "backend/cpu/float_guard.hpp"

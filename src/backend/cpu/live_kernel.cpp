@@ -22,9 +22,17 @@ using std::chrono::milliseconds;
 // the others cannot help with.
 constexpr Word kLargestBatch = 64;
 constexpr auto kLongBatch = microseconds(8);
-// Polls that only pause, then polls that let others run; then the worker sleeps.
-constexpr int kPausePolls = 2000;
-constexpr int kYieldPolls = 20;
+// Claimed slots whose lines are fetched ahead of running them.
+constexpr Word kFetchAhead = 6;
+// Claims below this size are small.
+constexpr Word kSmallBatch = 16;
+// Pauses between two looks at the next slot, and empty looks after which they get fewer again.
+constexpr int kShortInterval = 2;
+constexpr int kLongInterval = 1024;
+constexpr int kPollsPerInterval = 32;
+// Pauses after which an idle worker lets others run, and after which it sleeps.
+constexpr int kPausesBeforeYield = 4000;
+constexpr int kPausesBeforeSleep = kPausesBeforeYield + 64;
 // A sleeping worker looks at deferred slots by itself, in case nobody tells it that they can go on.
 constexpr milliseconds kShortestNap(1);
 constexpr milliseconds kLongestNap(16);
@@ -45,27 +53,32 @@ class CpuLiveKernel::Loop {
 
   void run() {
     const FloatGuard floats;
-    int idle_polls = 0;
     while (!must_leave()) {
-      const bool has_run = run_batch();
+      const bool has_run = run_batch(false) != 0;
       // Deferred items get a look after every batch, and all of a worker's time when it is idle.
       const bool has_moved = kernel_.deferred_.size() != 0 && visit_deferred();
       if (has_run || has_moved) {
         kernel_.bell_.ring(index_);
-        idle_polls = 0;
+        idle_pauses_ = 0;
+        empty_polls_ = 0;
         nap_ = kShortestNap;
         flush_if_due();
-      } else if (++idle_polls < kPausePolls) {
-        spin_pause();
-      } else if (idle_polls < kPausePolls + kYieldPolls) {
-        std::this_thread::yield();
+        if (interval_ > kShortInterval) wait_a_while();
       } else {
-        rest();
-        idle_polls = 0;
+        be_idle();
       }
     }
     kernel_.present_.fetch_sub(1, std::memory_order_acq_rel);
     kernel_.bell_.wake();
+  }
+
+  // What a host thread does that waits anyway.
+  Word run_as_guest() {
+    if (must_leave()) return 0;
+    const FloatGuard floats;
+    const Word count = run_batch(true);
+    if (count != 0) kernel_.bell_.ring(index_);
+    return count;
   }
 
  private:
@@ -77,39 +90,87 @@ class CpuLiveKernel::Loop {
     return kernel_.ring_.status(kernel_.slot_of(ticket));
   }
 
+  bool may_claim(std::uint64_t ticket, bool only_short) const {
+    if (status(ticket) != SlotStatus::published) return false;
+    return !only_short || is_short_item(ticket);
+  }
+
+  bool is_short_item(std::uint64_t ticket) const {
+    const std::size_t line = std::size_t{kernel_.slot_of(ticket)} * abi::kSlotWords;
+    return kernel_.executor_->is_short(kernel_.ring_.slots.load_relaxed(line + 1));
+  }
+
   // Claims the published tickets at the head, up to the batch limit. Gives their number.
-  Word claim(std::uint64_t& first) {
+  Word claim(std::uint64_t& first, bool only_short) {
     first = kernel_.head_.load(std::memory_order_acquire);
-    if (status(first) != SlotStatus::published) return 0;
+    if (!may_claim(first, only_short)) return 0;
+    const bool is_short = only_short || is_short_item(first);
     Word count = 1;
-    while (count < batch_limit_ && status(first + count) == SlotStatus::published) ++count;
+    while (count < batch_limit_ && may_claim(first + count, only_short)) ++count;
     const bool is_ours = kernel_.head_.compare_exchange_strong(
         first, first + count, std::memory_order_acq_rel, std::memory_order_relaxed);
+    choose_interval(is_short, is_ours ? count : 0);
     return is_ours ? count : 0;
   }
 
-  bool run_batch() {
+  // How long to stay away from the next slot. Every look takes its line away from the publisher
+  // that is about to write it, and every item that is run here moves its line here and back. For an
+  // item of a few nanoseconds that is most of its cost, and whoever waits for it runs it where it
+  // is (help). So while short items come in small numbers, the worker comes by less and less often,
+  // and takes many at one time.
+  void choose_interval(bool is_short, Word count) {
+    if (!is_short) {
+      interval_ = kShortInterval;
+    } else if (count < kSmallBatch) {
+      interval_ = std::min(2 * interval_, kLongInterval);
+    }
+  }
+
+  void wait_a_while() const {
+    for (int i = 0; i < interval_; ++i) spin_pause();
+  }
+
+  void be_idle() {
+    if (++empty_polls_ % kPollsPerInterval == 0) {
+      interval_ = std::max(interval_ / 2, kShortInterval);
+    }
+    idle_pauses_ += interval_;
+    if (idle_pauses_ < kPausesBeforeYield) {
+      wait_a_while();
+    } else if (idle_pauses_ < kPausesBeforeSleep) {
+      std::this_thread::yield();
+    } else {
+      rest();
+      idle_pauses_ = 0;
+    }
+  }
+
+  // Claims and runs a few tickets; gives their number.
+  Word run_batch(bool only_short) {
     std::uint64_t first = 0;
-    const Word count = claim(first);
-    if (count == 0) return false;
-    const bool is_full = count == batch_limit_;
-    const auto begin = is_full ? Clock::now() : Clock::time_point{};
+    const Word count = claim(first, only_short);
+    if (count == 0) return 0;
+    const bool is_timed = count == batch_limit_;
+    const auto begin = is_timed ? Clock::now() : Clock::time_point{};
     for (Word i = 0; i < count; ++i) {
       const Word slot = kernel_.slot_of(first + i);
-      if (must_leave()) return true;  // the host takes the rest back
+      if (must_leave()) return count;  // the host takes the rest back
+      if (i + kFetchAhead < count) {
+        kernel_.ring_.slots.prefetch_slot(kernel_.slot_of(first + i + kFetchAhead));
+      }
       kernel_.ring_.slots.store_relaxed(std::size_t{slot} * abi::kSlotWords,
                                         static_cast<Word>(SlotStatus::claimed));
       Deferred entry{.slot = slot};
       const Visit visit = worker_.run_claimed(entry, SlotStatus::published, Worker::kOwnPriority);
       if (visit == Visit::stuck || visit == Visit::deferred) kernel_.deferred_.push(entry);
     }
-    if (is_full) adapt(Clock::now() - begin, count);
-    return true;
+    if (is_timed) adapt(Clock::now() - begin, count);
+    return count;
   }
 
   // Short items are claimed many at one time; long ones one by one, so that every worker has some.
   void adapt(Clock::duration taken, Word count) {
-    if (taken * 2 < kLongBatch) {
+    if (taken * 2 < kLongBatch && count == batch_limit_) {
       batch_limit_ = std::min({2 * batch_limit_, kLargestBatch, kernel_.slot_mask_});
     } else if (taken > kLongBatch) {
       const auto fitting = count * kLongBatch / taken;
@@ -160,6 +221,9 @@ class CpuLiveKernel::Loop {
   Seat& seat_;
   Worker worker_;
   Word batch_limit_ = 1;
+  int interval_ = kShortInterval;
+  int empty_polls_ = 0;
+  int idle_pauses_ = 0;
   milliseconds nap_ = kShortestNap;
   std::uint64_t flushed_at_ = 0;
   std::uint32_t seen_requests_ = 0;
@@ -181,16 +245,18 @@ CpuLiveKernel::CpuLiveKernel(const LiveLaunch& launch, std::shared_ptr<const Exe
       executor_(std::move(executor)),
       ring_(launch.control, launch.ring, launch.debug_log, launch.io_queue),
       slot_mask_(ring_.slot_count - 1),
-      seats_(std::make_unique<Seat[]>(worker_count)),
+      seats_(std::make_unique<Seat[]>(worker_count + 1)),
       worker_count_(worker_count),
+      seat_count_(worker_count + 1),
       present_(worker_count),
       head_(launch.first_ticket) {
   ring_.executor = executor_.get();
   ring_.buffers = launch.buffers;
   ring_.fuel_per_item = fuel_per_item;
-  ring_.worker_count = worker_count;
+  ring_.worker_count = seat_count_;
   ring_.abort = &abort_;
   take_over(launch.first_ticket);
+  guest_ = std::make_unique<Loop>(*this, worker_count);
   for (Word i = 0; i < worker_count; ++i) {
     seats_[i].thread = std::jthread([this, i] { Loop(*this, i).run(); });
   }
@@ -220,13 +286,21 @@ void CpuLiveKernel::stop(bool abort) {
   for (Word i = 0; i < worker_count_; ++i) {
     if (seats_[i].thread.joinable()) seats_[i].thread.join();
   }
+  const std::scoped_lock guest_has_left(guest_lock_);
+}
+
+Word CpuLiveKernel::help() {
+  if (!guest_lock_.try_lock()) return 0;
+  const Word count = guest_->run_as_guest();
+  guest_lock_.unlock();
+  return count;
 }
 
 LiveCounters CpuLiveKernel::flush_counters() {
   LiveCounters totals;
-  for (Word i = 0; i < worker_count_; ++i) seats_[i].tally.settle();
+  for (Word i = 0; i < seat_count_; ++i) seats_[i].tally.settle();
   const std::scoped_lock held(flush_lock_);
-  for (Word i = 0; i < worker_count_; ++i) {
+  for (Word i = 0; i < seat_count_; ++i) {
     seats_[i].tally.flush(ring_.control);
     seats_[i].tally.add_to(totals);
     totals.sleeps += seats_[i].sleeps.load(std::memory_order_relaxed);

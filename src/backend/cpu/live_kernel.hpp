@@ -27,6 +27,7 @@ class CpuLiveKernel final : public LiveKernel {
 
   void stop(bool abort) override;
   LiveCounters flush_counters() override;
+  Word help() override;
   bool is_running() const override { return present_.load(std::memory_order_acquire) != 0; }
   void look_again() override;
   Result<void> health() const override { return {}; }
@@ -51,8 +52,11 @@ class CpuLiveKernel final : public LiveKernel {
   Ring ring_;
   Word slot_mask_;
   DeferredList deferred_;
-  std::unique_ptr<Seat[]> seats_;
+  std::unique_ptr<Seat[]> seats_;  // one a worker, and the last for a host thread that helps
   Word worker_count_;
+  Word seat_count_;
+  SpinLock guest_lock_;
+  std::unique_ptr<Loop> guest_;
   SpinLock flush_lock_;
   Word abort_ = 0;
   std::atomic<bool> must_leave_{false};

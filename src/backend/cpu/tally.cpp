@@ -1,3 +1,4 @@
+// From a worker's counters to the control words.
 #include "backend/cpu/tally.hpp"
 
 #include <thread>

@@ -1,3 +1,5 @@
+// The life of one slot on the device side: look, claim, run, end. The order of stores is the wire
+// format's: effects, then the status with release, then the counters.
 #include "backend/cpu/worker.hpp"
 
 #include <algorithm>
@@ -150,17 +152,26 @@ bool Worker::take_quota(Word tenant, bool& is_counted) {
 }
 
 Visit Worker::run_claimed(Deferred& memory, SlotStatus found, Word priority) {
-  Slot slot = ring_.slots.load_slot(memory.slot);
+  Slot slot;
+  ring_.slots.load_slot_head(memory.slot, slot);
   current_slot_ = memory.slot;
-  if (!is_tenant_in_table(slot.tenant)) {
+  if (!is_tenant_in_table(slot.tenant)) [[unlikely]] {
     return end_fault(memory.slot, slot, static_cast<Word>(FaultCode::tenant_out_of_range));
   }
   bool is_counted = false;
-  if (!is_tenant_enabled(slot.tenant) || !take_quota(slot.tenant, is_counted)) {
+  if (!is_tenant_enabled(slot.tenant) || !take_quota(slot.tenant, is_counted)) [[unlikely]] {
     ring_.set_status(memory.slot, found);
     return Visit::stuck;
   }
   if (priority == kOwnPriority) priority = abi::priority_of(slot.priority);
+  if (is_opcode(slot.opcode, Opcode::nop) && ring_.executor->payload() == Executor::kNone) {
+    // Nothing to run, and no arguments to read.
+    count_claim(slot.tenant, priority);
+    const Visit ended = end_done(memory.slot, slot.opcode);
+    if (is_counted) ring_.in_flight[slot.tenant].fetch_sub(1, std::memory_order_relaxed);
+    return ended;
+  }
+  ring_.slots.load_slot_args(memory.slot, slot);
   Visit visit = Visit::stuck;
   if (is_opcode(slot.opcode, Opcode::batch_fence)) {
     visit = run_fence(memory, slot, priority);
@@ -198,9 +209,6 @@ Visit Worker::run_and_store(Deferred& memory, Slot& slot) {
 // ---- operations ----
 
 Outcome Worker::run_item(Slot& slot, bool& needs_io_slot) {
-  if (is_opcode(slot.opcode, Opcode::nop) && ring_.executor->payload() == Executor::kNone) {
-    return {};
-  }
   if (is_opcode(slot.opcode, Opcode::packed_slot)) return run_packed(slot);
   Word handler = ring_.executor->payload();
   if (handler == Executor::kNone || is_opcode(slot.opcode, Opcode::shutdown)) {
