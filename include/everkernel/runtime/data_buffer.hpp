@@ -19,7 +19,8 @@ struct DataBufferOptions {
   memory::Access access = memory::Access::read_write;  ///< what handlers may do
   Word owner = memory::kEveryTenant;                   ///< a tenant 0..28, or every tenant
   /// Whether the host keeps a copy, refreshed after every write and dispatch, from which the buffer
-  /// is restored after the device was lost.
+  /// is restored after the device was lost. A session does not refresh it: what its items wrote
+  /// since is lost with the device.
   bool keep_host_copy = false;
 };
 
