@@ -2,6 +2,7 @@
 // every evaluation can stop the item, and saying so at each step would hide what the step does.
 #include "everkernel/ir/interpreter.hpp"
 
+#include <array>
 #include <atomic>
 
 #include "everkernel/abi/control.hpp"
@@ -26,8 +27,7 @@ class Interpreter {
   Interpreter(const VerifiedHandler& verified, ItemFrame& frame)
       : verified_(verified),
         body_(verified.handler.body),
-        frame_(frame),
-        locals_(verified.locals.size()) {}
+        frame_(frame) {}
 
   Outcome run() {
     try {
@@ -341,7 +341,7 @@ class Interpreter {
   const VerifiedHandler& verified_;
   const Body& body_;
   ItemFrame& frame_;
-  std::vector<Word> locals_;
+  std::array<Word, kMaxLocals> locals_{};  // no allocation an item
   Word lane_ = 0;
   Outcome outcome_;
 };
