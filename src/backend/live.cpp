@@ -41,13 +41,18 @@ void TicketDesk::reopen() {
   word_.fetch_and(~kClosed, std::memory_order_acq_rel);
 }
 
-void TicketDesk::sleep(std::uint64_t next_unclaimed, std::chrono::nanoseconds timeout) {
+bool TicketDesk::fall_asleep(std::uint64_t next_unclaimed) {
   std::uint64_t word = word_.load(std::memory_order_acquire);
   do {
     const bool is_claimed = (word >> kSleeperBits) == next_unclaimed;
-    if (!is_claimed || (word & kClosed) != 0 || (word & kSleeperMask) == kSleeperMask) return;
+    const bool has_room = (word & kSleeperMask) != kSleeperMask;
+    if (!is_claimed || (word & kClosed) != 0 || !has_room) return false;
   } while (!word_.compare_exchange_weak(word, word + 1, std::memory_order_acq_rel,
                                         std::memory_order_acquire));
+  return true;
+}
+
+void TicketDesk::sleep(std::chrono::nanoseconds timeout) {
   const auto deadline = Clock::now() + timeout;
   for (;;) {
     std::uint32_t permits = permits_.load(std::memory_order_acquire);

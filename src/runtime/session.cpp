@@ -714,13 +714,19 @@ StopReport Session::State::stop(StopMode mode, std::chrono::nanoseconds timeout)
 
 // No worker is there any more. What has not ended is taken back and noted as such.
 std::uint64_t Session::State::cancel_rest() {
+  // A publisher that reserved before the desk closed may still be writing its slots, and may need
+  // the lock for that.
+  const std::uint64_t end = desk_.next_ticket();
+  for (std::uint64_t ticket = reaped_.load(std::memory_order_acquire); ticket < end; ++ticket) {
+    while (status_of(ticket) == SlotStatus::empty &&
+           ticket >= reaped_.load(std::memory_order_acquire)) {
+      std::this_thread::yield();
+    }
+  }
   const std::scoped_lock held(reap_mutex_);
   std::uint64_t cancelled = 0;
-  const std::uint64_t end = desk_.next_ticket();
   batches_.clear();
   for (std::uint64_t ticket = reaped_.load(std::memory_order_relaxed); ticket < end; ++ticket) {
-    // A publisher that reserved before the desk closed is still writing its slot.
-    while (status_of(ticket) == SlotStatus::empty) std::this_thread::yield();
     if (!reap_one(ticket)) {
       note_fault(ticket, kCancelled);
       ring_.store_relaxed(line_of(ticket), static_cast<Word>(SlotStatus::empty));

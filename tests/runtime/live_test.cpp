@@ -30,14 +30,16 @@ TEST(TicketDesk, reserves_at_a_place_only_while_it_is_the_next) {
 TEST(TicketDesk, nobody_sleeps_while_a_reserved_ticket_is_unclaimed) {
   TicketDesk desk(0);
   ASSERT_TRUE(desk.reserve(1, 8));
-  desk.sleep(0, seconds(60));  // comes back at once
+  EXPECT_FALSE(desk.fall_asleep(0));
   EXPECT_EQ(desk.reserve(1, 8)->sleepers, 0u);
 }
 
 TEST(TicketDesk, a_sleeper_is_taken_off_by_the_publisher_that_wakes_it) {
   TicketDesk desk(0);
   std::jthread worker([&](const std::stop_token& stop) {
-    while (!stop.stop_requested()) desk.sleep(desk.next_ticket(), seconds(60));
+    while (!stop.stop_requested()) {
+      if (desk.fall_asleep(desk.next_ticket())) desk.sleep(seconds(60));
+    }
   });
   std::optional<TicketDesk::Reservation> place;
   do {
@@ -54,7 +56,8 @@ TEST(TicketDesk, a_sleeper_is_taken_off_by_the_publisher_that_wakes_it) {
 
 TEST(TicketDesk, a_nap_ends_by_itself_and_leaves_no_sleeper) {
   TicketDesk desk(0);
-  desk.sleep(0, milliseconds(1));
+  ASSERT_TRUE(desk.fall_asleep(0));
+  desk.sleep(milliseconds(1));
   EXPECT_EQ(desk.reserve(1, 8)->sleepers, 0u);
 }
 
@@ -63,14 +66,16 @@ TEST(TicketDesk, a_closed_desk_gives_nothing_and_lets_nobody_sleep) {
   desk.close();
   EXPECT_FALSE(desk.reserve(1, 8));
   EXPECT_FALSE(desk.reserve_at(0, 1, 8));
-  desk.sleep(0, seconds(60));
+  EXPECT_FALSE(desk.fall_asleep(0));
   desk.reopen();
   EXPECT_TRUE(desk.reserve(1, 8));
 }
 
 TEST(TicketDesk, closing_wakes_whoever_sleeps) {
   TicketDesk desk(0);
-  std::jthread worker([&] { desk.sleep(0, seconds(60)); });
+  std::jthread worker([&] {
+    if (desk.fall_asleep(0)) desk.sleep(seconds(60));
+  });
   std::this_thread::sleep_for(milliseconds(5));
   desk.close();
 }
@@ -88,7 +93,7 @@ TEST(TicketDesk, no_publish_is_slept_through) {
       if (next < desk.next_ticket()) {
         head.compare_exchange_strong(next, next + 1);
       } else {
-        desk.sleep(next, seconds(60));
+        if (desk.fall_asleep(next)) desk.sleep(seconds(60));
       }
     }
   };

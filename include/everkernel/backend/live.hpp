@@ -70,9 +70,12 @@ class TicketDesk {
     return word_.load(std::memory_order_acquire) >> kSleeperBits;
   }
 
-  /// A worker that found nothing sleeps until it is woken or the timeout is over. Comes back at
-  /// once when a ticket from `next_unclaimed` on is reserved.
-  void sleep(std::uint64_t next_unclaimed, std::chrono::nanoseconds timeout);
+  /// A worker that found nothing says that it will sleep. Gives false when it must look again: a
+  /// ticket from `next_unclaimed` on is reserved, or the desk is closed. What others did before
+  /// they woke everybody is visible afterwards, so that this is the time for a last look.
+  bool fall_asleep(std::uint64_t next_unclaimed);
+  /// Sleeps until it is woken or the timeout is over. Only after fall_asleep().
+  void sleep(std::chrono::nanoseconds timeout);
 
  private:
   static constexpr unsigned kSleeperBits = 12;  // and one of them says closed

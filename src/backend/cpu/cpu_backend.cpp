@@ -50,27 +50,39 @@ class CpuMemory final : public Memory {
 
   Result<void> write(std::size_t offset_bytes, std::span<const std::byte> bytes) override {
     EVERKERNEL_TRY(check(offset_bytes, bytes.size()));
-    Word* const target = words_ + offset_bytes / abi::kWordBytes;
-    for (std::size_t i = 0; i < bytes.size() / abi::kWordBytes; ++i) {
-      Word word;
-      std::memcpy(&word, bytes.data() + i * abi::kWordBytes, sizeof word);
-      std::atomic_ref(target[i]).store(word, std::memory_order_relaxed);
-    }
+    move_words(words_ + offset_bytes / abi::kWordBytes, bytes.size() / abi::kWordBytes,
+               [&]<class T>(std::size_t word, T* target) {
+                 T value;
+                 std::memcpy(&value, bytes.data() + word * abi::kWordBytes, sizeof value);
+                 __atomic_store_n(target, value, __ATOMIC_RELAXED);
+               });
     return {};
   }
 
   Result<void> read(std::size_t offset_bytes, std::span<std::byte> bytes) const override {
     EVERKERNEL_TRY(check(offset_bytes, bytes.size()));
-    Word* const source = words_ + offset_bytes / abi::kWordBytes;
-    for (std::size_t i = 0; i < bytes.size() / abi::kWordBytes; ++i) {
-      const Word word = std::atomic_ref(source[i]).load(std::memory_order_relaxed);
-      std::memcpy(bytes.data() + i * abi::kWordBytes, &word, sizeof word);
-    }
+    move_words(words_ + offset_bytes / abi::kWordBytes, bytes.size() / abi::kWordBytes,
+               [&]<class T>(std::size_t word, T* source) {
+                 const T value = __atomic_load_n(source, __ATOMIC_RELAXED);
+                 std::memcpy(bytes.data() + word * abi::kWordBytes, &value, sizeof value);
+               });
     return {};
   }
 
  private:
+  using WordPair __attribute__((may_alias)) = std::uint64_t;
+
   CpuMemory(Word* words, std::size_t size_bytes) : words_(words), size_bytes_(size_bytes) {}
+
+  // Two words at a time where they are aligned: handlers may be using them, so that every access is
+  // atomic, and compilers do not widen those.
+  static void move_words(Word* first, std::size_t count, const auto& move) {
+    std::size_t i = 0;
+    const bool is_odd = reinterpret_cast<std::uintptr_t>(first) % sizeof(WordPair) != 0;
+    if (is_odd && count != 0) move(i++, first);
+    for (; i + 2 <= count; i += 2) move(i, reinterpret_cast<WordPair*>(first + i));
+    if (i < count) move(i, first + i);
+  }
 
   Result<void> check(std::size_t offset_bytes, std::size_t count) const {
     const bool is_whole = offset_bytes % abi::kWordBytes == 0 && count % abi::kWordBytes == 0;

@@ -68,6 +68,7 @@ class CpuLiveKernel::Loop {
         be_idle();
       }
     }
+    kernel_.desk_.close();  // after SHUTDOWN those that sleep must leave as well
     kernel_.present_.fetch_sub(1, std::memory_order_acq_rel);
     kernel_.bell_.wake();
   }
@@ -77,7 +78,11 @@ class CpuLiveKernel::Loop {
     if (must_leave()) return 0;
     const FloatGuard floats;
     const Word count = run_batch(true);
-    if (count != 0) kernel_.bell_.ring(index_);
+    if (count == 0) return 0;
+    // A guest goes its way: what it left undone is a worker's.
+    if (kernel_.deferred_.size() != 0) kernel_.desk_.wake_all();
+    if (kernel_.ring_.is_shut_down()) kernel_.desk_.close();
+    kernel_.bell_.ring(index_);
     return count;
   }
 
@@ -205,15 +210,20 @@ class CpuLiveKernel::Loop {
   void rest() {
     flush();
     seat_.sleeps.store(seat_.sleeps.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-    const std::uint64_t head = kernel_.head_.load(std::memory_order_acquire);
-    const bool has_deferred = kernel_.deferred_.size() != 0;
+    if (!kernel_.desk_.fall_asleep(kernel_.head_.load(std::memory_order_acquire))) return;
+    // Whoever defers an item and goes, and whoever asks for another look, wakes all sleepers
+    // afterwards: either that finds this one, or this one finds what they did.
     const std::uint32_t requests = kernel_.look_requests_.load(std::memory_order_acquire);
+    const bool has_deferred = kernel_.deferred_.size() != 0;
+    std::chrono::nanoseconds timeout = kLongSleep;
     if (requests != seen_requests_) {
       seen_requests_ = requests;
-      return;
+      timeout = {};
+    } else if (has_deferred) {
+      timeout = nap_;
+      nap_ = std::min(2 * nap_, kLongestNap);
     }
-    kernel_.desk_.sleep(head, has_deferred ? std::chrono::nanoseconds(nap_) : kLongSleep);
-    if (has_deferred) nap_ = std::min(2 * nap_, kLongestNap);
+    kernel_.desk_.sleep(timeout);
   }
 
   CpuLiveKernel& kernel_;
