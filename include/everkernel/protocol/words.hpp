@@ -167,9 +167,13 @@ class LiveWords {
     load_slot_args(slot_index, slot);
     return slot;
   }
-  /// Reads the first half of that: status, opcode, tenant, priority.
+  /// Reads the first half of that: opcode, tenant, priority. The status is CLAIMED: it was just
+  /// stored, and reading it together with its neighbour would wait until that store has left the
+  /// core.
   void load_slot_head(std::size_t slot_index, abi::Slot& slot) const {
-    load_pairs(slot_index, slot, std::index_sequence<0, 1>{});
+    slot.status = abi::SlotStatus::claimed;
+    slot.opcode = load_relaxed(slot_index * abi::kSlotWords + 1);
+    load_pairs(slot_index, slot, std::index_sequence<1>{});
   }
   /// Reads the rest.
   void load_slot_args(std::size_t slot_index, abi::Slot& slot) const {

@@ -26,6 +26,8 @@ constexpr auto kLongBatch = microseconds(8);
 constexpr Word kFetchAhead = 6;
 // Claims below this size are small.
 constexpr Word kSmallBatch = 16;
+// An item of a large batch that takes longer than this was moved here from far away, or is work.
+constexpr std::chrono::nanoseconds kNearItem(40);
 // Pauses between two looks at the next slot, and empty looks after which they get fewer again.
 constexpr int kShortInterval = 2;
 constexpr int kLongInterval = 1024;
@@ -111,10 +113,11 @@ class CpuLiveKernel::Loop {
     if (!may_claim(first, only_short)) return 0;
     const bool is_short = only_short || is_short_item(first);
     Word count = 1;
-    while (count < batch_limit_ && may_claim(first + count, only_short)) ++count;
+    const Word limit = only_short ? std::min(kLargestBatch, kernel_.slot_mask_) : batch_limit_;
+    while (count < limit && may_claim(first + count, only_short)) ++count;
     const bool is_ours = kernel_.head_.compare_exchange_strong(
         first, first + count, std::memory_order_acq_rel, std::memory_order_relaxed);
-    choose_interval(is_short, is_ours ? count : 0);
+    if (!only_short) choose_interval(is_short, is_ours ? count : 0);
     return is_ours ? count : 0;
   }
 
@@ -124,11 +127,9 @@ class CpuLiveKernel::Loop {
   // is (help). So while short items come in small numbers, the worker comes by less and less often,
   // and takes many at one time.
   void choose_interval(bool is_short, Word count) {
-    if (!is_short) {
-      interval_ = kShortInterval;
-    } else if (count < kSmallBatch) {
-      interval_ = std::min(2 * interval_, kLongInterval);
-    }
+    longest_interval_ = is_short ? kLongInterval : kShortInterval;
+    if (count < kSmallBatch) interval_ = 2 * interval_;
+    interval_ = std::min(interval_, longest_interval_);
   }
 
   void wait_a_while() const {
@@ -155,7 +156,7 @@ class CpuLiveKernel::Loop {
     std::uint64_t first = 0;
     const Word count = claim(first, only_short);
     if (count == 0) return 0;
-    const bool is_timed = count == batch_limit_;
+    const bool is_timed = !only_short && (count == batch_limit_ || count >= kSmallBatch);
     const auto begin = is_timed ? Clock::now() : Clock::time_point{};
     for (Word i = 0; i < count; ++i) {
       const Word slot = kernel_.slot_of(first + i);
@@ -175,6 +176,11 @@ class CpuLiveKernel::Loop {
 
   // Short items are claimed many at one time; long ones one by one, so that every worker has some.
   void adapt(Clock::duration taken, Word count) {
+    // A large batch of short items says whether it pays to take them to this core.
+    if (count >= kSmallBatch) {
+      interval_ = taken < count * kNearItem ? std::max(interval_ / 2, kShortInterval)
+                                            : std::min(2 * interval_, longest_interval_);
+    }
     if (taken * 2 < kLongBatch && count == batch_limit_) {
       batch_limit_ = std::min({2 * batch_limit_, kLargestBatch, kernel_.slot_mask_});
     } else if (taken > kLongBatch) {
@@ -232,6 +238,7 @@ class CpuLiveKernel::Loop {
   Worker worker_;
   Word batch_limit_ = 1;
   int interval_ = kShortInterval;
+  int longest_interval_ = kShortInterval;
   int empty_polls_ = 0;
   int idle_pauses_ = 0;
   milliseconds nap_ = kShortestNap;

@@ -130,22 +130,7 @@ Worker::Admission Worker::look(Deferred& memory, SlotStatus found) const {
   return Admission::run;
 }
 
-bool Worker::is_tenant_in_table(Word tenant) const {
-  const std::uint64_t base = ring_.control.load_relaxed(abi::kControlTenantBase.first);
-  const std::uint64_t index = base + tenant;
-  return index >= abi::kControlTenantMasks.first && index < abi::kControlTenantMasks.end();
-}
-
-bool Worker::is_tenant_enabled(Word tenant) const {
-  const Word base = ring_.control.load_relaxed(abi::kControlTenantBase.first);
-  return ring_.control.load_relaxed(std::size_t{base} + tenant) != 0;
-}
-
-// A quota that all workers together cannot reach needs no counting.
-bool Worker::take_quota(Word tenant, bool& is_counted) {
-  const Word quota = ring_.control.load_relaxed(abi::kControlTenantQuotas.first + tenant);
-  is_counted = quota < ring_.worker_count;
-  if (!is_counted) return true;
+bool Worker::take_counted_quota(Word tenant, Word quota) {
   if (ring_.in_flight[tenant].fetch_add(1, std::memory_order_relaxed) < quota) return true;
   ring_.in_flight[tenant].fetch_sub(1, std::memory_order_relaxed);
   return false;
@@ -181,11 +166,6 @@ Visit Worker::run_claimed(Deferred& memory, SlotStatus found, Word priority) {
   }
   if (is_counted) ring_.in_flight[slot.tenant].fetch_sub(1, std::memory_order_relaxed);
   return visit;
-}
-
-void Worker::count_claim(Word tenant, Word priority) {
-  has_claimed_ = true;
-  tally_.count_claim(tenant, priority);
 }
 
 Visit Worker::run_and_store(Deferred& memory, Slot& slot) {
@@ -386,15 +366,6 @@ void Worker::store_args(const Slot& slot) {
   const std::size_t first = first_word(current_slot_) + abi::kSlotFirstArg;
   for (std::size_t i = 0; i < abi::kSlotArgs; ++i)
     ring_.slots.store_relaxed(first + i, slot.args[i]);
-}
-
-Visit Worker::end_done(Word slot, Word opcode) {
-  tally_.announce_end();
-  ring_.set_status(slot, SlotStatus::done);
-  tally_.count_done();
-  tally_.count_execution(opcode);
-  tally_.publish();
-  return Visit::ended;
 }
 
 Visit Worker::end_fault(Word slot, const Slot& copy, Word code) {

@@ -98,11 +98,37 @@ class Worker {
  private:
   enum class Admission { run, stuck };
   Admission look(Deferred& memory, abi::SlotStatus found) const;
-  bool is_tenant_in_table(Word tenant) const;
-  bool is_tenant_enabled(Word tenant) const;
-  bool take_quota(Word tenant, bool& is_counted);
 
-  void count_claim(Word tenant, Word priority);
+  // The way of every item leads through these, so they are here to be inlined.
+  bool is_tenant_in_table(Word tenant) const {
+    const std::uint64_t base = ring_.control.load_relaxed(abi::kControlTenantBase.first);
+    const std::uint64_t index = base + tenant;
+    return index >= abi::kControlTenantMasks.first && index < abi::kControlTenantMasks.end();
+  }
+  bool is_tenant_enabled(Word tenant) const {
+    const Word base = ring_.control.load_relaxed(abi::kControlTenantBase.first);
+    return ring_.control.load_relaxed(std::size_t{base} + tenant) != 0;
+  }
+  // A quota that all workers together cannot reach needs no counting.
+  bool take_quota(Word tenant, bool& is_counted) {
+    const Word quota = ring_.control.load_relaxed(abi::kControlTenantQuotas.first + tenant);
+    is_counted = quota < ring_.worker_count;
+    return !is_counted || take_counted_quota(tenant, quota);
+  }
+  bool take_counted_quota(Word tenant, Word quota);
+  void count_claim(Word tenant, Word priority) {
+    has_claimed_ = true;
+    tally_.count_claim(tenant, priority);
+  }
+  Visit end_done(Word slot, Word opcode) {
+    tally_.announce_end();
+    ring_.set_status(slot, abi::SlotStatus::done);
+    tally_.count_done();
+    tally_.count_execution(opcode);
+    tally_.publish();
+    return Visit::ended;
+  }
+
   Visit run_and_store(Deferred& memory, abi::Slot& slot);
   ir::Outcome run_item(abi::Slot& slot, bool& needs_io_slot);
   ir::Outcome run_handler(Word handler, abi::Slot& slot);
@@ -118,7 +144,6 @@ class Worker {
   Visit visit_waiting(Deferred& memory);
 
   void store_args(const abi::Slot& slot);
-  Visit end_done(Word slot, Word opcode);
   Visit end_fault(Word slot, const abi::Slot& copy, Word code);
   Visit put_back(Word slot, abi::SlotStatus status);
 
