@@ -10,7 +10,7 @@ all: setup
 setup:
 	@tools/setup.sh
 
-# A tour: a ring is made, filled, decoded and inspected.
+# A tour: a ring is made, filled, run and inspected.
 run: all
 	@tools/demo.sh build/release/bin/everkernel
 

@@ -1,30 +1,26 @@
-// The smallest program: make a ring, publish one operation into it, look at what is there.
+// The smallest program: launch the kernel once, publish one slot, read what it did.
 #include <fmt/format.h>
 
 #include <array>
-#include <vector>
+#include <chrono>
 
 #include "everkernel/abi/opcode.hpp"
-#include "everkernel/protocol/ring.hpp"
-#include "everkernel/protocol/ring_writer.hpp"
-#include "everkernel/telemetry/decode.hpp"
+#include "everkernel/backend/cpu/cpu_backend.hpp"
+#include "everkernel/runtime/megakernel.hpp"
 
 int main() {
   using namespace everkernel;
   // [readme]
-  std::vector<std::byte> ring(*protocol::ring_bytes(256));  // zeros: 256 empty slots
-  auto writer = *protocol::RingWriter::bind(ring);
+  auto kernel = Megakernel::create(backend::cpu::make_backend()).value();
+  auto session = kernel.start().value();  // from here on the kernel stays; nothing is launched
 
   const std::array<abi::Word, 2> args{5, 160};  // control[160] += 5
-  const auto published =
-      writer.publish({.slot_index = 0, .opcode = abi::Word(abi::Opcode::atomic_add), .args = args});
-  if (!published) fmt::print("{} ({})\n", published.error().message, published.error().hint);
+  const auto ticket =
+      session.publish({.opcode = abi::Word(abi::Opcode::atomic_add), .args = args}).value();
+  const auto completion = session.wait(ticket, std::chrono::seconds(10)).value();
 
-  telemetry::DecodeScratch scratch;
-  telemetry::RingTelemetry look;
-  if (telemetry::decode({.ring = ring}, scratch, look)) {
-    fmt::print("{} of {} slots wait\n", look.occupancy.published, look.slots.size());
-  }
+  const auto sum = session.observable(0).value();  // control word 160
+  fmt::print("{}, the sum is {}\n", completion.is_done() ? "done" : "fault", sum);
   // [/readme]
-  return look.occupancy.published == 1 && look.slots[0].args_prefix[0] == 5 ? 0 : 1;
+  return completion.is_done() && sum == 5 ? 0 : 1;
 }

@@ -1,5 +1,6 @@
 #!/bin/sh
-# A tour of the command line: makes the four shared buffers, fills the ring, looks at the result.
+# A tour of the command line: makes the four shared buffers, fills the ring, runs it on the CPU and
+# looks at the result.
 # Usage: tools/demo.sh PATH-OF-everkernel
 set -eu
 
@@ -23,8 +24,9 @@ everkernel() {
   "$program" "$@"
 }
 
-# One 16-byte work item: op_handle, input_handle, output_handle, param, each below 256.
-item() {
+# Words as little-endian bytes, each below 256. Four of them are a work item: op_handle,
+# input_handle, output_handle, param.
+words() {
   for word in "$@"; do
     # shellcheck disable=SC2059 # the format is the point: an octal escape a byte
     printf "\\$(printf '%03o' "$word")\\000\\000\\000"
@@ -50,7 +52,7 @@ everkernel publish --ring ring.bin --slot 13 --tenant 0 --packed STORE_U32:10,16
 
 say "A batch is a file of 16-byte items and a fence that completes after them. Tenant 5 is not
 # enabled in the control buffer, so these will have to wait."
-{ item 64 1 2 7; item 64 2 3 8; item 65 3 4 9; } > items.bin
+{ words 64 1 2 7; words 64 1 3 8; words 65 1 4 0; } > items.bin
 everkernel publish --ring ring.bin --slot 14 --tenant 5 --batch items.bin --tag 99
 
 say "A slot that is in use is refused, and the ring stays as it was:"
@@ -60,7 +62,7 @@ if everkernel publish --ring ring.bin --slot 12 --tenant 0 --opcode NOP 2>&1; th
 fi
 
 say "What a host sees: the counters of the control buffer, the ring by status, every slot that is
-# not empty, and why a slot does not move. No kernel runs here, so nothing is done, and the
+# not empty, and why a slot does not move. No kernel has run yet, so nothing is done, and the
 # watchdog, which compares with an earlier control buffer (here the same), says so."
 everkernel inspect --control control.bin --ring ring.bin --debug-log debug_log.bin \
   --io-queue io_queue.bin --previous-control control.bin
@@ -70,3 +72,36 @@ printf '$ everkernel inspect --ring ring.bin --json\n'
 "$program" inspect --ring ring.bin --json > ring.json
 head -c 200 ring.json
 printf '...\n'
+
+say "What opcodes 64 and 65 do is yours to say, in a small language that is verified first:"
+cat > ops.ek <<'END'
+handler add = 64 pure { for i in 0 .. len(input) { output[i] = input[i] + param; } }
+handler square = 65 pure { for i in 0 .. len(input) { output[i] = input[i] * input[i]; } }
+END
+cat ops.ek
+everkernel check ops.ek
+
+say "Now the ring runs. Items name their data by handle: 1 is read, 2, 3 and 4 are written. What
+# cannot run is named, and the exit status is 1: the batch of tenant 5 still waits."
+words 1 2 3 4 > numbers.bin
+words 0 0 0 0 > zeros.bin
+status=0
+everkernel dispatch --control control.bin --ring ring.bin --debug-log debug_log.bin \
+  --io-queue io_queue.bin --handlers ops.ek --buffer 1=numbers.bin:r --buffer 2=zeros.bin \
+  --buffer 3=zeros.bin --buffer 4=zeros.bin --out first || status=$?
+[ "$status" -eq 1 ]
+everkernel inspect --control first/control.bin --debug-log first/debug_log.bin --observables
+
+say "With a control buffer in which six tenants may run, the rest of that ring runs too:"
+everkernel encode control --tenants 6 --observable-slots 4 --priority-slots 32 -o six.bin
+everkernel dispatch --control six.bin --ring first/ring.bin --schedule priority \
+  --handlers ops.ek --buffer 1=numbers.bin:r --buffer 2=zeros.bin --buffer 3=zeros.bin \
+  --buffer 4=zeros.bin --out second
+
+say "The results: 1 2 3 4 plus 7, plus 8, and squared; and the tag of the fence, 99, in the first
+# observable."
+for handle in 2 3 4; do
+  printf '$ od -An -tu4 second/buffer-%s.bin\n' "$handle"
+  od -An -tu4 "second/buffer-$handle.bin"
+done
+everkernel inspect --control second/control.bin --ring second/ring.bin --observables

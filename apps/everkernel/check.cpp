@@ -9,11 +9,11 @@
 
 #include "commands.hpp"
 #include "everkernel/base/json_writer.hpp"
-#include "everkernel/ir/parser.hpp"
 #include "everkernel/ir/printer.hpp"
 #include "everkernel/ir/verifier.hpp"
 #include "everkernel/jit/native.hpp"
 #include "files.hpp"
+#include "handler_file.hpp"
 #include "options.hpp"
 #include "table.hpp"
 
@@ -34,19 +34,12 @@ struct Checked {
   std::string llvm = {};
 };
 
-Failure in_file(const std::string& path, Error error) {
-  error.message = fmt::format("{}:{}", path, error.message);
-  return Failure(std::move(error));
-}
-
 Result<Checked> check_file(const CheckOptions& options) {
-  const auto bytes = read_file(options.path);
-  if (!bytes) return Failure(bytes.error());
-  auto program = ir::parse({reinterpret_cast<const char*>(bytes->data()), bytes->size()});
-  if (!program) return in_file(options.path, program.error());
+  auto program = parse_handlers(options.path);
+  if (!program) return Failure(program.error());
   std::string printed = options.print ? ir::print(*program) : "";
-  auto verified = ir::verify(std::move(*program));
-  if (!verified) return in_file(options.path, verified.error());
+  const auto verified = verify_handlers(options.path, std::move(*program));
+  if (!verified) return Failure(verified.error());
   Checked checked{.program = *verified, .printed = std::move(printed)};
   if (!options.emit) return checked;
   auto llvm = jit::emit_llvm(checked.program, {});
@@ -148,7 +141,7 @@ void add_check(CLI::App& program, Action& action) {
       "  everkernel check ops.ek\n"
       "  everkernel check ops.ek --print\n"
       "A mistake is shown as FILE:LINE:COLUMN and what to do about it; the exit status is 2.");
-  command->callback([options, &action] { action = [options] { return check(*options); }; });
+  command->callback([options, &action] { action = [options] { return ended(check(*options)); }; });
 }
 
 }  // namespace everkernel::cli

@@ -148,7 +148,7 @@ CLI::App* add_kind(CLI::App& encode, const std::string& name, const std::string&
                    Result<void> (*encode_kind)(const Options&)) {
   CLI::App* command = encode.add_subcommand(name, help);
   command->group("Buffers");
-  command->callback([=, &action] { action = [=] { return encode_kind(*options); }; });
+  command->callback([=, &action] { action = [=] { return ended(encode_kind(*options)); }; });
   return command;
 }
 

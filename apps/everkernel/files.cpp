@@ -103,9 +103,10 @@ std::string resolved(const std::string& path) {
 
 // Creates a file beside `target` that nobody has, with the permissions any new file would get.
 Result<int> create_beside(const std::string& target, std::string& temporary) {
+  static int files = 0;  // staged so far: they wait side by side
   const auto folder = std::filesystem::path(target).parent_path();
   for (int i = 0; i < kTemporaryNames; ++i) {
-    temporary = folder / fmt::format(".everkernel-{}-{}.tmp", ::getpid(), i);
+    temporary = folder / fmt::format(".everkernel-{}-{}.tmp", ::getpid(), files++);
     const int descriptor = open_retrying(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL, 0666);
     if (descriptor >= 0) return descriptor;
     if (errno != EEXIST) break;
@@ -215,6 +216,54 @@ Result<void> OutputFile::commit() {
   }
   if (::rename(temporary_.c_str(), target_.c_str()) != 0) return io_error("write", path_, errno);
   temporary_.clear();
+  return {};
+}
+
+Result<OutputFolder> OutputFolder::open(const std::string& path) {
+  OutputFolder folder(path);
+  std::filesystem::path so_far;
+  for (const auto& part : std::filesystem::path(path)) {
+    so_far /= part;
+    if (::mkdir(so_far.c_str(), 0777) == 0) {
+      folder.made_.push_back(so_far);
+    } else if (errno != EEXIST) {
+      return io_error("make", path, errno);
+    }
+  }
+  struct stat info {};
+  if (::stat(path.c_str(), &info) != 0) return io_error("write to", path, errno);
+  if (!S_ISDIR(info.st_mode)) return io_error("write to", path, ENOTDIR);
+  if (::access(path.c_str(), W_OK | X_OK) != 0) return io_error("write to", path, errno);
+  return folder;
+}
+
+OutputFolder::OutputFolder(OutputFolder&& other) noexcept
+    : path_(std::move(other.path_)),
+      made_(std::exchange(other.made_, {})),
+      files_(std::exchange(other.files_, {})) {}
+
+OutputFolder::~OutputFolder() {
+  files_.clear();
+  // One that somebody else has put a file into stays.
+  for (auto folder = made_.rbegin(); folder != made_.rend(); ++folder) ::rmdir(folder->c_str());
+}
+
+Result<std::string> OutputFolder::stage(const std::string& name, std::span<const std::byte> bytes) {
+  const std::string path = std::filesystem::path(path_) / name;
+  auto file = OutputFile::stage(path, bytes);
+  if (!file) return Failure(file.error());
+  // What a device has taken cannot be taken back when another file fails.
+  if (file->is_direct()) {
+    return fail(Code::io,
+                fmt::format("cannot write {}: it is not a regular file", in_quotes(path)));
+  }
+  files_.push_back(std::move(*file));
+  return path;
+}
+
+Result<void> OutputFolder::commit() {
+  for (OutputFile& file : files_) EVERKERNEL_TRY(file.commit());
+  made_.clear();
   return {};
 }
 

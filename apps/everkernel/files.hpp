@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "everkernel/abi/slot.hpp"
@@ -59,6 +60,32 @@ class OutputFile {
   std::string temporary_ = {};              // empty when written directly, or committed
   int descriptor_ = -1;                     // of a device or a pipe
   std::span<const std::byte> direct_ = {};  // what goes there
+};
+
+/// A folder whose new files appear together, after everything that can fail.
+class OutputFolder {
+ public:
+  /// Makes the folder, and those around it, if they are not there.
+  static Result<OutputFolder> open(const std::string& path);
+
+  OutputFolder(OutputFolder&& other) noexcept;
+  OutputFolder& operator=(OutputFolder&&) = delete;
+  OutputFolder(const OutputFolder&) = delete;
+  OutputFolder& operator=(const OutputFolder&) = delete;
+  /// Removes what was not committed, and then the folders it made.
+  ~OutputFolder();
+
+  /// Makes one file ready; gives its path.
+  Result<std::string> stage(const std::string& name, std::span<const std::byte> bytes);
+  /// Puts every file where it belongs.
+  Result<void> commit();
+
+ private:
+  explicit OutputFolder(std::string path) : path_(std::move(path)) {}
+
+  std::string path_;                    // as the user wrote it
+  std::vector<std::string> made_ = {};  // folders that were not there, outermost first
+  std::vector<OutputFile> files_ = {};  // staged
 };
 
 /// A regular file that is changed in place, under a lock that keeps other publishers out.

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "backends.hpp"
 #include "commands.hpp"
 #include "everkernel/abi/control.hpp"
 #include "everkernel/abi/debug_log.hpp"
@@ -24,24 +25,6 @@ namespace {
 
 struct InfoOptions {
   bool json = false;
-};
-
-// One row of `backends`.
-struct BackendInfo {
-  std::string_view id;
-  bool available = false;
-  std::string_view reason = {};  // why it is not available
-  std::string_view device = {};
-  bool supported = false;
-  Word max_worker_count = 0;
-  std::uint64_t memory_bytes = 0;
-};
-
-constexpr BackendInfo kBackends[] = {
-    {.id = "cpu",
-     .reason = "this version has no cpu backend: it encodes, publishes and inspects buffers"},
-    {.id = "cuda",
-     .reason = "this version has no cuda backend: it encodes, publishes and inspects buffers"},
 };
 
 // Why handlers do not become native code; empty when they do.
@@ -105,8 +88,8 @@ std::string json_text() {
   json.end_array().key("native_code").begin_object();
   json.field("available", jit::has_native_code()).field("reason", native_code_reason());
   json.end_object().key("backends").begin_array();
-  for (const BackendInfo& backend : kBackends) {
-    json.begin_object().field("id", backend.id).field("available", backend.available);
+  for (const backend::Capabilities& backend : all_backends()) {
+    json.begin_object().field("id", backend.id).field("available", backend.supported);
     json.field("reason", backend.reason).field("device", backend.device);
     json.field("supported", backend.supported);
     json.field("max_worker_count", backend.max_worker_count);
@@ -144,11 +127,16 @@ std::string format_text() {
   return table.text(2);
 }
 
+std::string device_text(const backend::Capabilities& backend) {
+  return fmt::format("{}, {:.1f} GiB", backend.device,
+                     static_cast<double>(backend.memory_bytes) / (1 << 30));
+}
+
 std::string human_text() {
   Table backends = Table::plain({Align::left, Align::left, Align::left});
-  for (const BackendInfo& backend : kBackends) {
-    backends.add({std::string(backend.id), backend.available ? "available" : "not available",
-                  std::string(backend.available ? backend.device : backend.reason)});
+  for (const backend::Capabilities& backend : all_backends()) {
+    backends.add({backend.id, backend.supported ? "available" : "not available",
+                  backend.supported ? device_text(backend) : backend.reason});
   }
   Table opcodes({{"opcode", Align::right}, {"name"}, {"arguments", Align::right}});
   for (const abi::OpcodeInfo& row : abi::kOpcodes) {
@@ -173,7 +161,7 @@ void add_info(CLI::App& program, Action& action) {
   command->group("Commands");
   add_json(*command, options->json);
   command->callback([options, &action] {
-    action = [options] { return print(options->json ? json_text() : human_text()); };
+    action = [options] { return ended(print(options->json ? json_text() : human_text())); };
   });
 }
 

@@ -45,24 +45,6 @@ Result<void> check_combination(const InspectOptions& options) {
   return {};
 }
 
-Failure in_file(const std::string& path, Error error) {
-  error.message = fmt::format("{}: {}", path, error.message);
-  return Failure(std::move(error));
-}
-
-// Reads a file into its place in the inspection, if it was given.
-template <class View>
-Result<void> read_input(const std::optional<std::string>& path,
-                        std::optional<Input<View>>& target) {
-  if (!path) return {};
-  auto bytes = read_file(*path);
-  if (!bytes) return Failure(bytes.error());
-  const auto view = View::parse(*bytes);
-  if (!view) return in_file(*path, view.error());
-  target.emplace(Input<View>{*path, std::move(*bytes), *view});
-  return {};
-}
-
 Result<void> read_watchdog(const std::string& path, Inspection& inspection) {
   const auto bytes = read_file(path);
   if (!bytes) return Failure(bytes.error());
@@ -141,7 +123,8 @@ void add_inspect(CLI::App& program, Action& action) {
       "  everkernel inspect --control control.bin --ring ring.bin\n"
       "  everkernel inspect --control now.bin --ring ring.bin --previous-control before.bin "
       "--json");
-  command->callback([options, &action] { action = [options] { return inspect(*options); }; });
+  command->callback(
+      [options, &action] { action = [options] { return ended(inspect(*options)); }; });
 }
 
 }  // namespace everkernel::cli

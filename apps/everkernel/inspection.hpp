@@ -10,17 +10,9 @@
 #include "everkernel/protocol/io_queue.hpp"
 #include "everkernel/protocol/ring.hpp"
 #include "everkernel/telemetry/snapshot.hpp"
-#include "files.hpp"
+#include "input.hpp"
 
 namespace everkernel::cli {
-
-/// A file that was given: where it is, its bytes, and the view that checked them.
-template <class View>
-struct Input {
-  std::string path;  ///< as the user wrote it
-  Bytes bytes;       ///< all of it
-  View view;         ///< into bytes; moving a vector keeps them where they are
-};
 
 /// Everything that was asked for. A part whose file was not given is absent.
 struct Inspection {

@@ -14,8 +14,9 @@
 namespace everkernel::cli {
 namespace {
 
-// Exit statuses; 1 is for runs in which items faulted.
+// Exit statuses.
 constexpr int kDone = 0;
+constexpr int kIncomplete = 1;
 constexpr int kBadInput = 2;
 constexpr int kBackendFailed = 3;
 
@@ -47,8 +48,15 @@ int report(const Error& error) {
   return status_of(error.code);
 }
 
-int finish(const Result<void>& result) {
-  return result ? kDone : report(result.error());
+int finish(const Result<Ending>& result) {
+  if (!result) return report(result.error());
+  switch (*result) {
+    case Ending::done:
+      return kDone;
+    case Ending::incomplete:
+      return kIncomplete;
+  }
+  return kDone;
 }
 
 // The command that was being parsed: the innermost one that was named.
@@ -120,25 +128,29 @@ void add_commands(CLI::App& program, Action& action) {
   program.formatter(formatter);
   program.footer(
       "COMMAND --help tells more. Buffers are plain files of little-endian 32-bit words.\n"
-      "Exit status: 0 done, 2 bad usage or bad input (nothing was written), 3 no backend.");
+      "Exit status: 0 done, 1 ran, but items became FAULT or remain, 2 bad usage or bad input, 3 "
+      "the\n"
+      "backend failed or is not there. With 2 and 3 nothing was written.");
   add_info(program, action);
   add_encode(program, action);
   add_publish(program, action);
   add_inspect(program, action);
   add_check(program, action);
+  add_dispatch(program, action);
+  add_bench(program, action);
 }
 
 int run(int argc, char** argv) {
   reserve_standard_streams();
-  CLI::App program("Makes, fills and reads the shared buffers of a persistent megakernel.");
+  CLI::App program("Makes, fills, runs and reads the shared buffers of a persistent megakernel.");
   Action action;
   add_commands(program, action);
   try {
     program.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
-    return finish(print(help_text(innermost(program))));
+    return finish(ended(print(help_text(innermost(program)))));
   } catch (const CLI::CallForVersion& text) {
-    return finish(print(fmt::format("{}\n", text.what())));
+    return finish(ended(print(fmt::format("{}\n", text.what()))));
   } catch (const CLI::ParseError& error) {
     return report(usage_error(program, error, argv[argc - 1]));
   }

@@ -56,6 +56,37 @@ std::string names_of_priorities() {
   return names;
 }
 
+struct TimeUnit {
+  std::string_view name;
+  double nanoseconds;
+};
+
+// Smallest first. A text that ends in `ms` ends in `s` too: the longest name that fits counts.
+constexpr TimeUnit kTimeUnits[] = {{"ns", 1.0}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}, {"m", 60e9}};
+
+const TimeUnit* unit_at_end(std::string_view text) {
+  const TimeUnit* found = nullptr;
+  for (const TimeUnit& unit : kTimeUnits) {
+    if (!text.ends_with(unit.name)) continue;
+    if (found == nullptr || unit.name.size() > found->name.size()) found = &unit;
+  }
+  return found;
+}
+
+// Digits, and one point between some: from_chars alone would take `inf`, `-1` and `.5`.
+std::optional<double> read_decimal(std::string_view text) {
+  constexpr std::string_view kDigits = "0123456789";
+  const std::size_t point = text.find('.');
+  const std::string_view whole = text.substr(0, point);
+  const std::string_view fraction = point == text.npos ? "0" : text.substr(point + 1);
+  for (const std::string_view digits : {whole, fraction}) {
+    if (digits.empty() || digits.find_first_not_of(kDigits) != digits.npos) return std::nullopt;
+  }
+  double number = 0;
+  std::from_chars(text.data(), text.data() + text.size(), number);
+  return number;
+}
+
 // Whether the text was meant as a number; only then is a number error the better one.
 bool looks_numeric(std::string_view text) {
   return !text.empty() && text.front() >= '0' && text.front() <= '9';
@@ -100,6 +131,25 @@ Result<Word> parse_priority(std::string_view option, std::string_view text) {
               fmt::format("priorities: {}", names_of_priorities()));
 }
 
+Result<std::chrono::nanoseconds> parse_duration(std::string_view option, std::string_view text) {
+  const TimeUnit* const unit = unit_at_end(text);
+  const auto number = unit == nullptr
+                          ? std::nullopt
+                          : read_decimal(text.substr(0, text.size() - unit->name.size()));
+  if (!number) {
+    return fail(Code::invalid_argument,
+                fmt::format("{}: {} is not a time", option, in_quotes(text)),
+                "a time is a number and ns, us, ms, s or m: 500ms, 1.5s");
+  }
+  const double nanoseconds = *number * unit->nanoseconds;
+  constexpr std::int64_t kMaxMinutes = 60 * 24 * 365;
+  if (nanoseconds > static_cast<double>(kMaxMinutes) * 60e9) {
+    return fail(Code::invalid_argument, fmt::format("{}: {} is too long", option, in_quotes(text)),
+                fmt::format("the longest time is {}m, a year", kMaxMinutes));
+  }
+  return std::chrono::nanoseconds(static_cast<std::int64_t>(nanoseconds));
+}
+
 std::string in_quotes(std::string_view text) {
   std::string out = "'";
   for (const char c : text) {
@@ -126,6 +176,17 @@ std::string counted(std::uint64_t number, std::string_view noun) {
 std::string percent(std::uint64_t part, std::uint64_t whole) {
   if (whole == 0) return "0.0 %";
   return fmt::format("{:.1f} %", 100.0 * static_cast<double>(part) / static_cast<double>(whole));
+}
+
+std::string duration_text(std::chrono::nanoseconds duration) {
+  const auto nanoseconds = static_cast<double>(duration.count());
+  const auto* unit = &kTimeUnits[0];
+  for (const TimeUnit& larger : kTimeUnits) {
+    if (nanoseconds >= larger.nanoseconds && larger.name != "m") unit = &larger;
+  }
+  const double number = nanoseconds / unit->nanoseconds;
+  const int decimals = number >= 100 || unit->name == "ns" ? 0 : number >= 10 ? 1 : 2;
+  return fmt::format("{:.{}f} {}", number, decimals, unit->name);
 }
 
 std::string opcode_text(Word opcode) {

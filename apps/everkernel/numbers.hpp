@@ -4,6 +4,7 @@
 // option and the text.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -21,6 +22,8 @@ Result<Word> parse_number(std::string_view option, std::string_view text);
 Result<Word> parse_opcode(std::string_view option, std::string_view text);
 /// A number, or the name of a priority in any case. Whether it is in range is the library's to say.
 Result<Word> parse_priority(std::string_view option, std::string_view text);
+/// A number, whole or with a point, and one of ns, us, ms, s and m.
+Result<std::chrono::nanoseconds> parse_duration(std::string_view option, std::string_view text);
 
 /// The text in single quotes; bytes that would garble a terminal are written as \xNN.
 std::string in_quotes(std::string_view text);
@@ -30,6 +33,8 @@ std::string grouped(std::uint64_t number);
 std::string counted(std::uint64_t number, std::string_view noun);
 /// part / whole as a percentage with one decimal; "0.0 %" when whole is 0.
 std::string percent(std::uint64_t part, std::uint64_t whole);
+/// The time in the largest unit that leaves a number above 1, in three digits or more.
+std::string duration_text(std::chrono::nanoseconds duration);
 /// The name of a built-in operation, else the number (hexadecimal from 65,536 up).
 std::string opcode_text(Word opcode);
 

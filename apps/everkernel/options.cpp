@@ -2,7 +2,9 @@
 #include "options.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <functional>
 #include <utility>
 
@@ -101,6 +103,29 @@ CLI::Option* add_path(CLI::App& command, const std::string& name,
 CLI::Option* add_path(CLI::App& command, const std::string& name, std::string& target,
                       const std::string& help) {
   return add_single_path(command, name, target, help)->required();
+}
+
+CLI::Option* add_choice(CLI::App& command, const std::string& name, std::string& target,
+                        const std::vector<std::string>& choices, const std::string& help) {
+  const std::string type = fmt::format("{}", fmt::join(choices, "|"));
+  return add_option(command, name, help, type, [=, &target](const Texts& texts) {
+    const std::string& text = single(name, texts);
+    if (std::ranges::find(choices, text) == choices.end()) {
+      throw BadUsage({.message = fmt::format("{} does not know {}", name, in_quotes(text)),
+                      .hint = fmt::format("it takes {}", fmt::join(choices, ", "))});
+    }
+    target = text;
+  });
+}
+
+CLI::Option* add_duration(CLI::App& command, const std::string& name,
+                          std::optional<std::chrono::nanoseconds>& target,
+                          const std::string& help) {
+  return add_option(command, name, help, "TIME", [=, &target](const Texts& texts) {
+    const auto duration = parse_duration(name, single(name, texts));
+    if (!duration) throw BadUsage(duration.error());
+    target = *duration;
+  });
 }
 
 void add_json(CLI::App& command, bool& target) {

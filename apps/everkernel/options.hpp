@@ -5,6 +5,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <chrono>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -48,6 +49,12 @@ CLI::Option* add_path(CLI::App& command, const std::string& name,
 /// Adds an option that takes one path and must be given.
 CLI::Option* add_path(CLI::App& command, const std::string& name, std::string& target,
                       const std::string& help);
+/// Adds an option that takes one of `choices`; `target` holds the one that counts unless given.
+CLI::Option* add_choice(CLI::App& command, const std::string& name, std::string& target,
+                        const std::vector<std::string>& choices, const std::string& help);
+/// Adds an option that takes one time; giving it twice is an error.
+CLI::Option* add_duration(CLI::App& command, const std::string& name,
+                          std::optional<std::chrono::nanoseconds>& target, const std::string& help);
 /// Adds `--json`, which every command has.
 void add_json(CLI::App& command, bool& target);
 

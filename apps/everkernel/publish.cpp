@@ -231,7 +231,8 @@ void add_publish(CLI::App& program, Action& action) {
       "NOP\n"
       "  everkernel publish --ring ring.bin --slot 2 --tenant 0 --batch items.bin --tag 1\n"
       "A slot that is in use is refused, and the file stays as it was.");
-  command->callback([options, &action] { action = [options] { return publish(*options); }; });
+  command->callback(
+      [options, &action] { action = [options] { return ended(publish(*options)); }; });
 }
 
 }  // namespace everkernel::cli

@@ -291,12 +291,6 @@ Result<void> check_options(const Megakernel::State& state, const DispatchOptions
   return {};
 }
 
-// A deadline so far away that the clock cannot hold it is none.
-Clock::time_point deadline_after(std::chrono::nanoseconds time) {
-  const auto now = Clock::now();
-  return time < Clock::time_point::max() - now ? now + time : Clock::time_point::max();
-}
-
 }  // namespace
 
 Result<DispatchReport> Megakernel::dispatch(const DispatchOptions& options) {
@@ -312,7 +306,7 @@ Result<DispatchReport> Megakernel::dispatch(const DispatchOptions& options) {
     report.stats = {};
     if (options.submissions.empty()) return {};
     return runtime::Attempt(*state_, options, *workspace.storage_, report.stats)
-        .run(deadline_after(options.deadline));
+        .run(backend::deadline_after(options.deadline));
   };
   auto done = attempt();
   const bool is_lost = !done && done.error().code == Code::device_lost;

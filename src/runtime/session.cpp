@@ -35,6 +35,7 @@ namespace {
 using abi::Slot;
 using abi::SlotStatus;
 using backend::Clock;
+using backend::deadline_after;
 using protocol::BatchItem;
 using protocol::LiveWords;
 using protocol::Sender;
@@ -65,12 +66,6 @@ class Patience {
 };
 
 enum Part : std::size_t { kControl, kRing, kDebugLog, kIoQueue };
-
-Clock::time_point deadline_after(std::chrono::nanoseconds time) {
-  const auto now = Clock::now();
-  if (time <= std::chrono::nanoseconds(0)) return now;
-  return time < Clock::time_point::max() - now ? now + time : Clock::time_point::max();
-}
 
 std::uint64_t nanoseconds_since(Clock::time_point begin) {
   return static_cast<std::uint64_t>(
@@ -255,16 +250,21 @@ class Session::State {
 
   Result<void> on_complete(Ticket ticket, std::function<void(Ticket, Completion, bool)> callback) {
     EVERKERNEL_TRY(check_ticket(static_cast<std::uint64_t>(ticket)));
-    const std::scoped_lock held(callback_mutex_);
-    if (has_stopped_callbacks_) {
+    {
+      const std::scoped_lock held(callback_mutex_);
+      if (!has_stopped_callbacks_) {
+        if (!callback_thread_.joinable()) {
+          callback_thread_ = std::jthread([this](const std::stop_token& stop) { call_back(stop); });
+        }
+        callbacks_.push_back({static_cast<std::uint64_t>(ticket), std::move(callback)});
+        callback = nullptr;
+      }
+    }
+    if (callback) {
       const auto ended = outcome(static_cast<std::uint64_t>(ticket));
       callback(ticket, ended.value_or(Completion{}), !ended.has_value());
       return {};
     }
-    if (!callback_thread_.joinable()) {
-      callback_thread_ = std::jthread([this](const std::stop_token& stop) { call_back(stop); });
-    }
-    callbacks_.push_back({static_cast<std::uint64_t>(ticket), std::move(callback)});
     bell_.wake();
     return {};
   }

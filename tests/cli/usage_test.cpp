@@ -50,7 +50,10 @@ INSTANTIATE_TEST_SUITE_P(
         HelpCase{{"encode", "debug-log"}, "Usage: everkernel encode debug-log", "--records"},
         HelpCase{{"encode", "io-queue"}, "Usage: everkernel encode io-queue", "--slots"},
         HelpCase{{"publish"}, "Usage: everkernel publish", "--packed"},
-        HelpCase{{"inspect"}, "Usage: everkernel inspect", "--previous-control"}));
+        HelpCase{{"inspect"}, "Usage: everkernel inspect", "--previous-control"},
+        HelpCase{{"check"}, "Usage: everkernel check", "--emit"},
+        HelpCase{{"dispatch"}, "Usage: everkernel dispatch", "--buffer HANDLE=FILE[:r|w|rw]"},
+        HelpCase{{"bench"}, "Usage: everkernel bench", "--smoke"}));
 
 struct WrongCase {
   Args args;
@@ -74,7 +77,8 @@ TEST_P(Wrong, is_refused_and_writes_nothing) {
 INSTANTIATE_TEST_SUITE_P(
     Command, Wrong,
     ::testing::Values(WrongCase{{"frob"}, "no command 'frob'"}, WrongCase{{""}, "no command ''"},
-                      WrongCase{{"dispatch"}, "no command 'dispatch'"},
+                      WrongCase{{"dispatch"}, "--control is required"},
+                      WrongCase{{"bench", "--frob"}, "everkernel bench has no option '--frob'"},
                       WrongCase{{"run"}, "no command 'run'"},
                       WrongCase{{"--frob"}, "no option '--frob'"},
                       WrongCase{{"--json"}, "no option '--json'"},
@@ -214,7 +218,7 @@ TEST_F(Usage, a_missing_command_hints_at_those_there_are) {
   const Outcome outcome = everkernel({"frob"});
   EXPECT_EQ(outcome.err,
             "error: everkernel has no command 'frob'\n"
-            "hint: commands: info, encode, publish, inspect, check\n");
+            "hint: commands: info, encode, publish, inspect, check, dispatch, bench\n");
 }
 
 TEST_F(Usage, an_unknown_opcode_name_hints_at_the_table) {

@@ -24,6 +24,13 @@ namespace everkernel::backend {
 /// The clock of every deadline.
 using Clock = std::chrono::steady_clock;
 
+/// The moment after that much time: now for none, and never when the clock cannot hold it.
+inline Clock::time_point deadline_after(std::chrono::nanoseconds time) {
+  const auto now = Clock::now();
+  if (time <= std::chrono::nanoseconds(0)) return now;
+  return time < Clock::time_point::max() - now ? now + time : Clock::time_point::max();
+}
+
 /// In which order workers come to slots.
 enum class Schedule : Word {
   direct,    ///< every worker its share of the ring

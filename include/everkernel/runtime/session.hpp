@@ -120,8 +120,8 @@ class Session {
   /// `device_lost` as wait does.
   Result<std::optional<Completion>> poll(Ticket ticket);
   /// Calls `callback` once, on a thread of the session's, when the item has ended or stop took it
-  /// back (`cancelled`). After stop it is called at once. The callback may publish; it must not
-  /// stop the session.
+  /// back (`cancelled`). After stop it is called at once, on the calling thread. The callback may
+  /// publish; it must not stop the session.
   Result<void> on_complete(Ticket ticket,
                            std::function<void(Ticket, Completion, bool cancelled)> callback);
 

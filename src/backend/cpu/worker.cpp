@@ -114,13 +114,7 @@ Worker::Admission Worker::look(Deferred& memory, SlotStatus found) const {
       ring_.in_flight[tenant].load(std::memory_order_relaxed) >= quota) {
     return Admission::stuck;
   }
-  if (memory.needs_io_slot) {
-    bool has_free = ring_.prefetches.load(std::memory_order_relaxed) != 0;
-    for (Word i = 0; i * abi::kIoSlotWords < ring_.io_words.size() && !has_free; ++i) {
-      has_free = ring_.io_words.load_relaxed(io_status_word(i)) == 0;
-    }
-    if (!has_free) return Admission::stuck;
-  }
+  if (memory.needs_io_slot && !has_free_io_slot()) return Admission::stuck;
   const bool is_seen_fence = found == SlotStatus::yield &&
                              is_opcode(ring_.slots.load_relaxed(line + 1), Opcode::batch_fence);
   if (is_seen_fence) {
@@ -320,6 +314,17 @@ bool Worker::ask_io(const protocol::IoRequest& request, Word& io_slot) {
   const auto taken = ring_.io.submit(request);
   if (taken) io_slot = *taken;
   return taken.has_value();
+}
+
+// Whether asking for IO could succeed: a slot is EMPTY, or a prefetch in it is answered.
+bool Worker::has_free_io_slot() const {
+  const std::uint64_t prefetches = ring_.prefetches.load(std::memory_order_relaxed);
+  for (Word i = 0; std::size_t{i} * abi::kIoSlotWords < ring_.io_words.size(); ++i) {
+    const IoStatus status{ring_.io_words.load_relaxed(io_status_word(i))};
+    const bool is_prefetch = (prefetches >> i & 1) != 0;
+    if (status == IoStatus::empty || (is_prefetch && abi::is_complete(status))) return true;
+  }
+  return false;
 }
 
 // Nobody waits for a prefetch, so whoever needs an IO slot frees those that are answered.

@@ -140,6 +140,7 @@ class Worker {
   ir::Outcome run_load_miss(abi::Slot& slot, bool& needs_io_slot);
   ir::Outcome wait_for(const protocol::IoRequest& request, bool& needs_io_slot);
   bool ask_io(const protocol::IoRequest& request, Word& io_slot);
+  bool has_free_io_slot() const;
   void free_prefetches();
   Visit visit_waiting(Deferred& memory);
 

@@ -1,0 +1,211 @@
+// `everkernel bench`: runs the benchmark programs that lie beside this one and gathers their JSON.
+//
+// They are programs of their own because they link the peers they measure against.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <system_error>
+
+#include "commands.hpp"
+#include "files.hpp"
+#include "options.hpp"
+
+namespace everkernel::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+constexpr std::string_view kSuffix = "_bench";
+
+struct BenchOptions {
+  std::vector<std::string> names = {};
+  bool smoke = false;
+  bool list = false;
+  bool json = false;
+};
+
+// A folder for what the benchmarks write, removed with it.
+class ScratchFolder {
+ public:
+  static Result<ScratchFolder> make() {
+    std::error_code ignored;
+    std::string path = fs::temp_directory_path(ignored) / "everkernel-bench-XXXXXX";
+    if (::mkdtemp(path.data()) == nullptr) {
+      return fail(Code::io,
+                  fmt::format("cannot make {}: {}", in_quotes(path), std::strerror(errno)), {},
+                  errno);
+    }
+    return ScratchFolder(path);
+  }
+  ScratchFolder(ScratchFolder&& other) noexcept : path_(std::exchange(other.path_, {})) {}
+  ScratchFolder& operator=(ScratchFolder&&) = delete;
+  ~ScratchFolder() {
+    std::error_code ignored;
+    if (!path_.empty()) fs::remove_all(path_, ignored);
+  }
+  const fs::path& path() const { return path_; }
+
+ private:
+  explicit ScratchFolder(fs::path path) : path_(std::move(path)) {}
+  fs::path path_;
+};
+
+// The programs beside this one whose names end in _bench, without that ending, sorted.
+std::vector<std::string> found_benchmarks(const fs::path& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    std::string name = entry.path().filename();
+    if (!name.ends_with(kSuffix) || ::access(entry.path().c_str(), X_OK) != 0) continue;
+    name.resize(name.size() - kSuffix.size());
+    names.push_back(std::move(name));
+  }
+  std::ranges::sort(names);
+  return names;
+}
+
+Result<std::vector<std::string>> chosen_benchmarks(const BenchOptions& options,
+                                                   const fs::path& folder) {
+  auto found = found_benchmarks(folder);
+  if (found.empty()) {
+    return fail(
+        Code::unsupported,
+        fmt::format("no benchmarks lie beside this program, in {}", in_quotes(folder.native())),
+        "cmake --preset release builds the program with its benchmarks");
+  }
+  if (options.names.empty()) return found;
+  std::vector<std::string> chosen;
+  for (std::string name : options.names) {
+    if (name.ends_with(kSuffix)) name.resize(name.size() - kSuffix.size());
+    if (!std::ranges::binary_search(found, name)) {
+      return bad_usage(fmt::format("there is no benchmark {}", in_quotes(name)),
+                       fmt::format("benchmarks: {}", fmt::join(found, ", ")));
+    }
+    chosen.push_back(std::move(name));
+  }
+  return chosen;
+}
+
+// How a program ended, in words; empty when it did its job.
+std::string failure_text(int wait_status) {
+  if (wait_status == 0) return {};
+  if (WIFEXITED(wait_status)) return fmt::format("exit status {}", WEXITSTATUS(wait_status));
+  return fmt::format("signal {}", WTERMSIG(wait_status));
+}
+
+// Runs a program to its end; says what went wrong, or nothing.
+std::string run(std::vector<std::string> words, bool quiet) {
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  // Standard output is one JSON object then; a person at a terminal still sees the tables.
+  if (quiet && ::isatty(STDERR_FILENO) != 0) {
+    posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
+  } else if (quiet) {
+    posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+  }
+  pid_t child = 0;
+  const int error = posix_spawn(&child, argv[0], &actions, nullptr, argv.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  if (error != 0) return std::strerror(error);
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  return failure_text(status);
+}
+
+// Runs one benchmark and reads what it measured.
+Result<Json> measure(const fs::path& program, const fs::path& scratch,
+                     const BenchOptions& options) {
+  const fs::path file = scratch / "result.json";
+  std::vector<std::string> words = {program, fmt::format("--json={}", file.native())};
+  if (options.smoke) words.emplace_back("--smoke");
+  const std::string failure = run(std::move(words), options.json);
+  if (!failure.empty()) {
+    return fail(Code::unsupported,
+                fmt::format("{} failed: {}", in_quotes(program.native()), failure),
+                "run it by itself to see what it says");
+  }
+  const auto bytes = read_file(file);
+  if (!bytes) return Failure(bytes.error());
+  const auto* text = reinterpret_cast<const char*>(bytes->data());
+  Json result = Json::parse(text, text + bytes->size(), nullptr, false);
+  if (!result.is_object()) {
+    return fail(Code::unsupported,
+                fmt::format("{} wrote no JSON object", in_quotes(program.native())));
+  }
+  return result;
+}
+
+// Machine and commit are the same for all of them: they are said once.
+Json gathered(const std::vector<std::pair<std::string, Json>>& results) {
+  Json object = {{"machine", Json::object()}, {"commit", nullptr}, {"benchmarks", Json::object()}};
+  for (auto [name, result] : results) {
+    for (const char* key : {"cpu", "threads"}) {
+      if (result.contains(key)) object["machine"][key] = result[key];
+      result.erase(key);
+    }
+    if (result.contains("commit")) object["commit"] = result["commit"];
+    result.erase("commit");
+    object["benchmarks"][name] = std::move(result);
+  }
+  return object;
+}
+
+Result<void> bench(const BenchOptions& options) {
+  std::error_code error;
+  const fs::path folder = fs::read_symlink("/proc/self/exe", error).parent_path();
+  const auto names = chosen_benchmarks(options, folder);
+  if (!names) return Failure(names.error());
+  if (options.list) {
+    if (options.json) return print(Json{{"benchmarks", *names}}.dump() + "\n");
+    return print(fmt::format("{}\n", fmt::join(*names, "\n")));
+  }
+  const auto scratch = ScratchFolder::make();
+  if (!scratch) return Failure(scratch.error());
+  std::vector<std::pair<std::string, Json>> results;
+  for (const std::string& name : *names) {
+    if (!options.json) EVERKERNEL_TRY(print(fmt::format("# {}\n", name)));
+    auto result = measure(folder / (name + std::string(kSuffix)), scratch->path(), options);
+    if (!result) return Failure(result.error());
+    results.emplace_back(name, std::move(*result));
+  }
+  if (!options.json) return {};
+  return print(gathered(results).dump() + "\n");
+}
+
+}  // namespace
+
+void add_bench(CLI::App& program, Action& action) {
+  const auto options = std::make_shared<BenchOptions>();
+  CLI::App* command = program.add_subcommand("bench", "Measure, beside peers in the same run");
+  command->group("Commands");
+  command->add_option("NAME", options->names, "Benchmarks to run; all unless given")->type_name("");
+  command->add_flag("--smoke", options->smoke, "A tiny size: shows that they run, nothing else");
+  command->add_flag("--list", options->list, "Name the benchmarks there are, and run none");
+  add_json(*command, options->json);
+  command->footer(
+      "Runs the programs NAME_bench that lie beside this one; bench/README.md says what each\n"
+      "measures. With --json: machine, commit, and of each benchmark the medians and spread.\n"
+      "Examples:\n"
+      "  everkernel bench --smoke\n"
+      "  everkernel bench protocol --json");
+  command->callback([options, &action] { action = [options] { return ended(bench(*options)); }; });
+}
+
+}  // namespace everkernel::cli

@@ -1,0 +1,355 @@
+// `everkernel dispatch`: runs what is published in a ring file, once, and writes what came of it.
+//
+// The files that were given are only read. Everything is checked and run before the first file is
+// written, so that a failure leaves the output folder as it was.
+#include <fmt/format.h>
+
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <numeric>
+#include <string>
+
+#include "backends.hpp"
+#include "commands.hpp"
+#include "dispatch_outcome.hpp"
+#include "everkernel/protocol/debug_log.hpp"
+#include "everkernel/protocol/io_queue.hpp"
+#include "everkernel/runtime/megakernel.hpp"
+#include "files.hpp"
+#include "handler_file.hpp"
+#include "input.hpp"
+#include "options.hpp"
+
+namespace everkernel::cli {
+namespace {
+
+struct DispatchCommand {
+  std::string control = {};
+  std::string ring = {};
+  std::optional<std::string> debug_log = {};
+  std::optional<std::string> io_queue = {};
+  std::optional<std::string> handlers = {};
+  bool jit = false;
+  std::vector<std::string> buffers = {};
+  std::vector<std::string> files = {};
+  std::string schedule = "direct";
+  std::optional<Word> workgroup_size = {};
+  std::optional<Word> hit_capacity = {};
+  std::optional<std::chrono::nanoseconds> deadline = {};
+  std::optional<Word> workers = {};
+  std::string backend = "auto";
+  std::string out = {};
+  bool json = false;
+};
+
+// One --buffer: the words of a file behind a handle.
+struct BufferInput {
+  Word handle = 0;
+  std::string path = {};
+  memory::Access access = memory::Access::read_write;
+  std::vector<Word> words = {};
+};
+
+// Everything a dispatch reads, checked.
+struct DispatchInput {
+  Input<protocol::ControlView> control;
+  Input<protocol::RingView> ring;
+  std::optional<Input<protocol::DebugLogView>> debug_log = {};
+  std::optional<Input<protocol::IoQueueView>> io_queue = {};
+  std::optional<ir::VerifiedProgram> handlers = {};
+  std::vector<BufferInput> buffers = {};
+};
+
+// --- reading -----------------------------------------------------------------------------------
+
+// What a later version will do is refused, not passed over.
+Result<void> check_served(const DispatchCommand& command) {
+  if (!command.files.empty()) {
+    return bad_usage("--file: this version has no IO service",
+                     "items that ask for IO stay wait_io, with their request in io_queue.bin; "
+                     "--buffer gives handlers the words of a file");
+  }
+  if (command.hit_capacity) {
+    return bad_usage("--hit-capacity: this version keeps no hits",
+                     "without it emit runs, and its hits are dropped");
+  }
+  if (command.jit && !command.handlers) {
+    return bad_usage("--jit needs --handlers", "the payload of that file runs for every slot");
+  }
+  return {};
+}
+
+// Takes the access off the end of `text`; without one it is both.
+memory::Access take_access(std::string_view& text) {
+  constexpr std::pair<std::string_view, memory::Access> kAccesses[] = {
+      {":rw", memory::Access::read_write},
+      {":r", memory::Access::read},
+      {":w", memory::Access::write}};
+  for (const auto& [ending, access] : kAccesses) {
+    if (!text.ends_with(ending)) continue;
+    text.remove_suffix(ending.size());
+    return access;
+  }
+  return memory::Access::read_write;
+}
+
+Result<BufferInput> parse_buffer(std::string_view text) {
+  const auto equals = text.find('=');
+  std::string_view path = equals == text.npos ? "" : text.substr(equals + 1);
+  const memory::Access access = take_access(path);
+  if (path.empty()) {
+    return bad_usage(fmt::format("--buffer: {} names no file", in_quotes(text)),
+                     "--buffer HANDLE=FILE, and :r, :w or :rw behind it");
+  }
+  const auto handle = parse_number("--buffer", text.substr(0, equals));
+  if (!handle) return Failure(handle.error());
+  if (*handle == 0 || *handle > memory::kMaxHandle) {
+    return bad_usage(fmt::format("--buffer: {} is not a handle", *handle),
+                     fmt::format("handles are 1..{}", memory::kMaxHandle));
+  }
+  return BufferInput{.handle = *handle, .path = std::string(path), .access = access};
+}
+
+Result<BufferInput> read_buffer(std::string_view text) {
+  auto buffer = parse_buffer(text);
+  if (!buffer) return buffer;
+  const auto bytes = read_file(buffer->path);
+  if (!bytes) {
+    Error error = bytes.error();
+    if (error.native == ENOENT && buffer->path.find(':') != std::string::npos) {
+      error.hint = "what handlers may do stands behind the file as :r, :w or :rw";
+    }
+    return Failure(std::move(error));
+  }
+  const std::size_t rest = bytes->size() % abi::kWordBytes;
+  if (rest != 0) {
+    return fail(
+        Code::corrupt,
+        fmt::format("{}: {} are not whole words of {} bytes: {} left over", in_quotes(buffer->path),
+                    counted(bytes->size(), "byte"), abi::kWordBytes, counted(rest, "byte")),
+        "a buffer is little-endian u32 words");
+  }
+  buffer->words.resize(bytes->size() / abi::kWordBytes);
+  if (!bytes->empty()) std::memcpy(buffer->words.data(), bytes->data(), bytes->size());
+  return buffer;
+}
+
+Result<void> read_handlers(const DispatchCommand& command, DispatchInput& input) {
+  if (!command.handlers) return {};
+  auto program = parse_handlers(*command.handlers);
+  if (!program) return Failure(program.error());
+  auto verified = verify_handlers(*command.handlers, std::move(*program));
+  if (!verified) return Failure(verified.error());
+  if (command.jit && verified->payload() == nullptr) {
+    return bad_usage(fmt::format("--jit: {} has no payload", in_quotes(*command.handlers)),
+                     "payload { ... } is what runs for every slot");
+  }
+  input.handlers = std::move(*verified);
+  return {};
+}
+
+Result<DispatchInput> read_all(const DispatchCommand& command) {
+  auto control = read_input<protocol::ControlView>(command.control);
+  if (!control) return Failure(control.error());
+  auto ring = read_input<protocol::RingView>(command.ring);
+  if (!ring) return Failure(ring.error());
+  if (ring->view.slot_count() == 0) {
+    return bad_usage(fmt::format("{}: the ring has no slots", command.ring));
+  }
+  DispatchInput input{.control = std::move(*control), .ring = std::move(*ring)};
+  EVERKERNEL_TRY(read_input(command.debug_log, input.debug_log));
+  EVERKERNEL_TRY(read_input(command.io_queue, input.io_queue));
+  EVERKERNEL_TRY(read_handlers(command, input));
+  for (const std::string& text : command.buffers) {
+    auto buffer = read_buffer(text);
+    if (!buffer) return Failure(buffer.error());
+    input.buffers.push_back(std::move(*buffer));
+  }
+  return input;
+}
+
+// --- running -----------------------------------------------------------------------------------
+
+backend::Schedule schedule_of(const std::string& name) {
+  for (const auto schedule : {backend::Schedule::priority, backend::Schedule::ticket}) {
+    if (backend::schedule_name(schedule) == name) return schedule;
+  }
+  return backend::Schedule::direct;
+}
+
+// The largest power of two that divides the slots, at most the default.
+Word default_workgroup_size(Word slot_count) {
+  return std::gcd(slot_count, abi::kDefaultWorkgroupSize);
+}
+static_assert(std::has_single_bit(abi::kDefaultWorkgroupSize), "so every divisor is a power");
+
+Result<Megakernel> make_kernel(const DispatchCommand& command, const DispatchInput& input,
+                               const std::shared_ptr<backend::Backend>& backend) {
+  const Word slot_count = input.ring.view.slot_count();
+  return Megakernel::create(
+      backend,
+      {.slot_count = slot_count,
+       .workgroup_size = command.workgroup_size.value_or(default_workgroup_size(slot_count)),
+       .handlers = input.handlers,
+       .payload = command.jit,
+       .schedule = schedule_of(command.schedule),
+       .worker_count = command.workers.value_or(0)});
+}
+
+Result<std::vector<DataBuffer>> make_buffers(Megakernel& kernel, const DispatchInput& input) {
+  std::vector<DataBuffer> buffers;
+  for (const BufferInput& given : input.buffers) {
+    auto buffer = kernel.create_buffer(
+        {.handle = given.handle, .word_count = given.words.size(), .access = given.access});
+    if (!buffer) return in_file(given.path, buffer.error());
+    EVERKERNEL_TRY(buffer->write(0, given.words));
+    buffers.push_back(std::move(*buffer));
+  }
+  return buffers;
+}
+
+Result<DispatchReport> run(Megakernel& kernel, const DispatchCommand& command,
+                           const DispatchInput& input) {
+  HostBuffers buffers{.control = input.control.bytes, .ring = input.ring.bytes};
+  if (input.debug_log) buffers.debug_log = input.debug_log->bytes;
+  if (input.io_queue) buffers.io_queue = input.io_queue->bytes;
+  const Submission submissions[] = {buffers};
+  return kernel.dispatch({.submissions = submissions,
+                          .deadline = command.deadline.value_or(kDefaultDispatchDeadline)});
+}
+
+// --- writing -----------------------------------------------------------------------------------
+
+Result<void> stage(OutputFolder& folder, const std::string& name, std::span<const std::byte> bytes,
+                   DispatchOutcome& outcome) {
+  auto path = folder.stage(name, bytes);
+  if (!path) return Failure(path.error());
+  outcome.files.push_back({.path = std::move(*path), .bytes = bytes.size()});
+  return {};
+}
+
+Result<void> stage_all(OutputFolder& folder, const SubmissionReport& report,
+                       const DispatchInput& input, std::span<const DataBuffer> buffers,
+                       DispatchOutcome& outcome) {
+  EVERKERNEL_TRY(stage(folder, "control.bin", report.control, outcome));
+  EVERKERNEL_TRY(stage(folder, "ring.bin", report.ring, outcome));
+  EVERKERNEL_TRY(stage(folder, "debug_log.bin", report.debug_log, outcome));
+  EVERKERNEL_TRY(stage(folder, "io_queue.bin", report.io_queue, outcome));
+  for (std::size_t i = 0; i < buffers.size(); ++i) {
+    if (input.buffers[i].access == memory::Access::read) continue;
+    std::vector<Word> words(buffers[i].word_count());
+    EVERKERNEL_TRY(buffers[i].read(0, words));
+    EVERKERNEL_TRY(stage(folder, fmt::format("buffer-{}.bin", buffers[i].handle()),
+                         std::as_bytes(std::span(words)), outcome));
+  }
+  return {};
+}
+
+Result<DispatchOutcome> judge(const Megakernel& kernel, const ChosenBackend& chosen,
+                              const DispatchInput& input, const DispatchReport& report) {
+  const SubmissionReport& submission = report.submissions.front();
+  const auto control = protocol::ControlView::parse(submission.control);
+  if (!control) return Failure(control.error());
+  const auto ring = protocol::RingView::parse(submission.ring);
+  if (!ring) return Failure(ring.error());
+  const backend::Capabilities& capabilities = chosen.backend->capabilities();
+  const backend::DrainEnd end = submission.counts.end;
+  return DispatchOutcome{
+      .backend = capabilities.id,
+      .backend_reason = chosen.reason,
+      .device = capabilities.device,
+      .pipeline_id = std::string(kernel.pipeline_id()),
+      .worker_count = kernel.worker_count(),
+      .slot_count = kernel.slot_count(),
+      .workgroup_size = kernel.workgroup_size(),
+      .stats = report.stats,
+      .end = end,
+      .debug_dropped = control->debug_dropped() - input.control.view.debug_dropped(),
+      .faults = fault_groups(input.ring.view, *ring),
+      .remaining = remaining_groups(*control, *ring, end)};
+}
+
+Result<Ending> dispatch(const DispatchCommand& command) {
+  EVERKERNEL_TRY(check_served(command));
+  const auto input = read_all(command);
+  if (!input) return Failure(input.error());
+  const auto chosen = choose_backend(command.backend);
+  if (!chosen) return Failure(chosen.error());
+  auto kernel = make_kernel(command, *input, chosen->backend);
+  if (!kernel) return Failure(kernel.error());
+  const auto buffers = make_buffers(*kernel, *input);
+  if (!buffers) return Failure(buffers.error());
+  // Before the run, which may take a minute: a folder that cannot be written is known at once.
+  auto folder = OutputFolder::open(command.out);
+  if (!folder) return Failure(folder.error());
+
+  const auto report = run(*kernel, command, *input);
+  if (!report) return Failure(report.error());
+  auto outcome = judge(*kernel, *chosen, *input, *report);
+  if (!outcome) return Failure(outcome.error());
+  outcome->schedule = schedule_of(command.schedule);
+  EVERKERNEL_TRY(stage_all(*folder, report->submissions.front(), *input, *buffers, *outcome));
+  EVERKERNEL_TRY(print(command.json ? json_text(*outcome) : human_text(*outcome)));
+  EVERKERNEL_TRY(folder->commit());
+  const bool is_whole = outcome->stats.items_faulted == 0 && outcome->stats.items_remaining == 0;
+  return is_whole ? Ending::done : Ending::incomplete;
+}
+
+void add_inputs(CLI::App& command, DispatchCommand& options) {
+  add_path(command, "--control", options.control, "Control buffer");
+  add_path(command, "--ring", options.ring, "Ring with the work");
+  add_path(command, "--debug-log", options.debug_log,
+           "Debug log; without it PRINTF records are dropped and counted");
+  add_path(command, "--io-queue", options.io_queue, "IO queue; without it there is one slot");
+  add_path(command, "--handlers", options.handlers, "Handlers, as text");
+  command.add_flag("--jit", options.jit, "Run the payload of the handlers for every slot");
+  add_texts(command, "--buffer", options.buffers,
+            "Words that handlers find by their handle; repeat. They may\n"
+            "read and write them unless :r or :w says otherwise",
+            "HANDLE=FILE[:r|w|rw]");
+  add_texts(command, "--file", options.files, "Not served by this version", "HANDLE=PATH[:r|w|rw]");
+  add_word(command, "--hit-capacity", options.hit_capacity,
+           "Not served by this version: hits of emit are dropped");
+}
+
+void add_how(CLI::App& command, DispatchCommand& options) {
+  add_choice(command, "--schedule", options.schedule, {"direct", "priority", "ticket"},
+             "How workers come to slots; direct unless given");
+  add_word(command, "--workgroup-size", options.workgroup_size,
+           "Lanes of a group; divides the slots. Unless given the\n"
+           "largest power of two up to 256 that does");
+  add_duration(command, "--deadline", options.deadline,
+               "When to come back with what is done: 500ms, 5s, 2m;\n60s unless given");
+  add_word(command, "--workers", options.workers,
+           "Workers; as many as the device has unless given");
+  add_backend(command, options.backend);
+}
+
+}  // namespace
+
+void add_dispatch(CLI::App& program, Action& action) {
+  const auto options = std::make_shared<DispatchCommand>();
+  CLI::App* command =
+      program.add_subcommand("dispatch", "Run what is published in a ring, once, to its end");
+  command->group("Commands");
+  add_inputs(*command, *options);
+  add_how(*command, *options);
+  add_path(*command, "--out", options->out, "Folder for the results; made if it is not there")
+      ->type_name("DIR");
+  add_json(*command, options->json);
+  command->footer(
+      "Writes control.bin, ring.bin, debug_log.bin, io_queue.bin and a buffer-HANDLE.bin for each\n"
+      "buffer that handlers may write; the files that were given are only read.\n"
+      "Examples:\n"
+      "  everkernel dispatch --control control.bin --ring ring.bin --out results\n"
+      "  everkernel dispatch --control control.bin --ring ring.bin --handlers saxpy.ek \\\n"
+      "    --buffer 1=x.bin:r --buffer 2=y.bin --deadline 5s --out results\n"
+      "Exit status: 0 every item is done, 1 items became FAULT or remain, 2 bad usage or bad "
+      "input,\n"
+      "3 the backend failed or is not there. With 2 and 3 nothing is written.");
+  command->callback([options, &action] { action = [options] { return dispatch(*options); }; });
+}
+
+}  // namespace everkernel::cli

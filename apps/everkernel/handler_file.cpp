@@ -1,0 +1,36 @@
+// Text to verified handlers, with the file's name in front of what is wrong.
+#include "handler_file.hpp"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "everkernel/ir/parser.hpp"
+#include "files.hpp"
+
+namespace everkernel::cli {
+namespace {
+
+// The message begins with line and column already.
+Failure at_place(const std::string& path, Error error) {
+  error.message = fmt::format("{}:{}", path, error.message);
+  return Failure(std::move(error));
+}
+
+}  // namespace
+
+Result<ir::Program> parse_handlers(const std::string& path) {
+  const auto bytes = read_file(path);
+  if (!bytes) return Failure(bytes.error());
+  auto program = ir::parse({reinterpret_cast<const char*>(bytes->data()), bytes->size()});
+  if (!program) return at_place(path, program.error());
+  return program;
+}
+
+Result<ir::VerifiedProgram> verify_handlers(const std::string& path, ir::Program program) {
+  auto verified = ir::verify(std::move(program));
+  if (!verified) return at_place(path, verified.error());
+  return verified;
+}
+
+}  // namespace everkernel::cli

@@ -1,0 +1,17 @@
+// Files of handler text. Mistakes are named as FILE:LINE:COLUMN.
+#pragma once
+
+#include <string>
+
+#include "everkernel/base/result.hpp"
+#include "everkernel/ir/program.hpp"
+#include "everkernel/ir/verifier.hpp"
+
+namespace everkernel::cli {
+
+/// Reads and parses a file. Fails with `io`, or `invalid_argument` on the first mistake.
+Result<ir::Program> parse_handlers(const std::string& path);
+/// Verifies what came from that file. Fails with `invalid_argument` on the first mistake.
+Result<ir::VerifiedProgram> verify_handlers(const std::string& path, ir::Program program);
+
+}  // namespace everkernel::cli

@@ -1,0 +1,72 @@
+// A batch and its fence: several operations, and a slot behind them that completes when they all
+// have. A host that sees the epoch advance may read every result of the batch.
+//
+// This is the bounded way to run: buffers go in, dispatch() drains them, buffers come back.
+#include <fmt/format.h>
+
+#include <array>
+#include <vector>
+
+#include "everkernel/abi/control.hpp"
+#include "everkernel/abi/opcode.hpp"
+#include "everkernel/backend/cpu/cpu_backend.hpp"
+#include "everkernel/protocol/control.hpp"
+#include "everkernel/protocol/ring.hpp"
+#include "everkernel/protocol/ring_writer.hpp"
+#include "everkernel/runtime/megakernel.hpp"
+
+namespace {
+
+using namespace everkernel;
+using abi::Word;
+
+constexpr Word kItems = 16;
+constexpr Word kSum =
+    abi::kControlWords + 1;  // the fence stores its tag into the observable before
+constexpr Word kTag = 99;
+
+// 1 + 2 + … + kItems, an addition a slot, and the fence.
+Result<Word> publish_sum(std::span<std::byte> ring) {
+  auto writer = protocol::RingWriter::bind(ring);
+  if (!writer) return Failure(writer.error());
+  std::vector<std::array<Word, 2>> args;
+  for (Word i = 1; i <= kItems; ++i) args.push_back({i, kSum});
+  std::vector<protocol::BatchItem> items;
+  for (const auto& words : args) {
+    items.push_back({.opcode = Word(abi::Opcode::atomic_add), .args = words});
+  }
+  return writer->publish_batch({.first_slot = 0, .tag = kTag, .items = items});
+}
+
+Result<bool> run() {
+  const protocol::ControlLayout layout{.observable_slots = 2};
+  std::vector<std::byte> control(*protocol::control_bytes(layout));
+  std::vector<std::byte> ring(*protocol::ring_bytes(32));
+  EVERKERNEL_TRY(protocol::encode_control(layout, control));
+  const auto slots = publish_sum(ring);
+  if (!slots) return Failure(slots.error());
+
+  auto kernel =
+      Megakernel::create(backend::cpu::make_backend(), {.slot_count = 32, .workgroup_size = 32});
+  if (!kernel) return Failure(kernel.error());
+  const Submission submissions[] = {HostBuffers{.control = control, .ring = ring}};
+  const auto report = kernel->dispatch({.submissions = submissions});
+  if (!report) return Failure(report.error());
+
+  const auto after = protocol::ControlView::parse(report->submissions[0].control);
+  if (!after) return Failure(after.error());
+  const Word tag = *after->observable(0);
+  const Word sum = *after->observable(1);
+  fmt::print("{} slots done, epoch {}, tag {}, sum {}\n", report->stats.items_done, after->epoch(),
+             tag, sum);
+  return report->stats.items_done == *slots && after->epoch() == 1 && tag == kTag &&
+         sum == kItems * (kItems + 1) / 2;
+}
+
+}  // namespace
+
+int main() {
+  const auto is_right = run();
+  if (!is_right) fmt::print("error: {}\n", is_right.error().message);
+  return is_right && *is_right ? 0 : 1;
+}

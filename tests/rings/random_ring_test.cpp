@@ -1,0 +1,258 @@
+// Random rings: what a dispatch leaves must be what the model of the wire format says.
+//
+// EVERKERNEL_SEED=N begins with batch N (its kernels and rings follow from N alone), so the command
+// that a failure prints repeats it. EVERKERNEL_SECONDS=S says how long to run; 0 is one batch.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <cstdlib>
+#include <map>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "everkernel/jit/native.hpp"
+#include "ring_trial.hpp"
+#include "sanitized.hpp"
+
+namespace everkernel::test {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using backend::Schedule;
+
+constexpr Word kBusyTrialsEach = 50;
+constexpr Word kTrialsEach = 200;  // of a batch: compiling its kernels costs more than a dispatch
+
+std::optional<std::uint64_t> number_from(const char* name) {
+  const char* const text = std::getenv(name);
+  if (text == nullptr || *text == '\0') return std::nullopt;
+  return std::strtoull(text, nullptr, 0);
+}
+
+std::uint64_t first_seed() {
+  if (const auto given = number_from("EVERKERNEL_SEED")) return *given;
+  std::random_device device;
+  return device() & 0x7FFFFFFFu;  // short enough to type
+}
+
+double seconds_to_run() {
+  if (const auto given = number_from("EVERKERNEL_SECONDS")) return static_cast<double>(*given);
+  return kIsSanitized ? 10 : 20;
+}
+
+std::string replay_command(std::uint64_t seed) {
+  std::array<char, 4096> path{};
+  const ssize_t length = readlink("/proc/self/exe", path.data(), path.size() - 1);
+  const auto* const test = testing::UnitTest::GetInstance()->current_test_info();
+  return fmt::format("EVERKERNEL_SEED={} EVERKERNEL_SECONDS=0 {} --gtest_filter={}.{}", seed,
+                     length > 0 ? path.data() : "random_ring_test", test->test_suite_name(),
+                     test->name());
+}
+
+// ---- batches ----
+
+struct Tally {
+  std::size_t batches = 0, rings = 0, dispatches = 0, skipped = 0, met = 0;
+};
+
+Word random_slot_count(Random& random) {
+  const Word counts[] = {1, 2, 3, 5, 7, 8, 16, 24, 33, 64, 128, 250};
+  const Word weights[] = {2, 4, 6, 8, 8, 10, 18, 16, 14, 10, 4, 4};
+  return counts[random.weighted(weights)];
+}
+
+// What all kernels and rings of a batch have in common.
+struct Batch {
+  RingShape ring = {};
+  std::vector<Word> worker_counts = {};
+  bool has_payload = false;
+};
+
+Batch random_batch(Random& random, bool is_in_order) {
+  Batch batch;
+  batch.ring.slot_count = random_slot_count(random);
+  batch.ring.is_in_order = is_in_order;
+  batch.worker_counts = {1};
+  if (is_in_order) return batch;
+  batch.worker_counts.push_back(random.between(2, 8));
+  batch.has_payload = random.chance(15);
+  if (jit::has_native_code() && random.chance(30)) {
+    // Workers that sleep come too late for a ring of a few microseconds.
+    batch.ring = {.slot_count = random.between(8, 32), .is_busy = true, .fuel = 400'000};
+    batch.worker_counts = {random.between(2, 3), random.between(4, 8)};
+  }
+  return batch;
+}
+
+KernelShape random_shape(Random& random, const Batch& batch, Schedule schedule, Word workers) {
+  const bool is_native = jit::has_native_code() && (batch.ring.is_busy || random.chance(50));
+  const Word slot_count = batch.ring.slot_count;
+  std::vector<Word> sizes;
+  for (Word size = 1; size <= slot_count; ++size) {
+    if (slot_count % size == 0) sizes.push_back(size);
+  }
+  return {.slot_count = slot_count,
+          .workgroup_size = random.pick_from(sizes),
+          .worker_count = workers,
+          .schedule = schedule,
+          .execution = is_native ? backend::Execution::native : backend::Execution::interpreter,
+          .has_payload = batch.has_payload,
+          .fuel = batch.ring.fuel};
+}
+
+RingTrial random_trial(Random& random, RingShape shape) {
+  RingTrial trial;
+  const Word count = random.chance(75) ? 1 : random.between(2, kMaxSubmissions);
+  for (shape.submission = 0; shape.submission < count; ++shape.submission) {
+    trial.rings.push_back(generate_ring(random, shape));
+    trial.is_resident.push_back(random.chance(30));
+  }
+  trial.data = generate_data(random, shape.slot_count);
+  trial.has_workspace = random.chance(80);
+  if (random.chance(35)) {
+    trial.between = {.enables_everyone = random.chance(50), .serves_io = random.chance(70)};
+  }
+  return trial;
+}
+
+std::string between_text(const RingTrial& trial) {
+  if (!trial.between) return "dispatched once";
+  return fmt::format("dispatched twice{}{}",
+                     trial.between->enables_everyone ? ", then everyone enabled" : "",
+                     trial.between->serves_io ? ", IO served between" : "");
+}
+
+void report(std::uint64_t seed, RingKernel& kernel, const RingTrial& trial,
+            const std::string& difference) {
+  const RingTrial smaller = shrunk(kernel, trial);
+  std::string text = fmt::format("{}\n{}\nreplay with\n  {}\nshrunk, {} ({}):\n",
+                                 describe(kernel.shape()), difference, replay_command(seed),
+                                 between_text(trial), kernel.run(smaller).difference);
+  for (std::size_t i = 0; i < smaller.rings.size(); ++i) {
+    text += fmt::format(" submission {}{}\n{}", i, smaller.is_resident[i] ? ", resident" : "",
+                        describe(smaller.rings[i]));
+  }
+  ADD_FAILURE() << text;
+}
+
+// The kernels of a batch: each schedule with each number of workers.
+std::vector<RingKernel> random_kernels(Random& random, const Batch& batch) {
+  std::vector<RingKernel> kernels;
+  const std::vector<DataImage> data = generate_data(random, batch.ring.slot_count);
+  for (const Schedule schedule : {Schedule::direct, Schedule::priority, Schedule::ticket}) {
+    for (const Word workers : batch.worker_counts) {
+      const KernelShape shape = random_shape(random, batch, schedule, workers);
+      auto kernel = RingKernel::make(shape, data);
+      if (!kernel) {
+        ADD_FAILURE() << describe(shape) << ": " << kernel.error().message;
+        return {};
+      }
+      kernels.push_back(*std::move(kernel));
+    }
+  }
+  return kernels;
+}
+
+// Runs every trial on every kernel; false after the first difference.
+bool run_batch(std::uint64_t seed, bool is_in_order, Tally& tally) {
+  Random random(seed * 2 + (is_in_order ? 1 : 0));
+  const Batch batch = random_batch(random, is_in_order);
+  auto kernels = random_kernels(random, batch);
+  if (kernels.empty()) return false;
+  const Word trials = batch.ring.is_busy ? kBusyTrialsEach : kTrialsEach;
+  for (Word i = 0; i < trials; ++i) {
+    const RingTrial trial = random_trial(random, batch.ring);
+    tally.rings += trial.rings.size();
+    for (RingKernel& kernel : kernels) {
+      const TrialResult result = kernel.run(trial);
+      tally.skipped += result.was_skipped ? 1 : 0;
+      tally.met += result.did_workers_meet ? 1 : 0;
+      ++tally.dispatches;
+      if (result.difference.empty()) continue;
+      report(seed, kernel, trial, result.difference);
+      return false;
+    }
+  }
+  ++tally.batches;
+  return true;
+}
+
+void run_batches(double seconds, bool is_in_order) {
+  Tally tally;
+  std::uint64_t seed = first_seed();
+  std::printf("EVERKERNEL_SEED=%llu\n", static_cast<unsigned long long>(seed));
+  std::fflush(stdout);
+  const auto start = Clock::now();
+  const auto elapsed = [&] { return std::chrono::duration<double>(Clock::now() - start).count(); };
+  while (run_batch(seed, is_in_order, tally) && elapsed() < seconds) ++seed;
+  std::printf(
+      "%zu batches, %zu rings, %zu dispatches in %.1f s; in %zu of them workers met, "
+      "%zu were skipped: their order is open\n",
+      tally.batches, tally.rings, tally.dispatches, elapsed(), tally.met, tally.skipped);
+  EXPECT_LE(tally.skipped, tally.dispatches / 2);
+}
+
+TEST(RandomRings, every_dispatch_leaves_what_the_model_allows) {
+  run_batches(seconds_to_run() * 2 / 3, false);
+}
+
+TEST(RandomRings, one_worker_leaves_the_bytes_of_its_order) {
+  run_batches(seconds_to_run() / 3, true);
+}
+
+// ---- the generator ----
+
+// Fixed seeds: the shares are those of this generator, not of a lucky run.
+TEST(RingGenerator, the_generator_reaches_everything) {
+  constexpr std::uint64_t kRings = 6000;
+  std::map<std::string, std::size_t> counts;
+  for (std::uint64_t seed = 1; seed <= kRings; ++seed) {
+    Random random(seed);
+    const Word slot_count = random_slot_count(random);
+    const GeneratedRing ring =
+        generate_ring(random, {.slot_count = slot_count, .is_in_order = seed % 4 == 0});
+    std::vector<DataImage> data = generate_data(random, slot_count);
+    RingModel model(ring.image, data, {});
+    model.run_in_order();
+    for (const std::string& feature : features_of(ring)) ++counts[feature];
+    for (const std::string& ending : endings_of(ring.image, model)) ++counts["ends: " + ending];
+  }
+  std::vector<std::string> names = all_features();
+  for (const std::string& ending : all_endings()) names.push_back("ends: " + ending);
+  std::printf("share of %llu rings\n", static_cast<unsigned long long>(kRings));
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const double share = 100.0 * static_cast<double>(counts[names[i]]) / double{kRings};
+    std::printf("%-44s%5.1f %%%s", names[i].c_str(), share, i % 2 == 1 ? "\n" : "   ");
+    EXPECT_GE(share, 1.0) << names[i];
+  }
+  std::printf("\n");
+}
+
+// A seed reported by one build must replay in every other; g++ and clang build the tests in turn.
+// The number is that of the generator as it is: whoever changes the generator changes it.
+TEST(RingGenerator, a_seed_means_the_same_rings_with_every_compiler) {
+  std::uint64_t digest = 0xCBF29CE484222325u;  // FNV-1a
+  const auto add = [&](const std::vector<Word>& words) {
+    for (const Word word : words) digest = (digest ^ word) * 0x100000001B3u;
+  };
+  for (std::uint64_t seed = 1; seed <= 400; ++seed) {
+    Random random(seed);
+    const Word slot_count = random_slot_count(random);
+    const RingShape shape = {
+        .slot_count = slot_count, .is_in_order = seed % 2 == 0, .is_busy = seed % 3 == 0};
+    const RingImage image = generate_ring(random, shape).image;
+    add(image.control);
+    add(image.ring);
+    add(image.debug_log);
+    add(image.io_queue);
+  }
+  EXPECT_EQ(digest, 0x1FE60660A148D5E1u);
+}
+
+}  // namespace
+}  // namespace everkernel::test

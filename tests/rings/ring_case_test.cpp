@@ -1,0 +1,86 @@
+// Rings that random ones found wrong once, as small as they get. The model says what is right.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <initializer_list>
+#include <vector>
+
+#include "ring_trial.hpp"
+
+namespace everkernel::test {
+namespace {
+
+using namespace wire;
+using backend::Schedule;
+using SlotWords = std::array<Word, 16>;
+
+// Everyone may run, nothing is counted yet; IO slots have these statuses.
+GeneratedRing plain_ring(std::initializer_list<SlotWords> slots,
+                         std::initializer_list<Word> io_statuses) {
+  GeneratedRing ring;
+  ring.image.control.assign(200, 0);
+  ring.image.control[2] = 3;
+  for (Word i = 3; i < 32; ++i) ring.image.control[i] = 1;
+  for (Word i = 32; i < 64; ++i) ring.image.control[i] = 1'000'000;
+  for (const SlotWords& slot : slots) {
+    ring.image.ring.insert(ring.image.ring.end(), slot.begin(), slot.end());
+  }
+  ring.image.debug_log.assign(5, 0);
+  for (const Word status : io_statuses) {
+    ring.image.io_queue.insert(ring.image.io_queue.end(), {0, 0, 0, 0, 0, 0, status, 0});
+  }
+  return ring;
+}
+
+// Dispatches it on every schedule with one worker and with three.
+void expect_as_modelled(const GeneratedRing& ring, std::optional<Between> between = {}) {
+  const Word slot_count = ring.image.slot_count();
+  Random random(1);
+  const std::vector<DataImage> data = generate_data(random, slot_count);
+  for (const Schedule schedule : {Schedule::direct, Schedule::priority, Schedule::ticket}) {
+    for (const Word workers : {1u, 3u}) {
+      const KernelShape shape = {
+          .slot_count = slot_count, .worker_count = workers, .schedule = schedule};
+      auto kernel = RingKernel::make(shape, data);
+      ASSERT_TRUE(kernel) << kernel.error().message;
+      const TrialResult result = kernel->run({.rings = {ring},
+                                              .is_resident = {false},
+                                              .data = data,
+                                              .between = between,
+                                              .deadline = std::chrono::seconds(2)});
+      EXPECT_EQ(result.difference, "") << describe(shape);
+    }
+  }
+}
+
+constexpr SlotWords kLoadMissSlot = {kPublished, kLoadMiss, 0, 2, 7, 0};
+constexpr SlotWords kPrefetchSlot = {kPublished, kLoadMiss, 0, 2, 8, 1};
+constexpr SlotWords kWaiterSlot = {
+    kPublished, handler::kWaiter, 0, 2, 0, handle::kShared, 5, 0, 1, 2, 3, 4, 0, 0};
+
+// It used to keep the args of the run whose request was lost, and went on without the data.
+TEST(RingCases, an_item_whose_await_finds_no_io_slot_asks_again) {
+  const GeneratedRing ring = plain_ring({kLoadMissSlot, kWaiterSlot}, {0});
+  expect_as_modelled(ring);
+  expect_as_modelled(ring, Between{.serves_io = true});
+}
+
+// It used to be tried for ever: an unanswered prefetch passed for a free IO slot.
+TEST(RingCases, a_load_miss_behind_a_prefetch_ends_the_dispatch) {
+  expect_as_modelled(plain_ring({kPrefetchSlot, kLoadMissSlot}, {0}));
+}
+
+TEST(RingCases, an_item_that_finds_no_io_slot_is_put_back_and_counts_no_claim) {
+  expect_as_modelled(plain_ring({kLoadMissSlot}, {1}));
+  expect_as_modelled(plain_ring({kWaiterSlot}, {1}));
+}
+
+TEST(RingCases, an_item_that_waits_for_an_io_slot_outside_the_queue_faults) {
+  SlotWords slot = kLoadMissSlot;
+  slot[0] = kWaitIo;
+  slot[15] = 1;
+  expect_as_modelled(plain_ring({slot}, {0}));
+}
+
+}  // namespace
+}  // namespace everkernel::test
