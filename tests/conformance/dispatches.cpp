@@ -325,6 +325,38 @@ TEST_P(Dispatches, dispatches_of_several_threads_run_one_after_the_other) {
   EXPECT_EQ(words_of(output)[0], 4u * 5u * 16u);
 }
 
+TEST_P(Dispatches, the_same_resident_buffers_twice_are_refused) {
+  ResidentBuffers resident = must(kernel().make_resident(sample(7).buffers()));
+  const Job other = sample(8);
+  const std::array<Submission, 3> submissions{&resident, other.buffers(), &resident};
+  EXPECT_EQ(test::code_of(kernel().dispatch({.submissions = submissions})), Code::invalid_argument);
+  EXPECT_EQ(read(resident, Buffer::control)[1], 0u) << "nothing has run";
+}
+
+TEST_P(Dispatches, beside_a_long_dispatch_deadlines_hold_and_sessions_start) {
+  constexpr auto kLong = std::chrono::milliseconds(600), kShort = std::chrono::milliseconds(20);
+  Megakernel& kernel = BackendTest::kernel();
+  Job endless = job();
+  endless.put(7, {1, kYieldForever, 0, 2});
+  const Submission long_one = endless.buffers();
+  std::jthread first(
+      [&] { (void)kernel.dispatch({.submissions = std::span(&long_one, 1), .deadline = kLong}); });
+  std::this_thread::sleep_for(kMoment);
+  const auto begin = std::chrono::steady_clock::now();
+  const Job before = sample(7);
+  const Submission short_one = before.buffers();
+  const auto report =
+      kernel.dispatch({.submissions = std::span(&short_one, 1), .deadline = kShort});
+  if (!report) {
+    EXPECT_EQ(report.error().code, Code::timeout);
+  }
+  EXPECT_EQ(kernel.worker_count(), worker_count());
+  EXPECT_FALSE(kernel.pipeline_id().empty());
+  Session session = must(kernel.start());
+  EXPECT_TRUE(must(session.wait(must(session.publish({.opcode = 0})), kPatience)).is_done());
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, kLong / 2);
+}
+
 // --- workspaces -------------------------------------------------------------------------------
 
 TEST_P(Dispatches, a_workspace_is_allocated_once_for_a_shape) {

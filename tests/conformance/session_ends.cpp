@@ -69,6 +69,21 @@ TEST_P(SessionEnds, after_a_stop_calls_fail_and_do_not_hang) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, kPatience / 2);
 }
 
+TEST_P(SessionEnds, a_callback_may_ask_for_another_also_after_the_stop) {
+  Session session = start();
+  must(session.set_tenant_enabled(5, false));
+  const Ticket held = must(session.publish(kNop, {.tenant = 5}));
+  std::atomic<Word> calls{0};
+  std::function<void(Ticket, Completion, bool)> again = [&](Ticket ticket, Completion, bool) {
+    if (++calls % 3 != 0) must(session.on_complete(ticket, again));
+  };
+  must(session.on_complete(held, again));
+  session.stop(StopMode::cancel);
+  EXPECT_TRUE(comes_true([&] { return calls == 3; }));
+  must(session.on_complete(held, again));
+  EXPECT_TRUE(comes_true([&] { return calls == 6; }));
+}
+
 TEST_P(SessionEnds, a_stop_wakes_those_who_wait) {
   Session session = start();
   must(session.set_tenant_enabled(5, false));

@@ -99,6 +99,13 @@ class PrivateWords {
   std::size_t size_;
 };
 
+/// What a published slot has beside its arguments.
+struct SlotHead {
+  Word opcode = 0;    ///< what to run
+  Word tenant = 0;    ///< whose work it is
+  Word priority = 0;  ///< its priority word
+};
+
 /// Words of a buffer that others read and write at the same time. A view: the memory must outlive
 /// it.
 class LiveWords {
@@ -195,6 +202,25 @@ class LiveWords {
     };
     store_pairs(std::make_index_sequence<abi::kSlotWords / 2 - 1>{});
     std::atomic_ref(line[0]).store(static_cast<Word>(slot.status), std::memory_order_release);
+  }
+
+  /// The same for a slot whose arguments lie elsewhere; the rest of them is zero. The slot is not
+  /// put together in memory first, where its words would have to be waited for.
+  void store_slot(std::size_t slot_index, const SlotHead& head, std::span<const Word> args) {
+    Word* const line = words_ + slot_index * abi::kSlotWords;
+    std::atomic_ref(line[1]).store(head.opcode, std::memory_order_relaxed);
+    const auto store_pair = [line](std::size_t first_word, Word low, Word high) {
+      __atomic_store_n(reinterpret_cast<WordPair*>(line + first_word),
+                       (std::uint64_t{high} << 32) | low, __ATOMIC_RELAXED);
+    };
+    store_pair(2, head.tenant, head.priority);
+    std::size_t i = 0;
+    for (; i < args.size(); i += 2) {
+      store_pair(abi::kSlotFirstArg + i, args[i], i + 1 < args.size() ? args[i + 1] : 0);
+    }
+    for (; i < abi::kSlotArgs; i += 2) store_pair(abi::kSlotFirstArg + i, 0, 0);
+    std::atomic_ref(line[0]).store(static_cast<Word>(abi::SlotStatus::published),
+                                   std::memory_order_release);
   }
 
   /// Copies the words, in rising order and each with acquire, to private bytes of the same length.

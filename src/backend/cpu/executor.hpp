@@ -44,9 +44,11 @@ class Executor {
   const HandlerInfo& info(Word handler) const { return infos_[handler]; }
   /// Whether an item of this opcode is short by construction.
   bool is_short(Word opcode) const {
+    if (payload_ == kNone && opcode < abi::kFirstFreeOpcode) {
+      return opcode != static_cast<Word>(abi::Opcode::memcpy);
+    }
     const Word handler = payload_ != kNone ? payload_ : find(opcode);
-    if (handler != kNone) return !infos_[handler].has_loops;
-    return opcode < abi::kFirstFreeOpcode && opcode != static_cast<Word>(abi::Opcode::memcpy);
+    return handler != kNone && !infos_[handler].has_loops;
   }
   /// Whether handlers run as native code.
   bool is_native() const { return native_.has_value(); }

@@ -24,10 +24,8 @@ constexpr Word kLargestBatch = 64;
 constexpr auto kLongBatch = microseconds(8);
 // Claimed slots whose lines are fetched ahead of running them.
 constexpr Word kFetchAhead = 6;
-// Claims below this size are small.
-constexpr Word kSmallBatch = 16;
-// An item of a large batch that takes longer than this was moved here from far away, or is work.
-constexpr std::chrono::nanoseconds kNearItem(40);
+// A row of published items this long is worth coming for, or a quarter of the ring.
+constexpr Word kLongRow = 256;
 // Pauses between two looks at the next slot, and empty looks after which they get fewer again.
 constexpr int kShortInterval = 2;
 constexpr int kLongInterval = 1024;
@@ -117,19 +115,23 @@ class CpuLiveKernel::Loop {
     while (count < limit && may_claim(first + count, only_short)) ++count;
     const bool is_ours = kernel_.head_.compare_exchange_strong(
         first, first + count, std::memory_order_acq_rel, std::memory_order_relaxed);
-    if (!only_short) choose_interval(is_short, is_ours ? count : 0);
+    if (!only_short) choose_interval(first, is_short);
     return is_ours ? count : 0;
   }
 
   // How long to stay away from the next slot. Every look takes its line away from the publisher
   // that is about to write it, and every item that is run here moves its line here and back. For an
   // item of a few nanoseconds that is most of its cost, and whoever waits for it runs it where it
-  // is (help). So while short items come in small numbers, the worker comes by less and less often,
-  // and takes many at one time.
-  void choose_interval(bool is_short, Word count) {
-    longest_interval_ = is_short ? kLongInterval : kShortInterval;
-    if (count < kSmallBatch) interval_ = 2 * interval_;
-    interval_ = std::min(interval_, longest_interval_);
+  // is (help). So while short items are few, the worker comes by less and less often, until there
+  // is a long row of them and the publisher is far from the end it works at.
+  void choose_interval(std::uint64_t first, bool is_short) {
+    if (!is_short) {
+      interval_ = kShortInterval;
+    } else if (status(first + kernel_.long_row_) == SlotStatus::published) {
+      interval_ = std::max(interval_ / 2, kShortInterval);
+    } else {
+      interval_ = std::min(2 * interval_, kLongInterval);
+    }
   }
 
   void wait_a_while() const {
@@ -156,7 +158,7 @@ class CpuLiveKernel::Loop {
     std::uint64_t first = 0;
     const Word count = claim(first, only_short);
     if (count == 0) return 0;
-    const bool is_timed = !only_short && (count == batch_limit_ || count >= kSmallBatch);
+    const bool is_timed = !only_short && count == batch_limit_;
     const auto begin = is_timed ? Clock::now() : Clock::time_point{};
     for (Word i = 0; i < count; ++i) {
       const Word slot = kernel_.slot_of(first + i);
@@ -164,6 +166,7 @@ class CpuLiveKernel::Loop {
       if (i + kFetchAhead < count) {
         kernel_.ring_.slots.prefetch_slot(kernel_.slot_of(first + i + kFetchAhead));
       }
+      if (worker_.end_nop(slot)) continue;
       kernel_.ring_.slots.store_relaxed(std::size_t{slot} * abi::kSlotWords,
                                         static_cast<Word>(SlotStatus::claimed));
       Deferred entry{.slot = slot};
@@ -176,11 +179,6 @@ class CpuLiveKernel::Loop {
 
   // Short items are claimed many at one time; long ones one by one, so that every worker has some.
   void adapt(Clock::duration taken, Word count) {
-    // A large batch of short items says whether it pays to take them to this core.
-    if (count >= kSmallBatch) {
-      interval_ = taken < count * kNearItem ? std::max(interval_ / 2, kShortInterval)
-                                            : std::min(2 * interval_, longest_interval_);
-    }
     if (taken * 2 < kLongBatch && count == batch_limit_) {
       batch_limit_ = std::min({2 * batch_limit_, kLargestBatch, kernel_.slot_mask_});
     } else if (taken > kLongBatch) {
@@ -238,7 +236,6 @@ class CpuLiveKernel::Loop {
   Worker worker_;
   Word batch_limit_ = 1;
   int interval_ = kShortInterval;
-  int longest_interval_ = kShortInterval;
   int empty_polls_ = 0;
   int idle_pauses_ = 0;
   milliseconds nap_ = kShortestNap;
@@ -262,6 +259,7 @@ CpuLiveKernel::CpuLiveKernel(const LiveLaunch& launch, std::shared_ptr<const Exe
       executor_(std::move(executor)),
       ring_(launch.control, launch.ring, launch.debug_log, launch.io_queue),
       slot_mask_(ring_.slot_count - 1),
+      long_row_(std::clamp<Word>(ring_.slot_count / 4, 1, kLongRow)),
       seats_(std::make_unique<Seat[]>(worker_count + 1)),
       worker_count_(worker_count),
       seat_count_(worker_count + 1),

@@ -51,6 +51,7 @@ class CpuLiveKernel final : public LiveKernel {
   std::shared_ptr<const Executor> executor_;
   Ring ring_;
   Word slot_mask_;
+  Word long_row_;
   DeferredList deferred_;
   std::unique_ptr<Seat[]> seats_;  // one a worker, and the last for a host thread that helps
   Word worker_count_;

@@ -143,13 +143,6 @@ Visit Worker::run_claimed(Deferred& memory, SlotStatus found, Word priority) {
     return Visit::stuck;
   }
   if (priority == kOwnPriority) priority = abi::priority_of(slot.priority);
-  if (is_opcode(slot.opcode, Opcode::nop) && ring_.executor->payload() == Executor::kNone) {
-    // Nothing to run, and no arguments to read.
-    count_claim(slot.tenant, priority);
-    const Visit ended = end_done(memory.slot, slot.opcode);
-    if (is_counted) ring_.in_flight[slot.tenant].fetch_sub(1, std::memory_order_relaxed);
-    return ended;
-  }
   ring_.slots.load_slot_args(memory.slot, slot);
   Visit visit = Visit::stuck;
   if (is_opcode(slot.opcode, Opcode::batch_fence)) {

@@ -84,6 +84,21 @@ class Worker {
   /// Runs a slot whose status was `found` and which belongs to this worker alone.
   Visit run_claimed(Deferred& memory, abi::SlotStatus found, Word priority);
 
+  /// Ends a slot that belongs to this worker alone if there is nothing to run in it (NOP) and
+  /// nothing against it; says whether it did. What run_claimed() would do, without the arguments
+  /// and without a call.
+  bool end_nop(Word slot) {
+    if (ring_.executor->payload() != Executor::kNone) return false;
+    abi::Slot head;
+    ring_.slots.load_slot_head(slot, head);
+    if (head.opcode != 0 || !is_tenant_in_table(head.tenant)) return false;
+    const Word quota = ring_.control.load_relaxed(abi::kControlTenantQuotas.first + head.tenant);
+    if (!is_tenant_enabled(head.tenant) || quota < ring_.worker_count) return false;
+    count_claim(head.tenant, abi::priority_of(head.priority));
+    end_done(slot, head.opcode);
+    return true;
+  }
+
   /// Whether the last visit counted as a claim.
   bool has_claimed() const { return has_claimed_; }
 
