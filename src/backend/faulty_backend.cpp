@@ -13,6 +13,9 @@
 namespace everkernel::backend {
 namespace {
 
+// Items that take longer are ended at the loss.
+constexpr auto kLongestItem = std::chrono::seconds(1);
+
 Failure lost() {
   return fail(Code::device_lost, "device: lost (injected)", "recover, then try again");
 }
@@ -51,7 +54,7 @@ class FaultyLive final : public LiveKernel {
     std::erase(device_->live, this);
   }
 
-  void stop(bool abort) override { inner_->stop(abort); }
+  void stop(Clock::time_point deadline) override { inner_->stop(deadline); }
   LiveCounters flush_counters() override { return inner_->flush_counters(); }
   Word help() override { return inner_->help(); }
   bool is_running() const override { return inner_->is_running(); }
@@ -64,7 +67,7 @@ class FaultyLive final : public LiveKernel {
   // Items are never torn: workers finish what they hold. Those that die with an item in their hands
   // are made afterwards, from items that nobody has begun.
   void cut(Word claimed) {
-    inner_->stop(false);
+    inner_->stop(deadline_after(kLongestItem));
     auto words = protocol::LiveWords::bind(protocol::Buffer::ring, launch_.ring);
     for (std::size_t line = 0; words && line < words->size(); line += abi::kSlotWords) {
       if (claimed == 0) break;

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "everkernel/protocol/control.hpp"
 #include "everkernel/protocol/debug_log.hpp"
@@ -291,6 +292,20 @@ Result<void> check_options(const Megakernel::State& state, const DispatchOptions
   return {};
 }
 
+// Two drains of the same buffers at one time would be one too many. The launch mutex is held.
+Result<void> check_distinct(Megakernel::State& state, const DispatchOptions& options) {
+  const std::uint64_t number = ++state.dispatches;
+  for (std::size_t i = 0; i < options.submissions.size(); ++i) {
+    const auto* const resident = std::get_if<ResidentBuffers*>(&options.submissions[i]);
+    if (resident == nullptr) continue;
+    if (std::exchange((*resident)->state().last_dispatch, number) != number) continue;
+    return fail(Code::invalid_argument,
+                fmt::format("submission {}: its resident buffers are in this dispatch already", i),
+                "give each submission buffers of its own");
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<DispatchReport> Megakernel::dispatch(const DispatchOptions& options) {
@@ -301,7 +316,12 @@ Result<DispatchReport> Megakernel::dispatch(const DispatchOptions& options) {
   if (workspace.storage_ == nullptr) {
     workspace.storage_ = std::make_unique<runtime::WorkspaceStorage>();
   }
-  const std::scoped_lock held(state_->launch_mutex);
+  const std::unique_lock held(state_->launch_mutex, backend::deadline_after(options.deadline));
+  if (!held) {
+    return fail(Code::timeout, "dispatch: another dispatch was still running at the deadline",
+                "wait for it, or make another megakernel");
+  }
+  EVERKERNEL_TRY(check_distinct(*state_, options));
   const auto attempt = [&]() -> Result<void> {
     report.stats = {};
     if (options.submissions.empty()) return {};

@@ -49,8 +49,7 @@ Megakernel& Megakernel::operator=(Megakernel&&) noexcept = default;
 Megakernel::~Megakernel() = default;
 
 std::string_view Megakernel::pipeline_id() const {
-  const std::scoped_lock held(state_->launch_mutex);
-  return state_->kernel->pipeline_id();
+  return state_->current_kernel()->pipeline_id();
 }
 
 Word Megakernel::slot_count() const {
@@ -66,8 +65,7 @@ Word Megakernel::worker_groups() const {
 }
 
 Word Megakernel::worker_count() const {
-  const std::scoped_lock held(state_->launch_mutex);
-  return state_->kernel->worker_count();
+  return state_->current_kernel()->worker_count();
 }
 
 Result<DataBuffer> Megakernel::create_buffer(const DataBufferOptions& options) {
@@ -119,8 +117,9 @@ std::shared_ptr<TableSnapshot> Megakernel::State::current_table() {
   return fresh;
 }
 
-std::shared_ptr<backend::Kernel> Megakernel::State::current_kernel() {
-  const std::scoped_lock held(launch_mutex);
+std::shared_ptr<backend::Kernel> Megakernel::State::current_kernel(std::uint64_t* seen_generation) {
+  const std::scoped_lock held(kernel_mutex);
+  if (seen_generation != nullptr) *seen_generation = generation;
   return kernel;
 }
 
@@ -160,6 +159,7 @@ Result<RecoveryDecision> Megakernel::State::recover_locked() {
     for (KeptMemory& memory : resident->buffers) EVERKERNEL_TRY(count(memory.restore(*backend)));
   }
   table = nullptr;
+  const std::scoped_lock kernel_held(kernel_mutex);
   kernel = std::move(*compiled);
   ++generation;
   return decision;

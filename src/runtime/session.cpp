@@ -60,7 +60,7 @@ constexpr Word kCancelled = 0x10000;
 // looks far ahead first and reaps many at one time; only now and then it takes what there is.
 class Patience {
  public:
-  bool is_over() { return ++polls_ % kPolls == 0; }
+  bool is_over() { return ++polls_ % kPolls == 0 || polls_ > kPausePolls; }
 
  private:
   static constexpr int kPolls = 64;
@@ -123,9 +123,8 @@ class Session::State {
   }
 
   Result<void> launch() {
-    const auto kernel = megakernel_->current_kernel();
+    const auto kernel = megakernel_->current_kernel(&generation_);
     table_ = megakernel_->current_table();
-    generation_ = megakernel_->generation;
     auto live = kernel->start({.control = region_.part(kControl),
                                .ring = region_.part(kRing),
                                .debug_log = region_.part(kDebugLog),
@@ -234,7 +233,7 @@ class Session::State {
   Result<void> wait_all(std::chrono::nanoseconds timeout) {
     const std::uint64_t target = desk_.next_ticket();
     Patience patience;
-    return await(
+    EVERKERNEL_TRY(await(
         [&] {
           if (has_ended(target - 1) || patience.is_over()) reap();
           return reaped_.load(std::memory_order_acquire) >= target;
@@ -243,7 +242,10 @@ class Session::State {
         [&] {
           return fmt::format("{} items have not ended",
                              target - reaped_.load(std::memory_order_acquire));
-        });
+        }));
+    if (first_cancelled_.load(std::memory_order_acquire) >= target) return {};
+    return fail(Code::invalid_argument, "session: items were taken back",
+                "the session was stopped before they ran");
   }
 
   Result<std::optional<Completion>> poll(Ticket ticket) {
@@ -441,6 +443,7 @@ class Session::State {
   std::atomic<bool> is_open_{false};
   std::atomic<std::uint64_t> padding_{0};
   std::atomic<std::uint64_t> full_waits_{0};
+  std::atomic<std::uint64_t> first_cancelled_{~std::uint64_t{0}};  // of those stop took back
 
   std::mutex stop_mutex_;
   std::optional<StopReport> stopped_;
@@ -711,9 +714,10 @@ StopReport Session::State::stop(StopMode mode, std::chrono::nanoseconds timeout)
   is_open_.store(false, std::memory_order_release);
   const auto kernel = live();
   if (kernel == nullptr) return stopped_.emplace();
+  const auto deadline = deadline_after(timeout);
   if (mode == StopMode::drain) static_cast<void>(wait_all(timeout));
   desk_.close();
-  kernel->stop(mode == StopMode::drain);
+  kernel->stop(mode == StopMode::drain ? Clock::now() : deadline);
   reap();
   StopReport report;
   report.cancelled = cancel_rest();
@@ -746,6 +750,7 @@ std::uint64_t Session::State::cancel_rest() {
   batches_.clear();
   for (std::uint64_t ticket = reaped_.load(std::memory_order_relaxed); ticket < end; ++ticket) {
     if (!reap_one(ticket)) {
+      if (cancelled == 0) first_cancelled_.store(ticket, std::memory_order_release);
       note_fault(ticket, kCancelled);
       ring_.store_relaxed(line_of(ticket), static_cast<Word>(SlotStatus::empty));
       ++cancelled;
@@ -760,7 +765,7 @@ Result<void> Session::State::recover() {
   if (stopped_) return fail(Code::invalid_argument, "session: it was stopped", "start another");
   const auto lost = live();
   if (lost->health()) return {};
-  lost->stop(true);
+  lost->stop(Clock::now());
   const auto recovered = megakernel_->recover(generation_);
   if (!recovered) return Failure(recovered.error());
   if (recovered->buffers_lost != 0) {

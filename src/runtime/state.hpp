@@ -43,6 +43,7 @@ struct DataBuffer::State {
 
 struct ResidentBuffers::State {
   std::array<KeptMemory, kSubmissionBuffers> buffers;
+  std::uint64_t last_dispatch = 0;  // that used them; under the launch mutex
   std::weak_ptr<Megakernel::State> owner;
   mutable std::mutex mutex;  // recovery replaces the memory
 };
@@ -59,9 +60,11 @@ struct Megakernel::State : std::enable_shared_from_this<State> {
   backend::KernelOptions options;
   Word worker_groups = 0;
 
-  std::mutex launch_mutex;                  // one dispatch or recovery at a time
+  std::timed_mutex launch_mutex;            // one dispatch or recovery at a time
+  std::uint64_t dispatches = 0;             // so far
+  std::mutex kernel_mutex;                  // taken after the launch mutex, for moments
   std::shared_ptr<backend::Kernel> kernel;  // replaced by a recovery
-  std::uint64_t generation = 0;             // recoveries so far
+  std::uint64_t generation = 0;             // recoveries so far; changed under both mutexes
 
   std::mutex table_mutex;
   std::map<Word, std::weak_ptr<DataBuffer::State>> buffers;
@@ -71,8 +74,8 @@ struct Megakernel::State : std::enable_shared_from_this<State> {
 
   /// The table as it is now.
   std::shared_ptr<TableSnapshot> current_table();
-  /// The kernel as it is now, for a session that outlives recoveries.
-  std::shared_ptr<backend::Kernel> current_kernel();
+  /// The kernel as it is now, and how many recoveries it has seen if that is asked for.
+  std::shared_ptr<backend::Kernel> current_kernel(std::uint64_t* seen_generation = nullptr);
   /// Recovers unless somebody has since `seen_generation`.
   Result<RecoveryDecision> recover(std::uint64_t seen_generation);
   /// Recovers; the launch mutex is held.

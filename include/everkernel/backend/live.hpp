@@ -149,11 +149,12 @@ struct LiveLaunch {
 /// A kernel that runs on a ring until it is stopped.
 class LiveKernel {
  public:
-  virtual ~LiveKernel();  ///< stops, as stop(true) does
+  virtual ~LiveKernel();  ///< stops at once
 
-  /// Workers finish the item they hold and leave; comes back when they have. With `abort`, items
-  /// that run are ended as FAULT (deadline) at their next turn of a loop. May be called again.
-  virtual void stop(bool abort) = 0;
+  /// Workers finish the item they hold and leave; comes back when they have. At the deadline items
+  /// that still run are ended as FAULT (deadline) at their next turn of a loop. May be called
+  /// again.
+  virtual void stop(Clock::time_point deadline) = 0;
   /// Adds what workers have counted so far to the control words, and gives the totals since the
   /// start. Includes every item whose end the caller has seen.
   virtual LiveCounters flush_counters() = 0;

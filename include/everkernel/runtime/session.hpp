@@ -95,7 +95,7 @@ class Session {
  public:
   Session(Session&&) noexcept;             ///< takes over
   Session& operator=(Session&&) noexcept;  ///< stops its own, takes over
-  ~Session();                              ///< stops with cancel
+  ~Session();                              ///< cancels, without waiting for items that run
 
   /// Publishes one operation with at most 12 arguments. Fails with `invalid_argument` as the wire
   /// format says, with `queue_full` when the ring is full, with `timeout` when it stayed full, and
@@ -141,8 +141,9 @@ class Session {
   /// Copies the debug log as it stands.
   void copy_debug_log(std::vector<std::byte>& target) const;
 
-  /// Stops the kernel. With drain it waits for every item, at most `timeout`; what has not ended
-  /// then, or with cancel what had not begun, is taken back. Further calls give the same report.
+  /// Stops the kernel. With drain it waits for every item, with cancel for those that run, at most
+  /// `timeout`; what still runs then is ended as FAULT (deadline), and what has not begun is taken
+  /// back. Further calls give the same report.
   StopReport stop(StopMode mode, std::chrono::nanoseconds timeout = std::chrono::seconds(60));
 
   /// After `device_lost`: brings the kernel back on the same ring. Published items are still

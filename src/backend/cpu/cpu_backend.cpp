@@ -109,7 +109,7 @@ class CpuKernel final : public Kernel {
         pipeline_id_(std::move(pipeline_id)),
         worker_count_(worker_count),
         helpers_(worker_count - 1) {
-    job_ = [this] { work([] {}); };
+    job_ = [this] { work([](bool) {}); };
   }
 
   std::string_view pipeline_id() const override { return pipeline_id_; }
@@ -123,8 +123,9 @@ class CpuKernel final : public Kernel {
     next_drain_.store(0, std::memory_order_relaxed);
     helpers_.open(job_);
     const auto begin = Clock::now();
-    work([this, begin] {
-      if (worker_count_ > 1 && Clock::now() - begin > kCallForHelpAfter) helpers_.call();
+    work([this, begin](bool is_urgent) {
+      if (worker_count_ == 1) return;
+      if (is_urgent || Clock::now() - begin > kCallForHelpAfter) helpers_.call();
     });
     LaunchStats stats{.kernel_launches = 1, .sync_points = 0};
     if (helpers_.close()) stats.sync_points = 1;

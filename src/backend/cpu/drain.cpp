@@ -116,9 +116,14 @@ class Drain::Pass {
       drain_.claimed_at_entry_.fetch_add(1, std::memory_order_relaxed);
       return false;
     }
-    const bool has_moved = visit(entry);
-    if (++visits_ % kVisitsPerCall == 0) call_for_help_();
-    return has_moved;
+    const bool is_urgent = drain_.ring_->executor->has_long_items() && is_long(entry.slot);
+    if (is_urgent || ++visits_ % kVisitsPerCall == 0) call_for_help_(is_urgent);
+    return visit(entry);
+  }
+
+  bool is_long(Word slot) const {
+    const std::size_t line = std::size_t{slot} * abi::kSlotWords;
+    return !drain_.ring_->executor->is_short(drain_.ring_->slots.load_relaxed(line + 1));
   }
 
   bool visit(Deferred& entry) {
@@ -151,8 +156,11 @@ Result<void> Drain::prepare(const DrainSetup& setup) {
   ring_->worker_count = setup.worker_count;
   ring_->abort = setup.abort;
   schedule_ = setup.schedule;
-  chunk_ = std::clamp<Word>(ring_->slot_count / (setup.worker_count * kChunksPerWorker), 1,
-                            kLargestChunk);
+  // Nothing may wait in the hands of a worker whose item takes long.
+  chunk_ = setup.executor->has_long_items()
+               ? 1
+               : std::clamp<Word>(ring_->slot_count / (setup.worker_count * kChunksPerWorker), 1,
+                                  kLargestChunk);
   for (Fresh& fresh : fresh_) {
     fresh.next.store(0, std::memory_order_relaxed);
     fresh.end = 0;

@@ -31,8 +31,9 @@ struct DrainSetup {
 /// Drains one ring with any number of workers that come and go. Its storage is kept for the next.
 class Drain {
  public:
-  /// Called by a worker now and then while there is work left for others.
-  using CallForHelp = std::function<void()>;
+  /// Called by a worker now and then while there is work left for others; `is_urgent` before an
+  /// item that may take long.
+  using CallForHelp = std::function<void(bool is_urgent)>;
 
   /// Gets ready. Fails with `corrupt` for control words the schedule cannot work with; then nothing
   /// was written.

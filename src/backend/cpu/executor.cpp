@@ -48,6 +48,7 @@ Result<Executor> Executor::create(const KernelOptions& options) {
            .is_pure = verified.handler.is_pure,
            .writes_args = verified.effects.writes_args,
            .has_loops = has_loops(verified.handler.body)});
+      executor.has_long_items_ |= executor.infos_.back().has_loops;
       if (verified.handler.is_payload) {
         if (options.payload) executor.payload_ = i;
       } else {

@@ -50,6 +50,8 @@ class Executor {
     const Word handler = payload_ != kNone ? payload_ : find(opcode);
     return handler != kNone && !infos_[handler].has_loops;
   }
+  /// Whether any item may take long.
+  bool has_long_items() const { return has_long_items_; }
   /// Whether handlers run as native code.
   bool is_native() const { return native_.has_value(); }
 
@@ -71,6 +73,7 @@ class Executor {
   std::vector<Word> dense_;                    // handler by opcode, for small opcodes
   std::vector<std::pair<Word, Word>> sparse_;  // opcode and handler, sorted
   Word payload_ = kNone;
+  bool has_long_items_ = false;
 };
 
 }  // namespace everkernel::backend::cpu

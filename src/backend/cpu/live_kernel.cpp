@@ -18,10 +18,8 @@ using abi::SlotStatus;
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-// Most tickets claimed at one time, and how long a batch should take at most: what one worker holds
-// the others cannot help with.
+// Most short items claimed at one time.
 constexpr Word kLargestBatch = 64;
-constexpr auto kLongBatch = microseconds(8);
 // Claimed slots whose lines are fetched ahead of running them.
 constexpr Word kFetchAhead = 6;
 // A row of published items this long is worth coming for, or a quarter of the ring.
@@ -37,6 +35,8 @@ constexpr int kPausesBeforeSleep = kPausesBeforeYield + 64;
 constexpr milliseconds kShortestNap(1);
 constexpr milliseconds kLongestNap(16);
 constexpr std::chrono::hours kLongSleep(1);
+// Looks at whether workers have left.
+constexpr auto kLeaveLook = microseconds(50);
 // Ends between two additions to the control words while a worker never rests.
 constexpr std::uint64_t kFlushInterval = 1 << 16;
 
@@ -95,9 +95,8 @@ class CpuLiveKernel::Loop {
     return kernel_.ring_.status(kernel_.slot_of(ticket));
   }
 
-  bool may_claim(std::uint64_t ticket, bool only_short) const {
-    if (status(ticket) != SlotStatus::published) return false;
-    return !only_short || is_short_item(ticket);
+  bool is_short_and_published(std::uint64_t ticket) const {
+    return status(ticket) == SlotStatus::published && is_short_item(ticket);
   }
 
   bool is_short_item(std::uint64_t ticket) const {
@@ -105,14 +104,18 @@ class CpuLiveKernel::Loop {
     return kernel_.executor_->is_short(kernel_.ring_.slots.load_relaxed(line + 1));
   }
 
-  // Claims the published tickets at the head, up to the batch limit. Gives their number.
+  // Claims the published tickets at the head: a row of short items together, any other alone, so
+  // that nothing waits behind an item that may take long while another worker is idle. Gives their
+  // number.
   Word claim(std::uint64_t& first, bool only_short) {
     first = kernel_.head_.load(std::memory_order_acquire);
-    if (!may_claim(first, only_short)) return 0;
-    const bool is_short = only_short || is_short_item(first);
+    if (status(first) != SlotStatus::published) return 0;
+    const bool is_short = is_short_item(first);
+    if (only_short && !is_short) return 0;
     Word count = 1;
-    const Word limit = only_short ? std::min(kLargestBatch, kernel_.slot_mask_) : batch_limit_;
-    while (count < limit && may_claim(first + count, only_short)) ++count;
+    while (is_short && count < kernel_.largest_batch_ && is_short_and_published(first + count)) {
+      ++count;
+    }
     const bool is_ours = kernel_.head_.compare_exchange_strong(
         first, first + count, std::memory_order_acq_rel, std::memory_order_relaxed);
     if (!only_short) choose_interval(first, is_short);
@@ -158,8 +161,6 @@ class CpuLiveKernel::Loop {
     std::uint64_t first = 0;
     const Word count = claim(first, only_short);
     if (count == 0) return 0;
-    const bool is_timed = !only_short && count == batch_limit_;
-    const auto begin = is_timed ? Clock::now() : Clock::time_point{};
     for (Word i = 0; i < count; ++i) {
       const Word slot = kernel_.slot_of(first + i);
       if (must_leave()) return count;  // the host takes the rest back
@@ -173,18 +174,7 @@ class CpuLiveKernel::Loop {
       const Visit visit = worker_.run_claimed(entry, SlotStatus::published, Worker::kOwnPriority);
       if (visit == Visit::stuck || visit == Visit::deferred) kernel_.deferred_.push(entry);
     }
-    if (is_timed) adapt(Clock::now() - begin, count);
     return count;
-  }
-
-  // Short items are claimed many at one time; long ones one by one, so that every worker has some.
-  void adapt(Clock::duration taken, Word count) {
-    if (taken * 2 < kLongBatch && count == batch_limit_) {
-      batch_limit_ = std::min({2 * batch_limit_, kLargestBatch, kernel_.slot_mask_});
-    } else if (taken > kLongBatch) {
-      const auto fitting = count * kLongBatch / taken;
-      batch_limit_ = std::max<Word>(1, static_cast<Word>(fitting));
-    }
   }
 
   bool visit_deferred() {
@@ -234,7 +224,6 @@ class CpuLiveKernel::Loop {
   const Word index_;
   Seat& seat_;
   Worker worker_;
-  Word batch_limit_ = 1;
   int interval_ = kShortInterval;
   int empty_polls_ = 0;
   int idle_pauses_ = 0;
@@ -259,6 +248,7 @@ CpuLiveKernel::CpuLiveKernel(const LiveLaunch& launch, std::shared_ptr<const Exe
       executor_(std::move(executor)),
       ring_(launch.control, launch.ring, launch.debug_log, launch.io_queue),
       slot_mask_(ring_.slot_count - 1),
+      largest_batch_(std::min(kLargestBatch, slot_mask_)),
       long_row_(std::clamp<Word>(ring_.slot_count / 4, 1, kLongRow)),
       seats_(std::make_unique<Seat[]>(worker_count + 1)),
       worker_count_(worker_count),
@@ -291,13 +281,14 @@ void CpuLiveKernel::take_over(std::uint64_t first_ticket) {
 }
 
 CpuLiveKernel::~CpuLiveKernel() {
-  stop(true);
+  stop(Clock::now());
 }
 
-void CpuLiveKernel::stop(bool abort) {
-  if (abort) std::atomic_ref(abort_).store(1, std::memory_order_relaxed);
+void CpuLiveKernel::stop(Clock::time_point deadline) {
   must_leave_.store(true, std::memory_order_release);
   desk_.close();
+  while (is_running() && Clock::now() < deadline) std::this_thread::sleep_for(kLeaveLook);
+  std::atomic_ref(abort_).store(1, std::memory_order_relaxed);
   for (Word i = 0; i < worker_count_; ++i) {
     if (seats_[i].thread.joinable()) seats_[i].thread.join();
   }

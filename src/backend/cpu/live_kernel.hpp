@@ -23,9 +23,9 @@ class CpuLiveKernel final : public LiveKernel {
   static Result<std::unique_ptr<LiveKernel>> start(const LiveLaunch& launch,
                                                    std::shared_ptr<const Executor> executor,
                                                    std::uint64_t fuel_per_item, Word worker_count);
-  ~CpuLiveKernel() override;  ///< stops and aborts
+  ~CpuLiveKernel() override;  ///< stops at once
 
-  void stop(bool abort) override;
+  void stop(Clock::time_point deadline) override;
   LiveCounters flush_counters() override;
   Word help() override;
   bool is_running() const override { return present_.load(std::memory_order_acquire) != 0; }
@@ -51,6 +51,7 @@ class CpuLiveKernel final : public LiveKernel {
   std::shared_ptr<const Executor> executor_;
   Ring ring_;
   Word slot_mask_;
+  Word largest_batch_;
   Word long_row_;
   DeferredList deferred_;
   std::unique_ptr<Seat[]> seats_;  // one a worker, and the last for a host thread that helps

@@ -107,8 +107,9 @@ Visit Worker::visit(Deferred& memory, Word priority) {
 Worker::Admission Worker::look(Deferred& memory, SlotStatus found) const {
   const std::size_t line = first_word(memory.slot);
   const Word tenant = ring_.slots.load_relaxed(line + 2);
-  if (!is_tenant_in_table(tenant)) return Admission::run;  // to end as FAULT
-  if (!is_tenant_enabled(tenant)) return Admission::stuck;
+  const Standing standing = standing_of(tenant);
+  if (standing == Standing::unknown) return Admission::run;  // to end as FAULT
+  if (standing == Standing::disabled) return Admission::stuck;
   const Word quota = ring_.control.load_relaxed(abi::kControlTenantQuotas.first + tenant);
   if (quota < ring_.worker_count &&
       ring_.in_flight[tenant].load(std::memory_order_relaxed) >= quota) {
@@ -134,11 +135,12 @@ Visit Worker::run_claimed(Deferred& memory, SlotStatus found, Word priority) {
   Slot slot;
   ring_.slots.load_slot_head(memory.slot, slot);
   current_slot_ = memory.slot;
-  if (!is_tenant_in_table(slot.tenant)) [[unlikely]] {
+  const Standing standing = standing_of(slot.tenant);
+  if (standing == Standing::unknown) [[unlikely]] {
     return end_fault(memory.slot, slot, static_cast<Word>(FaultCode::tenant_out_of_range));
   }
   bool is_counted = false;
-  if (!is_tenant_enabled(slot.tenant) || !take_quota(slot.tenant, is_counted)) [[unlikely]] {
+  if (standing == Standing::disabled || !take_quota(slot.tenant, is_counted)) [[unlikely]] {
     ring_.set_status(memory.slot, found);
     return Visit::stuck;
   }
@@ -189,8 +191,11 @@ Outcome Worker::run_item(Slot& slot, bool& needs_io_slot) {
     if (handler == Executor::kNone) return fault(FaultCode::unknown_opcode);
   }
   const Outcome outcome = run_handler(handler, slot);
-  if (ring_.executor->info(handler).writes_args) store_args(slot);
-  if (outcome.ending != Ending::wait_io) return outcome;
+  const bool writes_args = ring_.executor->info(handler).writes_args;
+  if (outcome.ending != Ending::wait_io) {
+    if (writes_args) store_args(slot);
+    return outcome;
+  }
   const ir::IoAsk& ask = frame_.io;
   return wait_for({.op = ask.is_write != 0 ? abi::IoOp::write : abi::IoOp::read,
                    .src_handle = ask.source,
@@ -198,7 +203,7 @@ Outcome Worker::run_item(Slot& slot, bool& needs_io_slot) {
                    .offset = ask.block * kIoBlockBytes,
                    .byte_count = ask.byte_count,
                    .tag = current_slot_},
-                  needs_io_slot);
+                  writes_args ? &slot : nullptr, needs_io_slot);
 }
 
 Outcome Worker::run_handler(Word handler, Slot& slot) {
@@ -280,7 +285,7 @@ Outcome Worker::run_load_miss(Slot& slot, bool& needs_io_slot) {
   const bool is_prefetch = slot.args[1] != 0;
   const protocol::IoRequest request{
       .op = abi::IoOp::read, .src_handle = resource, .dst_handle = resource, .tag = resource};
-  if (!is_prefetch) return wait_for(request, needs_io_slot);
+  if (!is_prefetch) return wait_for(request, nullptr, needs_io_slot);
   Word io_slot = 0;
   if (!ask_io(request, io_slot)) {
     needs_io_slot = true;
@@ -291,12 +296,15 @@ Outcome Worker::run_load_miss(Slot& slot, bool& needs_io_slot) {
 }
 
 // Asks, and notes the IO slot in the item's own slot, where the worker that ends the wait finds it.
-Outcome Worker::wait_for(const protocol::IoRequest& request, bool& needs_io_slot) {
+// An item that could not ask runs again as if this run had not been: its args stay as they were.
+Outcome Worker::wait_for(const protocol::IoRequest& request, const Slot* args,
+                         bool& needs_io_slot) {
   Word io_slot = 0;
   if (!ask_io(request, io_slot)) {
     needs_io_slot = true;
     return {Ending::requeue, 0};
   }
+  if (args != nullptr) store_args(*args);
   ring_.slots.store_relaxed(first_word(current_slot_) + abi::kSlotFirstArg + abi::kIoSlotArg,
                             io_slot);
   return {Ending::wait_io, 0};

@@ -91,9 +91,9 @@ class Worker {
     if (ring_.executor->payload() != Executor::kNone) return false;
     abi::Slot head;
     ring_.slots.load_slot_head(slot, head);
-    if (head.opcode != 0 || !is_tenant_in_table(head.tenant)) return false;
+    if (head.opcode != 0 || standing_of(head.tenant) != Standing::enabled) return false;
     const Word quota = ring_.control.load_relaxed(abi::kControlTenantQuotas.first + head.tenant);
-    if (!is_tenant_enabled(head.tenant) || quota < ring_.worker_count) return false;
+    if (quota < ring_.worker_count) return false;
     count_claim(head.tenant, abi::priority_of(head.priority));
     end_done(slot, head.opcode);
     return true;
@@ -115,14 +115,15 @@ class Worker {
   Admission look(Deferred& memory, abi::SlotStatus found) const;
 
   // The way of every item leads through these, so they are here to be inlined.
-  bool is_tenant_in_table(Word tenant) const {
+  enum class Standing { enabled, disabled, unknown };
+  // The table's place is read once: it may move while it is looked at.
+  Standing standing_of(Word tenant) const {
     const std::uint64_t base = ring_.control.load_relaxed(abi::kControlTenantBase.first);
     const std::uint64_t index = base + tenant;
-    return index >= abi::kControlTenantMasks.first && index < abi::kControlTenantMasks.end();
-  }
-  bool is_tenant_enabled(Word tenant) const {
-    const Word base = ring_.control.load_relaxed(abi::kControlTenantBase.first);
-    return ring_.control.load_relaxed(std::size_t{base} + tenant) != 0;
+    if (index < abi::kControlTenantMasks.first || index >= abi::kControlTenantMasks.end()) {
+      return Standing::unknown;
+    }
+    return ring_.control.load_relaxed(index) != 0 ? Standing::enabled : Standing::disabled;
   }
   // A quota that all workers together cannot reach needs no counting.
   bool take_quota(Word tenant, bool& is_counted) {
@@ -153,7 +154,8 @@ class Worker {
   bool is_fence_ready(Deferred& memory, Word count) const;
 
   ir::Outcome run_load_miss(abi::Slot& slot, bool& needs_io_slot);
-  ir::Outcome wait_for(const protocol::IoRequest& request, bool& needs_io_slot);
+  ir::Outcome wait_for(const protocol::IoRequest& request, const abi::Slot* args,
+                       bool& needs_io_slot);
   bool ask_io(const protocol::IoRequest& request, Word& io_slot);
   bool has_free_io_slot() const;
   void free_prefetches();
