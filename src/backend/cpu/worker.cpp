@@ -150,16 +150,17 @@ Visit Worker::run_claimed(Deferred& memory, SlotStatus found, Word priority) {
   if (is_opcode(slot.opcode, Opcode::batch_fence)) {
     visit = run_fence(memory, slot, priority);
   } else {
-    count_claim(slot.tenant, priority);
-    visit = run_and_store(memory, slot);
+    visit = run_and_store(memory, slot, priority);
   }
   if (is_counted) ring_.in_flight[slot.tenant].fetch_sub(1, std::memory_order_relaxed);
   return visit;
 }
 
-Visit Worker::run_and_store(Deferred& memory, Slot& slot) {
+Visit Worker::run_and_store(Deferred& memory, Slot& slot, Word priority) {
   memory.needs_io_slot = false;
   const Outcome outcome = run_item(slot, memory.needs_io_slot);
+  // Without an IO slot the item is put back, and being put back counts no claim.
+  if (!memory.needs_io_slot) count_claim(slot.tenant, priority);
   switch (outcome.ending) {
     case Ending::done:
       return end_done(memory.slot, slot.opcode);

@@ -145,7 +145,7 @@ class Worker {
     return Visit::ended;
   }
 
-  Visit run_and_store(Deferred& memory, abi::Slot& slot);
+  Visit run_and_store(Deferred& memory, abi::Slot& slot, Word priority);
   ir::Outcome run_item(abi::Slot& slot, bool& needs_io_slot);
   ir::Outcome run_handler(Word handler, abi::Slot& slot);
   ir::Outcome run_packed(const abi::Slot& slot);
