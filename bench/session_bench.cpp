@@ -6,10 +6,13 @@
 #include <cstdlib>
 #include <iterator>
 #include <memory>
+#include <string_view>
 #include <thread>
 #include <vector>
 
 #include "everkernel/backend/cpu/cpu_backend.hpp"
+#include "everkernel/ir/parser.hpp"
+#include "everkernel/ir/verifier.hpp"
 #include "everkernel/protocol/control.hpp"
 #include "everkernel/protocol/ring.hpp"
 #include "everkernel/runtime/megakernel.hpp"
@@ -45,10 +48,16 @@ unsigned worker_count() {
   return std::max(1u, std::thread::hardware_concurrency() - 1);
 }
 
-Megakernel make_kernel(Word slots, unsigned workers) {
-  return checked(
-      Megakernel::create(backend::cpu::make_backend(),
-                         {.slot_count = slots, .workgroup_size = 1, .worker_count = workers}));
+// An item that a waiting thread leaves to the workers, because it has a loop.
+constexpr Word kLooping = 64;
+constexpr std::string_view kHandlers = "handler looping = 64 { for i in 0 .. 1 { args[3] = i; } }";
+
+Megakernel make_kernel(Word slots, unsigned workers, std::string_view handlers = {}) {
+  return checked(Megakernel::create(backend::cpu::make_backend(),
+                                    {.slot_count = slots,
+                                     .workgroup_size = 1,
+                                     .handlers = checked(ir::verify(checked(ir::parse(handlers)))),
+                                     .worker_count = workers}));
 }
 
 const PublishOptions kPatient{.wait_for_room = seconds(10)};
@@ -139,9 +148,9 @@ double median_ns(std::size_t calls, const auto& call) {
 
 void ask_round_trip(Suite& suite, const Options& options) {
   const std::size_t calls = options.scale(20'000, 100);
-  Megakernel kernel = make_kernel(kSlots, 1);
-  const auto round_trip = [&](Session& session) {
-    const Ticket ticket = checked(session.publish({}));
+  Megakernel kernel = make_kernel(kSlots, 1, kHandlers);
+  const auto round_trip = [&](Session& session, Word opcode) {
+    const Ticket ticket = checked(session.publish({.opcode = opcode}));
     checked(session.wait(ticket, seconds(10)));
   };
   // Whoever is not measured must not spin beside: each has the machine for itself.
@@ -155,9 +164,15 @@ void ask_round_trip(Suite& suite, const Options& options) {
                                    PingPong peer;
                                    return median_ns(calls, [&] { peer.run(); });
                                  }},
-                            {.name = "session, publish and wait", .measure = [&] {
+                            {.name = "session, run by the waiter",
+                             .measure =
+                                 [&] {
+                                   Session session = checked(kernel.start());
+                                   return median_ns(calls, [&] { round_trip(session, 0); });
+                                 }},
+                            {.name = "session, run by a worker", .measure = [&] {
                                Session session = checked(kernel.start());
-                               return median_ns(calls, [&] { round_trip(session); });
+                               return median_ns(calls, [&] { round_trip(session, kLooping); });
                              }}}});
 }
 
