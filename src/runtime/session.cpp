@@ -60,7 +60,7 @@ constexpr Word kCancelled = 0x10000;
 // looks far ahead first and reaps many at one time; only now and then it takes what there is.
 class Patience {
  public:
-  bool is_over() { return ++polls_ % kPolls == 0 || polls_ > kPausePolls; }
+  bool is_over() { return ++polls_ % kPolls == 0; }
 
  private:
   static constexpr int kPolls = 64;
@@ -225,7 +225,7 @@ class Session::State {
   Result<Completion> wait(Ticket ticket, std::chrono::nanoseconds timeout) {
     const auto number = static_cast<std::uint64_t>(ticket);
     EVERKERNEL_TRY(check_ticket(number));
-    EVERKERNEL_TRY(await([&] { return has_ended(number); }, timeout,
+    EVERKERNEL_TRY(await([&](bool) { return has_ended(number); }, timeout,
                          [&] { return fmt::format("ticket {} has not ended", number); }));
     return outcome(number);
   }
@@ -234,8 +234,8 @@ class Session::State {
     const std::uint64_t target = desk_.next_ticket();
     Patience patience;
     EVERKERNEL_TRY(await(
-        [&] {
-          if (has_ended(target - 1) || patience.is_over()) reap();
+        [&](bool is_exact) {
+          if (is_exact || has_ended(target - 1) || patience.is_over()) reap();
           return reaped_.load(std::memory_order_acquire) >= target;
         },
         timeout,
@@ -513,9 +513,9 @@ Result<backend::TicketDesk::Reservation> Session::State::reserve_row(
 Result<void> Session::State::wait_for_room(std::uint64_t count, const PublishOptions& options,
                                            Clock::time_point deadline) {
   Patience patience;
-  const auto has_room = [&] {
+  const auto has_room = [&](bool is_exact) {
     const std::uint64_t far = reaped_.load(std::memory_order_relaxed) + capacity() / 2;
-    if (has_ended(far) || patience.is_over()) reap();
+    if (is_exact || has_ended(far) || patience.is_over()) reap();
     return desk_.next_ticket() + count <= limit();
   };
   if (!is_open_.load(std::memory_order_acquire)) {
@@ -527,7 +527,7 @@ Result<void> Session::State::wait_for_room(std::uint64_t count, const PublishOpt
   }
   EVERKERNEL_TRY(live_health());
   reap();
-  if (has_room()) return {};
+  if (has_room(false)) return {};
   full_waits_.fetch_add(1, std::memory_order_relaxed);
   if (options.wait_for_room <= std::chrono::nanoseconds(0)) {
     return fail(
@@ -598,7 +598,7 @@ Result<void> Session::State::await(const auto& is_met, std::chrono::nanoseconds 
   std::optional<Clock::time_point> deadline;  // most waits are over before they need a clock
   Word helped = 0;
   for (int polls = 0; polls < kPausePolls;) {
-    if (is_met()) return {};
+    if (is_met(false)) return {};
     const Word count = kernel->help();
     helped += count;
     if (count == 0) {
@@ -611,23 +611,24 @@ Result<void> Session::State::await(const auto& is_met, std::chrono::nanoseconds 
     }
   }
   if (!deadline) deadline = deadline_after(timeout);
+  // From here on a look may be the last before a long sleep: it must find everything there is.
   for (int polls = 0;; ++polls) {
     if (polls < kYieldPolls) {
       std::this_thread::yield();
-      if (is_met()) return {};
+      if (is_met(true)) return {};
     } else {
       const std::uint32_t prepared = bell_.prepare();
-      if (is_met()) return {};
+      if (is_met(true)) return {};
       bell_.sleep(prepared, std::min(*deadline, Clock::now() + kHealthInterval));
     }
-    if (is_met()) return {};
+    if (is_met(true)) return {};
     if (Clock::now() >= *deadline) {
       return fail(Code::timeout,
                   fmt::format("session: {} within {} ns", describe(), timeout.count()),
                   "wait longer, or look at a snapshot for what is stuck");
     }
     if (live()->is_running()) continue;
-    if (is_met()) return {};
+    if (is_met(true)) return {};
     EVERKERNEL_TRY(live_health());
     return fail(Code::invalid_argument, fmt::format("session: it has stopped; {}", describe()),
                 "its items will not run any more");
@@ -693,11 +694,12 @@ bool Session::State::run_callbacks(bool is_last) {
   std::vector<PendingCallback> ready;
   {
     const std::scoped_lock held(callback_mutex_);
-    const auto rest = std::ranges::partition(callbacks_, [&](const PendingCallback& pending) {
-      return !is_last && !has_ended(pending.ticket);
-    });
-    std::ranges::move(rest, std::back_inserter(ready));
-    callbacks_.erase(rest.begin(), rest.end());
+    // clang 14 does not take the subrange that std::ranges::partition of libstdc++ 12 gives.
+    const auto rest = std::partition(
+        callbacks_.begin(), callbacks_.end(),
+        [&](const PendingCallback& pending) { return !is_last && !has_ended(pending.ticket); });
+    std::move(rest, callbacks_.end(), std::back_inserter(ready));
+    callbacks_.erase(rest, callbacks_.end());
   }
   for (PendingCallback& pending : ready) {
     const auto ended = outcome(pending.ticket);
