@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <condition_variable>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -17,6 +18,38 @@ namespace everkernel {
 
 /// Buffers of a submission, in the kernel's order.
 inline constexpr std::size_t kSubmissionBuffers = 4;
+
+/// A mutex with a deadline. std::timed_mutex would do, if ThreadSanitizer knew the call it makes.
+class LaunchGate {
+ public:
+  /// Takes it.
+  void lock() { static_cast<void>(try_lock_until(backend::Clock::time_point::max())); }
+  /// Takes it unless it is still held at the deadline; says whether it did.
+  bool try_lock_until(backend::Clock::time_point deadline) {
+    std::unique_lock held(mutex_);
+    const auto is_free = [this] { return !is_taken_; };
+    if (deadline == backend::Clock::time_point::max()) {
+      freed_.wait(held, is_free);
+    } else if (!freed_.wait_until(held, deadline, is_free)) {
+      return false;
+    }
+    is_taken_ = true;
+    return true;
+  }
+  /// Gives it back.
+  void unlock() {
+    {
+      const std::scoped_lock held(mutex_);
+      is_taken_ = false;
+    }
+    freed_.notify_one();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable freed_;
+  bool is_taken_ = false;
+};
 
 /// Device memory, and what it held when the host last knew.
 struct KeptMemory {
@@ -60,7 +93,7 @@ struct Megakernel::State : std::enable_shared_from_this<State> {
   backend::KernelOptions options;
   Word worker_groups = 0;
 
-  std::timed_mutex launch_mutex;            // one dispatch or recovery at a time
+  LaunchGate launch_mutex;                  // one dispatch or recovery at a time
   std::uint64_t dispatches = 0;             // so far
   std::mutex kernel_mutex;                  // taken after the launch mutex, for moments
   std::shared_ptr<backend::Kernel> kernel;  // replaced by a recovery
