@@ -117,10 +117,7 @@ class Session::State {
         reaped_(first_ticket),
         reported_published_(first_ticket) {}
 
-  ~State() {
-    stop(StopMode::cancel, {});
-    if (callback_thread_.joinable()) callback_thread_.join();
-  }
+  ~State() { stop(StopMode::cancel, {}); }
 
   Result<void> launch() {
     const auto kernel = megakernel_->current_kernel(&generation_);
@@ -733,6 +730,8 @@ StopReport Session::State::stop(StopMode mode, std::chrono::nanoseconds timeout)
     callback_thread_.request_stop();
   }
   bell_.wake();
+  // What callbacks refer to may be gone once stop has returned.
+  if (callback_thread_.joinable()) callback_thread_.join();
   return report;
 }
 

@@ -143,7 +143,7 @@ class Session {
 
   /// Stops the kernel. With drain it waits for every item, with cancel for those that run, at most
   /// `timeout`; what still runs then is ended as FAULT (deadline), and what has not begun is taken
-  /// back. Further calls give the same report.
+  /// back. Every callback has been called when it returns. Further calls give the same report.
   StopReport stop(StopMode mode, std::chrono::nanoseconds timeout = std::chrono::seconds(60));
 
   /// After `device_lost`: brings the kernel back on the same ring. Published items are still
