@@ -54,7 +54,10 @@ class FaultyLive final : public LiveKernel {
     std::erase(device_->live, this);
   }
 
-  void stop(Clock::time_point deadline) override { inner_->stop(deadline); }
+  void stop(Clock::time_point deadline) override {
+    const std::scoped_lock held(stop_mutex_);
+    inner_->stop(deadline);
+  }
   LiveCounters flush_counters() override { return inner_->flush_counters(); }
   Word help() override { return inner_->help(); }
   bool is_running() const override { return inner_->is_running(); }
@@ -67,6 +70,9 @@ class FaultyLive final : public LiveKernel {
   // Items are never torn: workers finish what they hold. Those that die with an item in their hands
   // are made afterwards, from items that nobody has begun.
   void cut(Word claimed) {
+    // Before the workers leave: a kernel without workers that is not lost was stopped on purpose.
+    is_cut_.store(true, std::memory_order_release);
+    const std::scoped_lock held(stop_mutex_);
     inner_->stop(deadline_after(kLongestItem));
     auto words = protocol::LiveWords::bind(protocol::Buffer::ring, launch_.ring);
     for (std::size_t line = 0; words && line < words->size(); line += abi::kSlotWords) {
@@ -75,7 +81,6 @@ class FaultyLive final : public LiveKernel {
                                               static_cast<Word>(abi::SlotStatus::claimed));
       if (was_published) --claimed;
     }
-    is_cut_.store(true, std::memory_order_release);
     launch_.bell->wake();
   }
 
@@ -83,6 +88,7 @@ class FaultyLive final : public LiveKernel {
   std::shared_ptr<Device> device_;
   std::unique_ptr<LiveKernel> inner_;
   LiveLaunch launch_;
+  std::mutex stop_mutex_;  // whoever stops waits until a cut is done
   std::atomic<bool> is_cut_{false};
 };
 
