@@ -816,7 +816,6 @@ void Session::State::add(backend::LiveCounters& sum, const backend::LiveCounters
   };
   sum.done += more.done;
   sum.faulted += more.faulted;
-  sum.busy_ns += more.busy_ns;
   sum.sleeps += more.sleeps;
   add_all(sum.tenant_claims, more.tenant_claims);
   add_all(sum.priority_claims, more.priority_claims);

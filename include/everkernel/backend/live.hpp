@@ -130,8 +130,7 @@ struct LiveCounters {
       {};                                                                 ///< claims by tenant
   std::array<std::uint64_t, abi::kPriorityCount> priority_claims = {};    ///< claims by priority
   std::array<std::uint64_t, abi::kControlMetrics.count> executions = {};  ///< by opcode below 32
-  std::uint64_t busy_ns = 0;  ///< time workers spent on items, over all workers
-  std::uint64_t sleeps = 0;   ///< times a worker went to sleep
+  std::uint64_t sleeps = 0;  ///< times a worker went to sleep
 };
 
 /// What a live kernel works on. Everything in it outlives the kernel.

@@ -196,7 +196,7 @@ class CpuLiveKernel::Loop {
 
   void flush() {
     flushed_at_ = seat_.tally.ended();
-    if (!kernel_.flush_lock_.try_lock()) return;  // whoever holds it flushes everybody
+    if (!kernel_.flush_lock_.try_lock()) return;  // later then: nothing is lost
     seat_.tally.flush(kernel_.ring_.control);
     kernel_.flush_lock_.unlock();
   }

@@ -36,7 +36,6 @@ class CpuLiveKernel final : public LiveKernel {
   struct alignas(64) Seat {
     Tally tally;
     std::atomic<std::uint64_t> sleeps{0};
-    std::atomic<std::uint64_t> busy_ticks{0};
     std::jthread thread;
   };
   class Loop;
