@@ -10,6 +10,7 @@
 #include "everkernel/ir/verifier.hpp"
 #include "everkernel/runtime/data_buffer.hpp"
 #include "everkernel/runtime/dispatch.hpp"
+#include "everkernel/runtime/run.hpp"
 #include "everkernel/runtime/session.hpp"
 
 namespace everkernel {
@@ -61,6 +62,13 @@ class Megakernel {
   /// done and what remains. Fails with `corrupt` or `invalid_argument` for bytes that do not fit,
   /// and with `device_lost`; then nothing of the workspace's last report has changed.
   Result<DispatchReport> dispatch(const DispatchOptions& options);
+
+  /// Plans a whole work queue, runs it on a ring of its own and reports: the result is that of
+  /// running the items one after the other. Items are opcodes of the handlers and NOP, of 0 to
+  /// kMaxRunItems. Nothing else may use the buffers meanwhile. Fails with `invalid_argument` for an
+  /// item or setting that is not allowed (the message names it) and a budget in which an item does
+  /// not fit, with `unsupported` for what the backend cannot do, and with `device_lost`.
+  Result<Report> run(std::span<const abi::WorkItem> items, const RunConfig& config = {});
 
   /// Launches the kernel to stay on a ring of its own. Fails with `invalid_argument` unless the
   /// slot count is a power of two, at least 2, and with `unsupported` or `io`.

@@ -1,0 +1,20 @@
+// One hit: what emit(a, b, c) appends to the hit buffer of a run or dispatch.
+#pragma once
+
+#include "everkernel/abi/platform.hpp"
+
+namespace everkernel::abi {
+
+/// What a handler emitted, and which item it ran for. Fixed layout: kernels write it.
+struct Hit {
+  Word item = 0;  ///< of a run, the item's place in the list; of a dispatch, its slot
+  Word a = 0;     ///< first value
+  Word b = 0;     ///< second value
+  Word c = 0;     ///< third value
+
+  /// Equal in every field.
+  friend constexpr bool operator==(const Hit&, const Hit&) = default;
+};
+static_assert(sizeof(Hit) == 16 && alignof(Hit) == 4);
+
+}  // namespace everkernel::abi

@@ -1,0 +1,94 @@
+// Planned work the way workers read it: items, what waits for what, and where results go.
+//
+// The planner makes it, a live kernel runs it. A slot of the ring then stands for a portion of the
+// order of regions instead of one operation. A region is named by its first item; it goes on with
+// the only item that waits for its last one, as long as `place` says so. Whoever brings the count
+// of what a region waits for to zero runs it: there is no way back through host or ring.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "everkernel/abi/hit.hpp"
+#include "everkernel/abi/slot.hpp"
+
+namespace everkernel::backend {
+
+using abi::Word;
+
+/// Whose work an item is, and how urgent.
+struct Origin {
+  std::uint8_t tenant = 0;    ///< 0..28
+  std::uint8_t priority = 2;  ///< 0..4, 0 the most urgent
+
+  /// Equal in both fields.
+  friend constexpr bool operator==(const Origin&, const Origin&) = default;
+};
+
+/// No node, no edge.
+inline constexpr Word kNoNode = 0xFFFFFFFFu;
+/// Place of an item that does not run because an equal one does.
+inline constexpr std::uint8_t kDroppedPlace = 0xFF;
+/// Most items of a region.
+inline constexpr Word kMaxRegionItems = 64;
+
+/// Outcome of an item that has not ended.
+inline constexpr Word kItemRemaining = 0;
+/// Outcome of an item that reached DONE. Any other value is a fault code.
+inline constexpr Word kItemDone = 0x10000;
+
+/// One item waits for a node.
+struct Edge {
+  Word waiter = 0;      ///< the node that waits
+  Word next = kNoNode;  ///< next edge of the node it waits for
+};
+
+/// Which portion of the order a slot stands for.
+struct Portion {
+  Word first = 0;              ///< place in the order
+  Word count = 0;              ///< regions
+  std::atomic<Word> left = 0;  ///< regions that have not ended
+};
+
+/// Handles by place: a hash table with open addressing, or the handle itself is its place.
+struct HandlePlaces {
+  std::span<const Word> keys = {};  ///< 0 = free; a power of two; empty = place is the handle
+  std::size_t count = 0;            ///< places
+
+  /// Where the search for a handle begins.
+  static constexpr std::size_t home(Word handle, std::size_t mask) {
+    return (std::size_t{handle} * 0x9E3779B97F4A7C15u >> 24) & mask;
+  }
+  /// The place of a handle that is there.
+  std::size_t find(Word handle) const {
+    if (keys.empty()) return handle;
+    const std::size_t mask = keys.size() - 1;
+    std::size_t at = home(handle, mask);
+    while (keys[at] != handle) at = (at + 1) & mask;
+    return at;
+  }
+};
+
+/// Everything a live kernel needs to run planned work. Nodes below items.size() are items, those
+/// above are joins: they run nothing and only pass on. Spans outlive the kernel.
+struct WorkGraph {
+  std::span<const abi::WorkItem> items = {};        ///< the list
+  std::span<const Origin> origins = {};             ///< one an item, or empty
+  Origin origin = {};                               ///< of every item when `origins` is empty
+  std::span<const std::uint8_t> places = {};        ///< of an item in its region, or kDroppedPlace
+  std::span<const Word> first_edges = {};           ///< of a node: what waits for it
+  std::span<const Edge> edges = {};                 ///< by index
+  std::span<std::atomic<Word>> waiting_for = {};    ///< of a node: what it waits for, and its claim
+  std::span<Word> slot_of = {};                     ///< of a parked region: its slot
+  std::span<const Word> order = {};                 ///< first items of regions; empty = list order
+  std::span<Portion> portions = {};                 ///< one a slot of the ring
+  std::span<std::atomic<Word>> outcomes = {};       ///< one an item
+  HandlePlaces handles = {};                        ///< of every handle that items touch
+  std::span<std::atomic<Word>> faulted = {};        ///< of a handle's place: who spoiled it
+  std::span<abi::Hit> hits = {};                    ///< room for hits
+  std::atomic<std::uint64_t>* hit_count = nullptr;  ///< hits emitted, also those without room
+};
+
+}  // namespace everkernel::backend

@@ -1,0 +1,165 @@
+// How a run is launched: pure decisions from the size of the queue, hints and limits.
+//
+// Every decision changes what runs; docs/running-jobs.md says how. Constants and formulae are those
+// of the planning rules, all integer, in one place.
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <optional>
+#include <string_view>
+#include <unordered_map>
+
+#include "everkernel/abi/platform.hpp"
+
+namespace everkernel::planner {
+
+using abi::Word;
+
+/// How the work is spread over workers.
+enum class Topology : Word {
+  empty,               ///< nothing to do
+  sparse_frontier,     ///< little is ready at one time: fewer workers, one region a ticket
+  dense_frontier,      ///< all workers, contiguous ranges
+  hybrid_frontier,     ///< tickets of 32 regions
+  fused_dense,         ///< ranges grouped by opcode, specialised code
+  memory_constrained,  ///< fewer workers, waves
+};
+
+/// How much work there is for the lanes.
+enum class Pressure : Word {
+  empty,      ///< nothing
+  light,      ///< less than an item a lane: few workers are woken, work is published at once
+  balanced,   ///< at least an item a lane
+  saturated,  ///< four waves, or requeues: all workers, ring-sized batches
+};
+
+/// Which code runs.
+enum class ExecutionMode : Word {
+  interpreter,  ///< the general kernel that is there already
+  jit,          ///< a kernel specialised to the opcodes of the run
+};
+
+/// The name in snake case.
+std::string_view topology_name(Topology topology);
+/// The name in snake case.
+std::string_view pressure_name(Pressure pressure);
+/// The name in snake case.
+std::string_view execution_mode_name(ExecutionMode mode);
+
+/// Workers when nobody asks for a number.
+inline constexpr Word kDefaultWorkers = 64;
+/// Smallest planned workgroup.
+inline constexpr Word kMinWorkgroup = 32;
+/// Workgroup when nobody asks for one.
+inline constexpr Word kDefaultWorkgroup = 64;
+/// Largest planned workgroup.
+inline constexpr Word kMaxWorkgroup = 1024;
+/// Most groups.
+inline constexpr Word kMaxGroups = 1024;
+/// Least room for hits.
+inline constexpr Word kMinHitCapacity = 1024;
+/// Room for hits an expected hit.
+inline constexpr Word kHitMultiplier = 2;
+/// Room for hits an expected hit when memory is short.
+inline constexpr Word kHitMultiplierUnderPressure = 1;
+/// Bytes of a hit.
+inline constexpr Word kHitBytes = 16;
+/// Items a lane from which a queue saturates.
+inline constexpr Word kSaturatedWaves = 4;
+/// Hot opcodes that promote a run.
+inline constexpr Word kHotOpcodes = 8;
+/// Hot windows that promote a run.
+inline constexpr Word kHotWindows = 4;
+/// Queued items from which code is specialised.
+inline constexpr Word kJitQueueLength = 4096;
+/// Scheduling turns after which a waiting item ages.
+inline constexpr Word kAgingTurns = 32;
+/// A graph at or below this density is sparse.
+inline constexpr Word kSparseBps = 500;
+/// A graph at or above this density is dense.
+inline constexpr Word kDenseBps = 4000;
+/// Memory at or above this is short.
+inline constexpr Word kMemoryPressureBps = 8500;
+/// How far past a threshold a topology must be to be left again.
+inline constexpr Word kHysteresisBps = 250;
+/// Edges from which a dense graph may be fused.
+inline constexpr Word kFusedDenseEdges = 65536;
+/// Fewest workers in a sparse graph, where there are that many.
+inline constexpr Word kSparseWorkers = 32;
+/// Recommendations that are remembered.
+inline constexpr std::size_t kPolicyCacheEntries = 128;
+
+/// What is known before a launch. A field that is not known is absent or 0.
+struct LaunchRequest {
+  std::uint64_t queue_length = 0;         ///< items
+  Word requested_workers = 0;             ///< 0 = kDefaultWorkers
+  Word possible_workers = 0;              ///< what the device can keep busy; 0 = not known
+  Word requested_workgroup = 0;           ///< 0 = kDefaultWorkgroup
+  Word hot_opcodes = 0;                   ///< opcodes that carry much of the work
+  Word hot_windows = 0;                   ///< route windows that carry much of the work
+  std::uint64_t graph_nodes = 0;          ///< 0 = no graph is known
+  std::uint64_t graph_edges = 0;          ///< of that graph
+  std::optional<Word> density_bps = {};   ///< of the frontier, when known better than by length
+  std::optional<Word> memory_bps = {};    ///< memory pressure, when known better than by bytes
+  std::uint64_t resident_bytes = 0;       ///< on the device
+  std::uint64_t budget_bytes = 0;         ///< 0 = unbounded
+  Word hit_capacity = 0;                  ///< asked for; 0 = by expectation
+  Word expected_hits_per_item = 0;        ///< 0 counts as 1
+  std::uint64_t requeued_items = 0;       ///< of the run before
+  Word longest_wait_turns = 0;            ///< scheduling turns an item has waited
+  std::optional<Topology> previous = {};  ///< topology of the run before, for hysteresis
+
+  /// Equal in every field.
+  friend bool operator==(const LaunchRequest&, const LaunchRequest&) = default;
+};
+
+/// What to do.
+struct LaunchPolicy {
+  Topology topology = Topology::empty;                   ///< how work is spread
+  Pressure pressure = Pressure::empty;                   ///< how much there is
+  ExecutionMode execution = ExecutionMode::interpreter;  ///< which code
+  Word workers = 0;                                      ///< how many run
+  Word workgroup = kDefaultWorkgroup;                    ///< lanes of a group
+  Word groups = 0;                                       ///< groups that cover the workers
+  Word hit_capacity = 0;                                 ///< size of the hit buffer
+  Word density_bps = 0;                                  ///< of the frontier, as judged
+  Word memory_bps = 0;                                   ///< memory pressure, as judged
+  std::uint64_t peak_bytes = 0;                          ///< resident and hits
+  bool promoted = false;                                 ///< hot opcodes or windows
+  bool ages = false;                                     ///< waiting items rise one level
+
+  /// Equal in every field.
+  friend bool operator==(const LaunchPolicy&, const LaunchPolicy&) = default;
+};
+
+/// Decides. Total: any request has an answer, and nothing overflows.
+LaunchPolicy recommend(const LaunchRequest& request);
+
+/// Recommendations by request, least recently used forgotten first. One thread at a time.
+class PolicyCache {
+ public:
+  /// What recommend() says, from the cache when it was asked before.
+  LaunchPolicy recommend(const LaunchRequest& request);
+  /// Requests that were answered from the cache.
+  std::uint64_t hits() const { return hits_; }
+  /// Requests that were not.
+  std::uint64_t misses() const { return misses_; }
+  /// Recommendations remembered now.
+  std::size_t size() const { return index_.size(); }
+
+ private:
+  struct Entry {
+    LaunchRequest request;
+    LaunchPolicy policy;
+  };
+  struct Hash {
+    std::size_t operator()(const LaunchRequest& request) const;
+  };
+  std::list<Entry> entries_;  // most recently used first
+  std::unordered_map<LaunchRequest, std::list<Entry>::iterator, Hash> index_;
+  std::uint64_t hits_ = 0;
+  std::uint64_t misses_ = 0;
+};
+
+}  // namespace everkernel::planner

@@ -1,0 +1,175 @@
+// A whole work queue in one call: planned, published, run and reported.
+//
+// The result is that of running the items one after the other in list order. Megakernel::run
+// (megakernel.hpp) does it; docs/running-jobs.md shows it.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "everkernel/abi/hit.hpp"
+#include "everkernel/abi/slot.hpp"
+#include "everkernel/backend/graph.hpp"
+#include "everkernel/planner/policy.hpp"
+
+namespace everkernel {
+
+using abi::Word;
+using backend::Origin;
+
+/// How long a run may take when nobody says.
+inline constexpr std::chrono::nanoseconds kDefaultRunTime = std::chrono::hours(1);
+/// How long items that run at the end of a run's time may take to finish; then they are FAULT
+/// (deadline).
+inline constexpr std::chrono::nanoseconds kRunGrace = std::chrono::seconds(1);
+/// Most items of a run.
+inline constexpr std::size_t kMaxRunItems = std::size_t{1} << 30;
+
+/// How far a run is.
+struct RunProgress {
+  std::uint64_t items_ended = 0;  ///< processed or faulted so far
+  std::uint64_t item_count = 0;   ///< items that are run, without those that were dropped
+};
+
+/// Which code a run uses.
+enum class RunExecution {
+  automatic,    ///< the launch policy decides
+  interpreter,  ///< the reference interpreter
+  jit,          ///< native code specialised to the run, or an error
+};
+
+/// How to run.
+struct RunConfig {
+  /// Whose work each item is and how urgent; one an item, or empty: then `origin` is everybody's.
+  std::span<const Origin> origins = {};
+  Origin origin = {};    ///< of every item when `origins` is empty
+  bool ordered = true;   ///< whether items that share buffers keep their order
+  bool dedupe = true;    ///< whether equal pure items run once
+  bool fuse = true;      ///< whether chains of items run back to back
+  bool lineage = false;  ///< whether the report says which opcodes contributed to each region
+  std::chrono::nanoseconds max_wall_time = kDefaultRunTime;  ///< when to come back at the latest
+  Word worker_count = 0;                                     ///< 0 = the launch policy decides
+  RunExecution execution = RunExecution::automatic;          ///< which code
+  Word hit_capacity = 0;                                     ///< 0 = the launch policy decides
+  Word expected_hits_per_item = 0;                           ///< a hint for the launch policy
+  Word hot_windows = 0;                                      ///< a hint for the launch policy
+  std::uint64_t memory_budget_bytes = 0;                     ///< 0 = unbounded
+  std::span<const Word> tenant_quotas = {};  ///< items of tenant t at one time; empty = no limit
+  /// Called now and then on the calling thread.
+  std::function<void(const RunProgress&)> progress = {};
+};
+
+/// What the launch cost and decided; the fields of the seeds' dispatch telemetry.
+struct RunTelemetry {
+  std::uint64_t bytes_uploaded = 0;               ///< written for the kernel: control words, slots
+  std::uint64_t bytes_read_back = 0;              ///< read from what the kernel wrote
+  std::uint64_t bytes_moved = 0;                  ///< both
+  Word resident_allocations = 0;                  ///< memory allocated for this run
+  Word kernel_launches = 0;                       ///< kernels started
+  Word sync_points = 0;                           ///< times the host waited for the kernel
+  Word occupancy_proxy_bps = 0;                   ///< time workers were busy, of the time they had
+  Word frontier_density_bps = 0;                  ///< regions ready at the start, of all
+  Word readback_buffers = 0;                      ///< buffers read back
+  bool compiled_pipeline_cache_hit = false;       ///< the kernel was compiled before
+  bool resident_input_cache_hit = false;          ///< ring and control memory were there before
+  planner::Topology topology = {};                ///< how work was spread
+  planner::Pressure pressure = {};                ///< how much there was
+  planner::ExecutionMode execution_mode = {};     ///< which code ran
+  Word hit_capacity = 0;                          ///< size of the hit buffer
+  std::uint64_t estimated_peak_device_bytes = 0;  ///< resident and hits, of the largest wave
+  std::uint64_t device_memory_budget_bytes = 0;   ///< 0 = unbounded
+};
+
+/// What the plan came to: for people who tune, and for tests that must see a decision's effect.
+struct RunShape {
+  std::uint64_t regions = 0;          ///< chains of items that ran back to back
+  std::uint64_t edges = 0;            ///< dependencies between items
+  std::uint64_t joins = 0;            ///< nodes that stand for many dependencies
+  std::uint64_t waves = 0;            ///< parts the run was split into
+  std::uint64_t tickets = 0;          ///< slots published
+  std::uint64_t publish_batches = 0;  ///< times slots were published together
+  Word regions_per_ticket = 0;        ///< most regions in one slot
+  Word ring_slots = 0;                ///< slots of the ring
+  Word workers = 0;                   ///< threads that ran
+  bool grouped_by_opcode = false;     ///< whether independent items were sorted by opcode
+  std::uint64_t worker_sleeps = 0;    ///< times a worker went to sleep
+  std::uint64_t policy_hits = 0;      ///< recommendations of this megakernel from its cache
+  std::uint64_t policy_misses = 0;    ///< recommendations that were worked out
+  std::string pipeline_id = {};       ///< names the code that ran
+};
+
+/// Items that became FAULT, by why and by what they ran.
+struct FaultCount {
+  Word code = 0;                 ///< fault code
+  Word opcode = 0;               ///< of the items
+  std::uint64_t items = 0;       ///< how many
+  std::uint64_t first_item = 0;  ///< the first of them in the list
+};
+
+/// What one bit of a lineage means.
+struct LineageRule {
+  Word bit = 0;           ///< in region_lineage
+  Word wide_bit = 0;      ///< in region_lineage_wide, where there is one
+  Word opcode = 0;        ///< that sets it
+  std::string name = {};  ///< of its handler; `NOP` for opcode 0
+};
+
+/// Items that ran back to back.
+struct RegionView {
+  Word first_item = 0;                       ///< place in the list
+  std::span<const Word> items = {};          ///< places in the list, ascending
+  Word output = 0;                           ///< handle of its last item's output
+  Word lineage = 0;                          ///< bit `opcode mod 32` of every contributor
+  std::span<const std::uint64_t> wide = {};  ///< a bit an opcode; empty up to 32 opcodes
+};
+
+/// How one item ended.
+enum class ItemEnd {
+  remaining,  ///< it has not run
+  processed,  ///< it ran, or an equal item ran for it
+  faulted,    ///< it is FAULT
+};
+
+/// What a run came to. items_processed + items_remaining + items_faulted = items given.
+struct Report {
+  std::uint64_t items_processed = 0;        ///< items that ran, or that an equal one ran for
+  std::uint64_t items_remaining = 0;        ///< items that did not run in time
+  std::uint64_t items_faulted = 0;          ///< items that are FAULT
+  std::chrono::nanoseconds wall_time = {};  ///< from call to return
+  std::uint64_t queue_plan_ns = 0;          ///< dedupe, hazards, regions, launch policy
+  std::uint64_t queue_publish_ns = 0;       ///< writing slots
+  std::uint64_t backend_dispatch_ns = 0;    ///< from the first slot to the end of the last item
+  std::uint64_t lineage_ns = 0;             ///< working out lineage
+  std::uint64_t deduped_items = 0;          ///< items dropped because an equal one ran
+  std::uint64_t published_items = 0;        ///< items of the slots that were published
+  std::uint64_t lineage_items = 0;          ///< items included in lineage
+  RunTelemetry telemetry = {};              ///< cost and decisions
+  RunShape shape = {};                      ///< what the plan came to
+  std::vector<FaultCount> faults = {};      ///< sorted by code, then opcode
+  std::vector<abi::Hit> hits = {};          ///< sorted by item; of one item in order
+  std::uint64_t hits_dropped = 0;           ///< hits over the capacity
+  std::vector<Word> region_lineage = {};    ///< one a region, in order of first items
+  std::vector<std::uint64_t> region_lineage_wide = {};  ///< lineage_words() a region
+  std::vector<LineageRule> lineage_rules = {};          ///< sorted by opcode
+  std::vector<Word> region_begins = {};   ///< with lineage: where regions begin in region_items
+  std::vector<Word> region_items = {};    ///< with lineage: places in the list
+  std::vector<Word> region_outputs = {};  ///< with lineage: a handle a region
+  std::vector<Word> outcomes = {};        ///< an item: backend::kItemRemaining, kItemDone, or code
+
+  /// Regions that region() knows: 0 without lineage.
+  std::size_t region_count() const { return region_outputs.size(); }
+  /// A region; `index` is below region_count().
+  RegionView region(std::size_t index) const;
+  /// 64-bit words of a wide lineage, 0 up to 32 opcodes.
+  std::size_t lineage_words() const;
+  /// How an item ended.
+  ItemEnd end_of(std::size_t item) const;
+  /// Why an item is FAULT, 0 if it is not.
+  Word fault_code(std::size_t item) const;
+};
+
+}  // namespace everkernel
