@@ -161,9 +161,9 @@ std::string difference(const RunResult& expected, const RunResult& actual) {
 }
 
 Result<Trial> Trial::make(const ir::VerifiedProgram& program) {
-  auto shared = jit::NativeProgram::compile(program, {.shared_memory = true});
+  auto shared = jit::NativeProgram::compile(program, {.memory = jit::MemoryUse::shared});
   if (!shared) return Failure(shared.error());
-  auto exclusive = jit::NativeProgram::compile(program, {.shared_memory = false});
+  auto exclusive = jit::NativeProgram::compile(program, {.memory = jit::MemoryUse::exclusive});
   if (!exclusive) return Failure(exclusive.error());
   return Trial(program, *std::move(shared), *std::move(exclusive));
 }

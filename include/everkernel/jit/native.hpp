@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -14,11 +15,18 @@
 
 namespace everkernel::jit {
 
+/// Whether other items may touch the same buffer words at the same time. Where none can, accesses
+/// are plain and atomics need no bus lock, so that loops vectorise. Control words are shared in any
+/// case: counters of other workers lie there.
+enum class MemoryUse : std::uint8_t {
+  shared,     ///< any item may, so that every access is atomic
+  exclusive,  ///< none does
+  planned,    ///< only items of one handler that declares `commutes`; a plan orders all others
+};
+
 /// What the code may rely on.
 struct NativeOptions {
-  /// Whether other items may touch the same buffer words at the same time. If not, accesses are
-  /// plain and atomics need no bus lock, so that loops vectorise.
-  bool shared_memory = true;
+  MemoryUse memory = MemoryUse::shared;  ///< who else touches the buffers
 };
 
 /// Whether this build has LLVM.
