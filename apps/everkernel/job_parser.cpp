@@ -489,8 +489,10 @@ bool JobParser::end_item() {
 }
 
 // The exception's text is `[…] parse error at line 3, column 9: what; last read: '…'`.
-bool JobParser::parse_error(std::size_t, const std::string&,
+bool JobParser::parse_error(std::size_t, const std::string& token,
                             const nlohmann::json::exception& failure) {
+  constexpr int kNumberOverflow = 406;  // of nlohmann's: no double is that large
+  if (failure.id == kNumberOverflow) return mismatch(shown(token));
   std::string_view text = failure.what();
   const std::size_t line = text.find("line ");
   if (line != text.npos) text.remove_prefix(line);
