@@ -817,6 +817,8 @@ void Session::State::add(backend::LiveCounters& sum, const backend::LiveCounters
   sum.done += more.done;
   sum.faulted += more.faulted;
   sum.sleeps += more.sleeps;
+  sum.busy_ns += more.busy_ns;
+  sum.requeues += more.requeues;
   add_all(sum.tenant_claims, more.tenant_claims);
   add_all(sum.priority_claims, more.priority_claims);
   add_all(sum.executions, more.executions);

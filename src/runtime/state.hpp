@@ -88,6 +88,8 @@ struct TableSnapshot {
   std::vector<std::shared_ptr<DataBuffer::State>> owners;  ///< the words
 };
 
+struct RunMemory;
+
 struct Megakernel::State : std::enable_shared_from_this<State> {
   std::shared_ptr<backend::Backend> backend;
   backend::KernelOptions options;
@@ -104,6 +106,8 @@ struct Megakernel::State : std::enable_shared_from_this<State> {
   std::shared_ptr<TableSnapshot> table;  // null after a change
   std::vector<std::weak_ptr<ResidentBuffers::State>> residents;
   std::size_t resident_sweep = 0;  // length at which those that are gone are taken out
+
+  std::shared_ptr<RunMemory> run_memory;  // what runs reuse; under the launch mutex
 
   /// The table as it is now.
   std::shared_ptr<TableSnapshot> current_table();

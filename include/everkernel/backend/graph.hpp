@@ -2,8 +2,9 @@
 //
 // The planner makes it, a live kernel runs it. A slot of the ring then stands for a portion of the
 // order of regions instead of one operation. A region is named by its first item; it goes on with
-// the only item that waits for its last one, as long as `place` says so. Whoever brings the count
-// of what a region waits for to zero runs it: there is no way back through host or ring.
+// the only item that waits for its last one, as long as that one's place is not 0. A region that
+// waits counts its own claim as one more thing it waits for: whoever brings the count to zero runs
+// it, and there is no way back through host or ring.
 #pragma once
 
 #include <atomic>
@@ -47,9 +48,9 @@ struct Edge {
 
 /// Which portion of the order a slot stands for.
 struct Portion {
-  Word first = 0;              ///< place in the order
-  Word count = 0;              ///< regions
-  std::atomic<Word> left = 0;  ///< regions that have not ended
+  Word first = 0;  ///< place in the order
+  Word count = 0;  ///< places
+  Word left = 0;   ///< regions in it that have not ended; accessed atomically
 };
 
 /// Handles by place: a hash table with open addressing, or the handle itself is its place.
@@ -72,23 +73,29 @@ struct HandlePlaces {
 };
 
 /// Everything a live kernel needs to run planned work. Nodes below items.size() are items, those
-/// above are joins: they run nothing and only pass on. Spans outlive the kernel.
+/// above are joins: they run nothing and only pass on. What it refers to outlives the kernel.
 struct WorkGraph {
   std::span<const abi::WorkItem> items = {};        ///< the list
   std::span<const Origin> origins = {};             ///< one an item, or empty
   Origin origin = {};                               ///< of every item when `origins` is empty
+  bool ordered = true;                              ///< whether a fault reaches what depends on it
   std::span<const std::uint8_t> places = {};        ///< of an item in its region, or kDroppedPlace
-  std::span<const Word> first_edges = {};           ///< of a node: what waits for it
+  std::span<const Word> first_edges = {};           ///< of an item: what waits for it
+  std::span<const Word> join_first_edges = {};      ///< of a join: what waits for it
   std::span<const Edge> edges = {};                 ///< by index
-  std::span<std::atomic<Word>> waiting_for = {};    ///< of a node: what it waits for, and its claim
-  std::span<Word> slot_of = {};                     ///< of a parked region: its slot
+  std::span<Word> waiting_for = {};                 ///< of an item: nodes it waits for; atomic
+  std::span<Word> join_waiting_for = {};            ///< of a join: nodes it waits for; atomic
+  std::span<Word> slot_of = {};                     ///< of a region that waits: its slot
   std::span<const Word> order = {};                 ///< first items of regions; empty = list order
   std::span<Portion> portions = {};                 ///< one a slot of the ring
-  std::span<std::atomic<Word>> outcomes = {};       ///< one an item
+  std::span<Word> outcomes = {};                    ///< one an item; atomic
   HandlePlaces handles = {};                        ///< of every handle that items touch
-  std::span<std::atomic<Word>> faulted = {};        ///< of a handle's place: who spoiled it
+  std::span<Word> spoilers = {};                    ///< of a handle's place: who spoiled it; atomic
   std::span<abi::Hit> hits = {};                    ///< room for hits
   std::atomic<std::uint64_t>* hit_count = nullptr;  ///< hits emitted, also those without room
+
+  /// Whose an item is.
+  const Origin& origin_of(Word item) const { return origins.empty() ? origin : origins[item]; }
 };
 
 }  // namespace everkernel::backend

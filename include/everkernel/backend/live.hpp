@@ -15,6 +15,7 @@
 
 #include "everkernel/abi/control.hpp"
 #include "everkernel/backend/backend.hpp"
+#include "everkernel/backend/graph.hpp"
 #include "everkernel/base/result.hpp"
 
 namespace everkernel::backend {
@@ -130,7 +131,9 @@ struct LiveCounters {
       {};                                                                 ///< claims by tenant
   std::array<std::uint64_t, abi::kPriorityCount> priority_claims = {};    ///< claims by priority
   std::array<std::uint64_t, abi::kControlMetrics.count> executions = {};  ///< by opcode below 32
-  std::uint64_t sleeps = 0;  ///< times a worker went to sleep
+  std::uint64_t sleeps = 0;   ///< times a worker went to sleep
+  std::uint64_t busy_ns = 0;   ///< of planned work: time workers had something to run
+  std::uint64_t requeues = 0;  ///< of planned work: times an item asked to run again later
 };
 
 /// What a live kernel works on. Everything in it outlives the kernel.
@@ -143,6 +146,8 @@ struct LiveLaunch {
   TicketDesk* desk = nullptr;            ///< where tickets come from
   CompletionBell* bell = nullptr;        ///< rung after items ended
   std::uint64_t first_ticket = 0;        ///< tickets from here on are looked at
+  Word worker_count = 0;                 ///< 0 = the kernel's
+  const WorkGraph* graph = nullptr;      ///< planned work: slots stand for portions of it
 };
 
 /// A kernel that runs on a ring until it is stopped.

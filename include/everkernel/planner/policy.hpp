@@ -4,6 +4,7 @@
 // of the planning rules, all integer, in one place.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <list>
 #include <optional>
@@ -81,8 +82,18 @@ inline constexpr Word kSparseBps = 500;
 inline constexpr Word kDenseBps = 4000;
 /// Memory at or above this is short.
 inline constexpr Word kMemoryPressureBps = 8500;
-/// How far past a threshold a topology must be to be left again.
+/// How far past its threshold a topology is held when the run before had it.
+///
+/// The thresholds above are for entering, from no topology or from any other one. What the run
+/// before was is left only beyond them: sparse above 750, dense and fused dense (which share the
+/// threshold) below 3750, memory constrained below 8250. Hybrid and empty own no threshold and hold
+/// nothing. The order of the topologies stays: memory that is short now ends a held sparse or
+/// dense.
 inline constexpr Word kHysteresisBps = 250;
+/// Workers that memory pressure at its threshold takes away, of 10,000.
+inline constexpr Word kShedBps = 2500;
+/// Workers that a full budget takes away beside those; between, it rises with the pressure.
+inline constexpr Word kShedRiseBps = 2500;
 /// Edges from which a dense graph may be fused.
 inline constexpr Word kFusedDenseEdges = 65536;
 /// Fewest workers in a sparse graph, where there are that many.
@@ -121,10 +132,10 @@ struct LaunchPolicy {
   ExecutionMode execution = ExecutionMode::interpreter;  ///< which code
   Word workers = 0;                                      ///< how many run
   Word workgroup = kDefaultWorkgroup;                    ///< lanes of a group
-  Word groups = 0;                                       ///< groups that cover the workers
+  Word groups = 0;                                       ///< that cover the workers, 1..1024
   Word hit_capacity = 0;                                 ///< size of the hit buffer
-  Word density_bps = 0;                                  ///< of the frontier, as judged
-  Word memory_bps = 0;                                   ///< memory pressure, as judged
+  Word density_bps = 0;                                  ///< of the frontier, at most 10,000
+  Word memory_bps = 0;                                   ///< memory pressure, at most 10,000
   std::uint64_t peak_bytes = 0;                          ///< resident and hits
   bool promoted = false;                                 ///< hot opcodes or windows
   bool ages = false;                                     ///< waiting items rise one level
@@ -133,12 +144,28 @@ struct LaunchPolicy {
   friend bool operator==(const LaunchPolicy&, const LaunchPolicy&) = default;
 };
 
-/// Decides. Total: any request has an answer, and nothing overflows.
+/// Decides. Total: any request has an answer, and nothing overflows; what does not fit is the
+/// largest value of its field. Where the planning rules are silent:
+/// - Density that is not given is at least 1, also of an empty queue; without a known graph it is
+///   10,000 when there is work. Density and pressure over 10,000 (a budget that is exceeded) count
+///   as 10,000; a given density of 0 stays 0.
+/// - An empty queue has no workers, any other at least one. Work that is short of memory and sparse
+///   sheds first and is reduced then. In the band where memory_constrained is only held, workers
+///   and hits are those of its threshold; in the band where sparse is held, no worker is taken
+///   away.
+/// - More workers than 1024 groups cover stay in `workers`; it is the groups that end.
 LaunchPolicy recommend(const LaunchRequest& request);
 
 /// Recommendations by request, least recently used forgotten first. One thread at a time.
 class PolicyCache {
  public:
+  PolicyCache() = default;
+  // The index points into the list, so a copy would answer from its origin; moving keeps both.
+  PolicyCache(const PolicyCache&) = delete;
+  PolicyCache& operator=(const PolicyCache&) = delete;
+  PolicyCache(PolicyCache&&) = default;
+  PolicyCache& operator=(PolicyCache&&) = default;
+
   /// What recommend() says, from the cache when it was asked before.
   LaunchPolicy recommend(const LaunchRequest& request);
   /// Requests that were answered from the cache.

@@ -100,6 +100,12 @@ std::span<std::byte> bytes_of(const Memory& memory) {
   return {reinterpret_cast<std::byte*>(memory.device_address()), memory.size_bytes()};
 }
 
+Result<void> check_worker_count(Word count) {
+  if (count <= kMaxWorkers) return {};
+  return fail(Code::invalid_argument,
+              fmt::format("megakernel: {} workers are more than {}", count, kMaxWorkers));
+}
+
 class CpuKernel final : public Kernel {
  public:
   CpuKernel(const KernelOptions& options, Executor executor, std::string pipeline_id,
@@ -135,7 +141,9 @@ class CpuKernel final : public Kernel {
   }
 
   Result<std::unique_ptr<LiveKernel>> start(const LiveLaunch& launch) override {
-    return CpuLiveKernel::start(launch, executor_, options_.fuel_per_item, worker_count_);
+    EVERKERNEL_TRY(check_worker_count(launch.worker_count));
+    const Word workers = launch.worker_count != 0 ? launch.worker_count : worker_count_;
+    return CpuLiveKernel::start(launch, executor_, options_.fuel_per_item, workers);
   }
 
  private:
@@ -234,10 +242,7 @@ class CpuBackend final : public Backend {
   const Capabilities& capabilities() const override { return capabilities_; }
 
   Result<std::unique_ptr<Kernel>> compile(const KernelOptions& options) override {
-    if (options.worker_count > kMaxWorkers) {
-      return fail(Code::invalid_argument, fmt::format("megakernel: {} workers are more than {}",
-                                                      options.worker_count, kMaxWorkers));
-    }
+    EVERKERNEL_TRY(check_worker_count(options.worker_count));
     auto executor = Executor::create(options);
     if (!executor) return Failure(executor.error());
     const Word workers =

@@ -47,7 +47,9 @@ Result<Executor> Executor::create(const KernelOptions& options) {
            .can_leave = verified.effects.can_yield || verified.effects.can_await,
            .is_pure = verified.handler.is_pure,
            .writes_args = verified.effects.writes_args,
-           .has_loops = has_loops(verified.handler.body)});
+           .has_loops = has_loops(verified.handler.body),
+           .commutes = verified.handler.commutes,
+           .effects = verified.effects});
       executor.has_long_items_ |= executor.infos_.back().has_loops;
       if (verified.handler.is_payload) {
         if (options.payload) executor.payload_ = i;

@@ -21,6 +21,8 @@ struct HandlerInfo {
   bool is_pure = false;      ///< running it twice is running it once
   bool writes_args = false;  ///< its args go back to the slot
   bool has_loops = false;    ///< may take long
+  bool commutes = false;     ///< items on one output may run in any order
+  ir::Effects effects = {};  ///< what it can touch
 };
 
 /// Compiled handlers and where to find them. Immutable, so that any worker may use it.

@@ -49,15 +49,19 @@ class CpuLiveKernel::Loop {
       : kernel_(kernel),
         index_(index),
         seat_(kernel.seats_[index]),
-        worker_(kernel.ring_, seat_.tally) {}
+        worker_(kernel.ring_, seat_.tally) {
+    if (kernel.graph_) planned_.emplace(*kernel.graph_, seat_.tally, kernel.must_leave_);
+  }
 
   void run() {
     const FloatGuard floats;
     while (!must_leave()) {
       const bool has_run = run_batch(false) != 0;
       // Deferred items get a look after every batch, and all of a worker's time when it is idle.
-      const bool has_moved = kernel_.deferred_.size() != 0 && visit_deferred();
+      const bool has_moved = (kernel_.deferred_.size() != 0 && visit_deferred()) ||
+                             (planned_ && planned_->run_waiting());
       if (has_run || has_moved) {
+        begin_busy();
         kernel_.bell_.ring(index_);
         idle_pauses_ = 0;
         empty_polls_ = 0;
@@ -65,17 +69,20 @@ class CpuLiveKernel::Loop {
         flush_if_due();
         if (interval_ > kShortInterval) wait_a_while();
       } else {
+        end_busy();
         be_idle();
       }
     }
+    end_busy();
     kernel_.desk_.close();  // after SHUTDOWN those that sleep must leave as well
     kernel_.present_.fetch_sub(1, std::memory_order_acq_rel);
     kernel_.bell_.wake();
   }
 
-  // What a host thread does that waits anyway.
+  // What a host thread does that waits anyway. Planned work may lead it far, so that it keeps out
+  // of that.
   Word run_as_guest() {
-    if (must_leave()) return 0;
+    if (must_leave() || planned_) return 0;
     const FloatGuard floats;
     const Word count = run_batch(true);
     if (count == 0) return 0;
@@ -99,7 +106,9 @@ class CpuLiveKernel::Loop {
     return status(ticket) == SlotStatus::published && is_short_item(ticket);
   }
 
+  // A slot of planned work is claimed alone: how much is in it was decided when it was published.
   bool is_short_item(std::uint64_t ticket) const {
+    if (planned_) return false;
     const std::size_t line = std::size_t{kernel_.slot_of(ticket)} * abi::kSlotWords;
     return kernel_.executor_->is_short(kernel_.ring_.slots.load_relaxed(line + 1));
   }
@@ -167,9 +176,14 @@ class CpuLiveKernel::Loop {
       if (i + kFetchAhead < count) {
         kernel_.ring_.slots.prefetch_slot(kernel_.slot_of(first + i + kFetchAhead));
       }
-      if (worker_.end_nop(slot)) continue;
+      if (!planned_ && worker_.end_nop(slot)) continue;
       kernel_.ring_.slots.store_relaxed(std::size_t{slot} * abi::kSlotWords,
                                         static_cast<Word>(SlotStatus::claimed));
+      if (planned_) {
+        begin_busy();
+        planned_->run_portion(slot);
+        continue;
+      }
       Deferred entry{.slot = slot};
       const Visit visit = worker_.run_claimed(entry, SlotStatus::published, Worker::kOwnPriority);
       if (visit == Visit::stuck || visit == Visit::deferred) kernel_.deferred_.push(entry);
@@ -187,6 +201,21 @@ class CpuLiveKernel::Loop {
       has_moved |= visit == Visit::ended || visit == Visit::deferred;
     }
     return has_moved;
+  }
+
+  // Two looks at the clock each time a worker of planned work finds something after it had nothing.
+  void begin_busy() {
+    if (!planned_ || is_busy_) return;
+    is_busy_ = true;
+    busy_since_ = Clock::now();
+  }
+  void end_busy() {
+    if (!is_busy_) return;
+    is_busy_ = false;
+    const auto busy = std::chrono::nanoseconds(Clock::now() - busy_since_).count();
+    seat_.busy_ns.store(
+        seat_.busy_ns.load(std::memory_order_relaxed) + static_cast<std::uint64_t>(busy),
+        std::memory_order_relaxed);
   }
 
   void flush_if_due() {
@@ -208,9 +237,10 @@ class CpuLiveKernel::Loop {
     // Whoever defers an item and goes, and whoever asks for another look, wakes all sleepers
     // afterwards: either that finds this one, or this one finds what they did.
     const std::uint32_t requests = kernel_.look_requests_.load(std::memory_order_acquire);
-    const bool has_deferred = kernel_.deferred_.size() != 0;
+    const bool has_deferred =
+        kernel_.deferred_.size() != 0 || (kernel_.graph_ && kernel_.graph_->put_aside() != 0);
     std::chrono::nanoseconds timeout = kLongSleep;
-    if (requests != seen_requests_) {
+    if (requests != seen_requests_ || (kernel_.graph_ && kernel_.graph_->shared() != 0)) {
       seen_requests_ = requests;
       timeout = {};
     } else if (has_deferred) {
@@ -224,6 +254,9 @@ class CpuLiveKernel::Loop {
   const Word index_;
   Seat& seat_;
   Worker worker_;
+  std::optional<GraphWorker> planned_;
+  bool is_busy_ = false;
+  Clock::time_point busy_since_;
   int interval_ = kShortInterval;
   int empty_polls_ = 0;
   int idle_pauses_ = 0;
@@ -260,6 +293,7 @@ CpuLiveKernel::CpuLiveKernel(const LiveLaunch& launch, std::shared_ptr<const Exe
   ring_.fuel_per_item = fuel_per_item;
   ring_.worker_count = seat_count_;
   ring_.abort = &abort_;
+  if (launch.graph != nullptr) graph_ = std::make_unique<GraphWork>(*launch.graph, ring_, desk_);
   take_over(launch.first_ticket);
   guest_ = std::make_unique<Loop>(*this, worker_count);
   for (Word i = 0; i < worker_count; ++i) {
@@ -310,6 +344,7 @@ LiveCounters CpuLiveKernel::flush_counters() {
     seats_[i].tally.flush(ring_.control);
     seats_[i].tally.add_to(totals);
     totals.sleeps += seats_[i].sleeps.load(std::memory_order_relaxed);
+    totals.busy_ns += seats_[i].busy_ns.load(std::memory_order_relaxed);
   }
   ring_.control.store_relaxed(abi::kControlTicketHead.first,
                               static_cast<Word>(head_.load(std::memory_order_relaxed)));

@@ -9,6 +9,7 @@
 
 #include "backend/cpu/deferred.hpp"
 #include "backend/cpu/executor.hpp"
+#include "backend/cpu/graph_work.hpp"
 #include "backend/cpu/tally.hpp"
 #include "backend/cpu/worker.hpp"
 #include "everkernel/backend/live.hpp"
@@ -36,6 +37,7 @@ class CpuLiveKernel final : public LiveKernel {
   struct alignas(64) Seat {
     Tally tally;
     std::atomic<std::uint64_t> sleeps{0};
+    std::atomic<std::uint64_t> busy_ns{0};
     std::jthread thread;
   };
   class Loop;
@@ -53,7 +55,8 @@ class CpuLiveKernel final : public LiveKernel {
   Word largest_batch_;
   Word long_row_;
   DeferredList deferred_;
-  std::unique_ptr<Seat[]> seats_;  // one a worker, and the last for a host thread that helps
+  std::unique_ptr<GraphWork> graph_;  // null unless the work is planned
+  std::unique_ptr<Seat[]> seats_;     // one a worker, and the last for a host thread that helps
   Word worker_count_;
   Word seat_count_;
   SpinLock guest_lock_;

@@ -34,6 +34,7 @@ void Tally::flush(protocol::LiveWords& control) {
 void Tally::add_to(LiveCounters& totals) const {
   totals.done += value(kDone);
   totals.faulted += value(kFault);
+  totals.requeues += value(kRequeues);
   for (std::size_t i = 0; i < abi::kControlTenantFairness.count; ++i) {
     totals.tenant_claims[i] += value(kFirstTenant + i);
   }

@@ -29,6 +29,8 @@ class alignas(64) Tally {
     bump(kFirstTenant + tenant);
     if (priority < abi::kPriorityCount) bump(kFirstPriority + priority);
   }
+  /// A handler asked to run again later.
+  void count_requeue() { bump(kRequeues); }
   /// An emit found no hit buffer.
   void count_hit_dropped() { bump(kHitsDropped); }
 
@@ -66,7 +68,8 @@ class alignas(64) Tally {
   static constexpr std::size_t kFirstMetric = kFirstPriority + abi::kPriorityCount;
   static constexpr std::size_t kWireCounters = kFirstMetric + abi::kControlMetrics.count;
   static constexpr std::size_t kHitsDropped = kWireCounters;
-  static constexpr std::size_t kCounters = kWireCounters + 1;
+  static constexpr std::size_t kRequeues = kWireCounters + 1;
+  static constexpr std::size_t kCounters = kWireCounters + 2;
 
   static std::size_t control_word(std::size_t counter);
   std::uint64_t value(std::size_t counter) const {

@@ -107,7 +107,7 @@ Visit Worker::visit(Deferred& memory, Word priority) {
 Worker::Admission Worker::look(Deferred& memory, SlotStatus found) const {
   const std::size_t line = first_word(memory.slot);
   const Word tenant = ring_.slots.load_relaxed(line + 2);
-  const Standing standing = standing_of(tenant);
+  const Standing standing = ring_.standing_of(tenant);
   if (standing == Standing::unknown) return Admission::run;  // to end as FAULT
   if (standing == Standing::disabled) return Admission::stuck;
   const Word quota = ring_.control.load_relaxed(abi::kControlTenantQuotas.first + tenant);
@@ -125,9 +125,9 @@ Worker::Admission Worker::look(Deferred& memory, SlotStatus found) const {
   return Admission::run;
 }
 
-bool Worker::take_counted_quota(Word tenant, Word quota) {
-  if (ring_.in_flight[tenant].fetch_add(1, std::memory_order_relaxed) < quota) return true;
-  ring_.in_flight[tenant].fetch_sub(1, std::memory_order_relaxed);
+bool Ring::take_counted_quota(Word tenant, Word quota) {
+  if (in_flight[tenant].fetch_add(1, std::memory_order_relaxed) < quota) return true;
+  return_quota(tenant);
   return false;
 }
 
@@ -135,12 +135,12 @@ Visit Worker::run_claimed(Deferred& memory, SlotStatus found, Word priority) {
   Slot slot;
   ring_.slots.load_slot_head(memory.slot, slot);
   current_slot_ = memory.slot;
-  const Standing standing = standing_of(slot.tenant);
+  const Standing standing = ring_.standing_of(slot.tenant);
   if (standing == Standing::unknown) [[unlikely]] {
     return end_fault(memory.slot, slot, static_cast<Word>(FaultCode::tenant_out_of_range));
   }
   bool is_counted = false;
-  if (standing == Standing::disabled || !take_quota(slot.tenant, is_counted)) [[unlikely]] {
+  if (standing == Standing::disabled || !ring_.take_quota(slot.tenant, is_counted)) [[unlikely]] {
     ring_.set_status(memory.slot, found);
     return Visit::stuck;
   }
@@ -152,7 +152,7 @@ Visit Worker::run_claimed(Deferred& memory, SlotStatus found, Word priority) {
   } else {
     visit = run_and_store(memory, slot, priority);
   }
-  if (is_counted) ring_.in_flight[slot.tenant].fetch_sub(1, std::memory_order_relaxed);
+  if (is_counted) ring_.return_quota(slot.tenant);
   return visit;
 }
 

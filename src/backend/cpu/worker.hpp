@@ -53,6 +53,30 @@ struct Ring {
   bool is_shut_down() const { return control.load_relaxed(abi::kControlShutdown.first) != 0; }
   /// Whether items are to be given up.
   bool is_aborted() const;
+
+  /// What a tenant may do.
+  enum class Standing { enabled, disabled, unknown };
+  /// What a tenant may do now. The table's place is read once: it may move while it is looked at.
+  Standing standing_of(Word tenant) const {
+    const std::uint64_t base = control.load_relaxed(abi::kControlTenantBase.first);
+    const std::uint64_t index = base + tenant;
+    if (index < abi::kControlTenantMasks.first || index >= abi::kControlTenantMasks.end()) {
+      return Standing::unknown;
+    }
+    return control.load_relaxed(index) != 0 ? Standing::enabled : Standing::disabled;
+  }
+  /// Takes one of a tenant's quota; says whether there was one. A quota that all workers together
+  /// cannot reach needs no counting.
+  bool take_quota(Word tenant, bool& is_counted) {
+    const Word quota = control.load_relaxed(abi::kControlTenantQuotas.first + tenant);
+    is_counted = quota < worker_count;
+    return !is_counted || take_counted_quota(tenant, quota);
+  }
+  /// Gives it back.
+  void return_quota(Word tenant) { in_flight[tenant].fetch_sub(1, std::memory_order_relaxed); }
+
+ private:
+  bool take_counted_quota(Word tenant, Word quota);
 };
 
 /// A slot that waits for another look, and what is known about it.
@@ -91,7 +115,7 @@ class Worker {
     if (ring_.executor->payload() != Executor::kNone) return false;
     abi::Slot head;
     ring_.slots.load_slot_head(slot, head);
-    if (head.opcode != 0 || standing_of(head.tenant) != Standing::enabled) return false;
+    if (head.opcode != 0 || ring_.standing_of(head.tenant) != Standing::enabled) return false;
     const Word quota = ring_.control.load_relaxed(abi::kControlTenantQuotas.first + head.tenant);
     if (quota < ring_.worker_count) return false;
     count_claim(head.tenant, abi::priority_of(head.priority));
@@ -115,23 +139,7 @@ class Worker {
   Admission look(Deferred& memory, abi::SlotStatus found) const;
 
   // The way of every item leads through these, so they are here to be inlined.
-  enum class Standing { enabled, disabled, unknown };
-  // The table's place is read once: it may move while it is looked at.
-  Standing standing_of(Word tenant) const {
-    const std::uint64_t base = ring_.control.load_relaxed(abi::kControlTenantBase.first);
-    const std::uint64_t index = base + tenant;
-    if (index < abi::kControlTenantMasks.first || index >= abi::kControlTenantMasks.end()) {
-      return Standing::unknown;
-    }
-    return ring_.control.load_relaxed(index) != 0 ? Standing::enabled : Standing::disabled;
-  }
-  // A quota that all workers together cannot reach needs no counting.
-  bool take_quota(Word tenant, bool& is_counted) {
-    const Word quota = ring_.control.load_relaxed(abi::kControlTenantQuotas.first + tenant);
-    is_counted = quota < ring_.worker_count;
-    return !is_counted || take_counted_quota(tenant, quota);
-  }
-  bool take_counted_quota(Word tenant, Word quota);
+  using Standing = Ring::Standing;
   void count_claim(Word tenant, Word priority) {
     has_claimed_ = true;
     tally_.count_claim(tenant, priority);

@@ -1,0 +1,31 @@
+// Which opcodes contributed to what a region wrote.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "everkernel/planner/plan.hpp"
+
+namespace everkernel::planner {
+
+/// Provenance of every region, in the order of their first items.
+///
+/// An item's lineage is its own opcode and that of everything it depends on through read after
+/// write, transitively. A handle keeps what every earlier writer contributed: a write may leave
+/// part of a buffer as it was, so that none of them can be ruled out.
+struct Lineage {
+  std::vector<Word> opcodes;         ///< of items that run, ascending: their ranks are wide bits
+  std::vector<Word> bits;            ///< a region: bit `opcode mod 32` of every contributor
+  std::vector<std::uint64_t> wide;   ///< a region, above 32 opcodes: a bit a rank
+  std::size_t wide_words = 0;        ///< words of a region in `wide`
+  std::vector<Word> region_begins;   ///< where regions begin in `region_items`, and its end
+  std::vector<Word> region_items;    ///< places in the list
+  std::vector<Word> region_outputs;  ///< output of a region's last item
+  std::uint64_t items = 0;           ///< items that were followed
+};
+
+/// Works it out in O(items × words).
+Lineage trace(const PlanRequest& request, const Plan& plan);
+
+}  // namespace everkernel::planner

@@ -1,0 +1,346 @@
+// Planned work: run a region, release what waited for it, go on with that.
+//
+// Every region that waits has a count with one more in it for the worker that claims its slot.
+// Whoever brings it to zero runs the region, with everything before it visible: each step of the
+// count is acquire and release. So a chain goes from item to item on one core.
+#include "backend/cpu/graph_work.hpp"
+
+#include <algorithm>
+#include <mutex>
+
+#include "everkernel/abi/fault.hpp"
+
+namespace everkernel::backend::cpu {
+namespace {
+
+using ir::Ending;
+using ir::Outcome;
+
+// A handle that any dependent must not touch any more; smaller values are the commuting opcode
+// whose items faulted, which does not stop items of that opcode.
+constexpr Word kSpoiledForAll = 0xFFFFFFFFu;
+// Released regions a worker keeps when they are short, and when they may take long.
+constexpr std::size_t kKeepShort = 8;
+constexpr std::size_t kKeepLong = 1;
+// Shared regions a worker takes at one time.
+constexpr std::size_t kTakeShort = 16;
+
+std::atomic_ref<Word> shared_word(std::span<Word> words, std::size_t index) {
+  return std::atomic_ref(words[index]);
+}
+
+}  // namespace
+
+// ---- what workers share ----
+
+void GraphWork::share(std::span<const Word> regions) {
+  {
+    const std::scoped_lock held(lock_);
+    regions_.insert(regions_.end(), regions.begin(), regions.end());
+    shared_.store(regions_.size(), std::memory_order_relaxed);
+  }
+  // Either this finds a sleeper, or whoever falls asleep finds the regions.
+  desk_.wake_all();
+}
+
+std::size_t GraphWork::take(std::span<Word> regions) {
+  if (shared() == 0) return 0;
+  const std::scoped_lock held(lock_);
+  const std::size_t count = std::min(regions.size(), regions_.size());
+  std::copy(regions_.end() - static_cast<std::ptrdiff_t>(count), regions_.end(), regions.begin());
+  regions_.resize(regions_.size() - count);
+  shared_.store(regions_.size(), std::memory_order_relaxed);
+  return count;
+}
+
+void GraphWork::push(const Continuation& continuation) {
+  const std::scoped_lock held(lock_);
+  const std::size_t count = put_aside_.load(std::memory_order_relaxed);
+  if (count == continuations_.size()) {
+    std::rotate(continuations_.begin(),
+                continuations_.begin() + static_cast<std::ptrdiff_t>(first_), continuations_.end());
+    first_ = 0;
+    continuations_.resize(std::max<std::size_t>(64, 2 * count));
+  }
+  continuations_[(first_ + count) % continuations_.size()] = continuation;
+  put_aside_.store(count + 1, std::memory_order_relaxed);
+}
+
+bool GraphWork::pop(Continuation& continuation) {
+  if (put_aside() == 0) return false;
+  const std::scoped_lock held(lock_);
+  const std::size_t count = put_aside_.load(std::memory_order_relaxed);
+  if (count == 0) return false;
+  continuation = continuations_[first_];
+  first_ = (first_ + 1) % continuations_.size();
+  put_aside_.store(count - 1, std::memory_order_relaxed);
+  return true;
+}
+
+// ---- one worker ----
+
+GraphWorker::GraphWorker(GraphWork& work, Tally& tally, const std::atomic<bool>& must_leave)
+    : work_(work), graph_(work.graph), tally_(tally), must_leave_(must_leave) {
+  hooks_ = {.self = this,
+            .print = [](void* self, Word fmt, Word a,
+                        Word b) { static_cast<GraphWorker*>(self)->print(fmt, a, b); },
+            .emit = [](void* self, Word a, Word b,
+                       Word c) { static_cast<GraphWorker*>(self)->emit(a, b, c); }};
+  frame_.control = work.ring.control.data();
+  frame_.control_words = static_cast<Word>(work.ring.control.size());
+  frame_.abort = work.ring.abort;
+  frame_.buffers = work.ring.buffers;
+  frame_.hooks = &hooks_;
+  most_kept_ = work.ring.executor->has_long_items() ? kKeepLong : kKeepShort;
+}
+
+void GraphWorker::run_portion(Word slot) {
+  const Portion& portion = graph_.portions[slot];
+  Word ended = 0;
+  for (Word at = portion.first; at != portion.first + portion.count; ++at) {
+    const Word item = graph_.order.empty() ? at : graph_.order[at];
+    if (graph_.places[item] != 0) continue;
+    if (must_leave()) break;
+    const auto waiting_for = shared_word(graph_.waiting_for, item);
+    if (waiting_for.load(std::memory_order_relaxed) != 0) {
+      graph_.slot_of[item] = slot;
+      if (waiting_for.fetch_sub(1, std::memory_order_acq_rel) != 1) continue;
+    }
+    if (run_region(item, slot) == Ended::yes) ++ended;
+    if (!released_.empty()) run_released();
+  }
+  finish(slot, ended);
+}
+
+bool GraphWorker::run_waiting() {
+  std::array<Word, kTakeShort> regions;
+  const std::size_t most = most_kept_ == kKeepLong ? 1 : regions.size();
+  const std::size_t count = work_.take(std::span(regions).first(most));
+  released_.insert(released_.end(), regions.begin(),
+                   regions.begin() + static_cast<std::ptrdiff_t>(count));
+  if (count != 0) run_released();
+  bool has_moved = count != 0;
+  for (std::size_t looks = work_.put_aside(); looks > 0 && !must_leave(); --looks) {
+    Continuation at;
+    if (!work_.pop(at)) break;
+    const bool had_begun = at.has_begun;
+    const Word item = at.item;
+    if (run_from(at) == Ended::yes) finish(at.slot, 1);
+    has_moved |= at.item != item || at.has_begun || had_begun;
+    if (!released_.empty()) run_released();
+  }
+  return has_moved;
+}
+
+void GraphWorker::run_released() {
+  while (!released_.empty() && !must_leave()) {
+    if (released_.size() > most_kept_) {
+      work_.share(std::span(released_).first(released_.size() - most_kept_));
+      released_.erase(released_.begin(), released_.end() - static_cast<std::ptrdiff_t>(most_kept_));
+    }
+    const Word item = released_.back();
+    released_.pop_back();
+    const Word slot = graph_.slot_of[item];
+    if (run_region(item, slot) == Ended::yes) finish(slot, 1);
+  }
+  released_.clear();  // what is left when workers must leave remains
+}
+
+// ---- regions ----
+
+GraphWorker::Ended GraphWorker::run_region(Word item, Word slot) {
+  Continuation at;
+  at.item = item;
+  at.slot = slot;
+  return run_from(at);
+}
+
+// Runs a region from where it stands to its end, or to where it must be put aside.
+GraphWorker::Ended GraphWorker::run_from(Continuation& at) {
+  for (;;) {
+    if (run_item(at) != Move::done) {
+      work_.push(at);
+      return Ended::no;
+    }
+    const Word next = next_of(at.item);
+    if (next == kNoNode) break;
+    if (must_leave()) return Ended::no;
+    at.item = next;
+    at.has_begun = false;
+  }
+  release(graph_.first_edges[at.item]);
+  return Ended::yes;
+}
+
+// The item that a region goes on with.
+Word GraphWorker::next_of(Word item) const {
+  const Word edge = graph_.first_edges[item];
+  if (edge == kNoNode) return kNoNode;
+  const Word waiter = graph_.edges[edge].waiter;
+  return waiter < graph_.items.size() && graph_.places[waiter] != 0 ? waiter : kNoNode;
+}
+
+void GraphWorker::release(Word edge) {
+  for (; edge != kNoNode; edge = graph_.edges[edge].next) release_one(graph_.edges[edge].waiter);
+  while (!joins_.empty()) {
+    const Word join = joins_.back();
+    joins_.pop_back();
+    for (Word at = graph_.join_first_edges[join]; at != kNoNode; at = graph_.edges[at].next) {
+      release_one(graph_.edges[at].waiter);
+    }
+  }
+}
+
+void GraphWorker::release_one(Word waiter) {
+  const auto item_count = static_cast<Word>(graph_.items.size());
+  if (waiter < item_count) {
+    const auto waiting_for = shared_word(graph_.waiting_for, waiter);
+    if (waiting_for.fetch_sub(1, std::memory_order_acq_rel) == 1) released_.push_back(waiter);
+  } else {
+    const auto waiting_for = shared_word(graph_.join_waiting_for, waiter - item_count);
+    if (waiting_for.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+      joins_.push_back(waiter - item_count);
+    }
+  }
+}
+
+// Regions of a slot have ended. The last of them hands the slot back.
+void GraphWorker::finish(Word slot, Word regions) {
+  if (regions == 0) return;
+  const std::atomic_ref left(graph_.portions[slot].left);
+  if (left.fetch_sub(regions, std::memory_order_acq_rel) == regions) {
+    work_.ring.set_status(slot, abi::SlotStatus::done);
+  }
+}
+
+// ---- items ----
+
+GraphWorker::Move GraphWorker::run_item(Continuation& at) {
+  const abi::WorkItem& item = graph_.items[at.item];
+  const Origin& origin = graph_.origin_of(at.item);
+  bool is_counted = false;
+  if (work_.ring.standing_of(origin.tenant) != Ring::Standing::enabled ||
+      !work_.ring.take_quota(origin.tenant, is_counted)) [[unlikely]] {
+    return Move::stuck;
+  }
+  tally_.count_claim(origin.tenant, origin.priority);
+  const Word handler = work_.ring.executor->find(item.op_handle);
+  if (handler == Executor::kNone) {  // NOP: a run has no other opcode without a handler
+    tally_.count_execution(item.op_handle);
+    end_item(at.item, kItemDone);
+    if (is_counted) work_.ring.return_quota(origin.tenant);
+    return Move::done;
+  }
+  const HandlerInfo& info = work_.ring.executor->info(handler);
+  Outcome outcome{Ending::fault, static_cast<Word>(abi::FaultCode::input_faulted)};
+  const bool is_spoilable = graph_.ordered && work_.has_faults.load(std::memory_order_relaxed);
+  if (!is_spoilable || !is_spoiled(at.item, info)) outcome = run_handler(handler, at);
+  if (is_counted) work_.ring.return_quota(origin.tenant);
+  if (outcome.ending == Ending::requeue) tally_.count_requeue();
+  if (outcome.ending == Ending::yield || outcome.ending == Ending::requeue) return Move::again;
+  if (outcome.ending == Ending::done) {
+    end_item(at.item, kItemDone);
+    return Move::done;
+  }
+  spoil(at.item, info);
+  end_item(at.item, outcome.fault_code);
+  return Move::done;
+}
+
+Outcome GraphWorker::run_handler(Word handler, Continuation& at) {
+  const abi::WorkItem& item = graph_.items[at.item];
+  const Origin& origin = graph_.origin_of(at.item);
+  const HandlerInfo& info = work_.ring.executor->info(handler);
+  item_ = at.item;
+  if (at.has_begun) {
+    std::ranges::copy(at.args, frame_.args);
+  } else {
+    frame_.args[0] = item.input_handle;
+    frame_.args[1] = item.output_handle;
+    frame_.args[2] = item.param;
+  }
+  frame_.opcode = item.op_handle;
+  frame_.tenant = origin.tenant;
+  frame_.priority = origin.priority;
+  frame_.slot = at.slot;
+  frame_.lanes = info.lanes;
+  frame_.fuel = work_.ring.fuel_per_item;
+  const Outcome outcome = work_.ring.executor->run(handler, frame_);
+  if (info.can_leave) {
+    at.has_begun = true;
+    std::ranges::copy(frame_.args, at.args.begin());
+  }
+  // The args behind the first three are zero unless a handler made them something else.
+  if (info.writes_args || info.can_leave) {
+    std::fill(std::begin(frame_.args) + 3, std::end(frame_.args), 0);
+  }
+  return outcome;
+}
+
+void GraphWorker::end_item(Word item, Word outcome) {
+  shared_word(graph_.outcomes, item).store(outcome, std::memory_order_relaxed);
+  tally_.announce_end();
+  if (outcome == kItemDone) {
+    tally_.count_done();
+  } else {
+    tally_.count_fault();
+  }
+  tally_.publish();
+}
+
+// ---- faults ----
+
+bool GraphWorker::is_spoiled(Word item, const HandlerInfo& info) const {
+  const abi::WorkItem& words = graph_.items[item];
+  const auto spoiler = [&](Word handle) -> Word {
+    if (handle == 0) return 0;
+    return shared_word(graph_.spoilers, graph_.handles.find(handle))
+        .load(std::memory_order_relaxed);
+  };
+  const ir::Effects& effects = info.effects;
+  const bool touches_input = effects.reads_input || effects.writes_input;
+  if (touches_input && spoiler(words.input_handle) != 0) return true;
+  if (!effects.reads_output && !effects.writes_output) return false;
+  const Word by = spoiler(words.output_handle);
+  return by != 0 && !(commutes(words, info) && by == words.op_handle);
+}
+
+// Whether the item does not depend on others of its opcode through its output.
+bool GraphWorker::commutes(const abi::WorkItem& item, const HandlerInfo& info) {
+  const bool touches_input = info.effects.reads_input || info.effects.writes_input;
+  return info.commutes && !(touches_input && item.input_handle == item.output_handle);
+}
+
+void GraphWorker::spoil(Word item, const HandlerInfo& info) {
+  if (!graph_.ordered) return;
+  const abi::WorkItem& words = graph_.items[item];
+  if (info.effects.writes_input) spoil_handle(words.input_handle, kSpoiledForAll);
+  if (info.effects.writes_output) {
+    spoil_handle(words.output_handle, commutes(words, info) ? words.op_handle : kSpoiledForAll);
+  }
+  work_.has_faults.store(true, std::memory_order_relaxed);
+}
+
+void GraphWorker::spoil_handle(Word handle, Word spoiler) {
+  if (handle == 0) return;
+  const auto word = shared_word(graph_.spoilers, graph_.handles.find(handle));
+  Word before = 0;
+  while (!word.compare_exchange_weak(before,
+                                     before == 0 || before == spoiler ? spoiler : kSpoiledForAll,
+                                     std::memory_order_relaxed)) {
+  }
+}
+
+// ---- what items say ----
+
+void GraphWorker::print(Word fmt, Word a, Word b) {
+  const bool has_room = work_.ring.log.append({fmt, {a, b, frame_.slot * abi::kSlotWords}});
+  if (!has_room) work_.ring.control.add_relaxed(abi::kControlDebugDropped.first, 1);
+}
+
+void GraphWorker::emit(Word a, Word b, Word c) {
+  const std::uint64_t place = graph_.hit_count->fetch_add(1, std::memory_order_relaxed);
+  if (place < graph_.hits.size()) graph_.hits[place] = {item_, a, b, c};
+}
+
+}  // namespace everkernel::backend::cpu

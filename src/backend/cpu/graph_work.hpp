@@ -1,0 +1,112 @@
+// Running planned work on the CPU: portions of a graph, and regions as they become free.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <vector>
+
+#include "backend/cpu/executor.hpp"
+#include "backend/cpu/tally.hpp"
+#include "backend/cpu/worker.hpp"
+#include "everkernel/backend/graph.hpp"
+#include "everkernel/backend/live.hpp"
+#include "everkernel/base/spin.hpp"
+
+namespace everkernel::backend::cpu {
+
+/// A region whose item wants to run again, or cannot run now.
+struct Continuation {
+  Word item = 0;                               ///< where the region stands
+  Word slot = 0;                               ///< its slot
+  bool has_begun = false;                      ///< whether `args` are the item's memory
+  std::array<Word, abi::kSlotArgs> args = {};  ///< as the item left them
+};
+
+/// What the workers of one planned run share.
+class GraphWork {
+ public:
+  /// The graph and the ring outlive it.
+  GraphWork(const WorkGraph& planned, Ring& slots, TicketDesk& desk)
+      : graph(planned), ring(slots), desk_(desk) {}
+
+  const WorkGraph& graph;  ///< what to run
+  Ring& ring;              ///< where its slots lie
+  /// Whether any item has faulted so far: until then nobody looks for spoiled handles.
+  std::atomic<bool> has_faults{false};
+
+  /// Hands regions to whoever is idle, and wakes those that sleep.
+  void share(std::span<const Word> regions);
+  /// Takes some of them; gives their number.
+  std::size_t take(std::span<Word> regions);
+  /// Puts a region aside.
+  void push(const Continuation& continuation);
+  /// Takes the one that was put aside first; says whether there was one.
+  bool pop(Continuation& continuation);
+
+  /// Regions that could run now; a hint.
+  std::size_t shared() const { return shared_.load(std::memory_order_relaxed); }
+  /// Regions put aside; a hint.
+  std::size_t put_aside() const { return put_aside_.load(std::memory_order_relaxed); }
+
+ private:
+  TicketDesk& desk_;
+  alignas(64) SpinLock lock_;
+  std::vector<Word> regions_;
+  std::vector<Continuation> continuations_;  // a ring: from first_ on, put_aside_ many
+  std::size_t first_ = 0;
+  std::atomic<std::size_t> shared_{0};
+  std::atomic<std::size_t> put_aside_{0};
+};
+
+/// One worker's part.
+class GraphWorker {
+ public:
+  /// Counts into `tally`; leaves off when `must_leave` is set.
+  GraphWorker(GraphWork& work, Tally& tally, const std::atomic<bool>& must_leave);
+
+  /// Runs what it can of a slot that belongs to this worker, and what becomes free by that.
+  void run_portion(Word slot);
+  /// Runs regions that others shared or put aside; says whether anything went on.
+  bool run_waiting();
+
+  /// Appends a record for the item that runs, or counts it as dropped.
+  void print(Word fmt, Word a, Word b);
+  /// Appends a hit of the item that runs, or counts it.
+  void emit(Word a, Word b, Word c);
+
+ private:
+  enum class Ended { yes, no };
+  enum class Move { done, again, stuck };
+
+  Ended run_region(Word item, Word slot);
+  Ended run_from(Continuation& at);
+  Move run_item(Continuation& at);
+  ir::Outcome run_handler(Word handler, Continuation& at);
+  Word next_of(Word item) const;
+  void release(Word edge);
+  void release_one(Word waiter);
+  void run_released();
+  void finish(Word slot, Word regions);
+  void end_item(Word item, Word outcome);
+  bool is_spoiled(Word item, const HandlerInfo& info) const;
+  void spoil(Word item, const HandlerInfo& info);
+  void spoil_handle(Word handle, Word spoiler);
+  static bool commutes(const abi::WorkItem& item, const HandlerInfo& info);
+  bool must_leave() const {
+    return must_leave_.load(std::memory_order_relaxed) || work_.ring.is_shut_down();
+  }
+
+  GraphWork& work_;
+  const WorkGraph& graph_;
+  Tally& tally_;
+  const std::atomic<bool>& must_leave_;
+  ir::ItemHooks hooks_;
+  ir::ItemFrame frame_;
+  Word item_ = 0;              // that runs
+  std::size_t most_kept_ = 0;  // released regions this worker keeps to itself
+  std::vector<Word> released_;
+  std::vector<Word> joins_;
+};
+
+}  // namespace everkernel::backend::cpu

@@ -1,0 +1,168 @@
+// Orders to publish regions in. Every order is topological: a ring of any size can then be fed
+// without a region waiting for one that is not published.
+#include <array>
+#include <vector>
+
+#include "everkernel/abi/slot.hpp"
+#include "everkernel/planner/plan.hpp"
+#include "everkernel/planner/policy.hpp"
+
+namespace everkernel::planner {
+namespace {
+
+using backend::kDroppedPlace;
+using backend::kNoNode;
+
+// Items of the list that are sorted together. What waits stays near what it waits for.
+constexpr std::size_t kSortWindow = 65536;
+
+// Regions whose predecessors are all in the order already, by priority, oldest first.
+class Waiting {
+ public:
+  Waiting(std::size_t turn_regions) : turn_regions_(turn_regions) {}
+
+  void add(Word item, Word level) { levels_[level].entries.push_back({item, turn()}); }
+
+  bool take(Word& item) {
+    age();
+    for (Level& level : levels_) {
+      if (level.first == level.entries.size()) continue;
+      item = level.entries[level.first++].item;
+      if (level.first == level.entries.size()) {
+        level.entries.clear();
+        level.first = 0;
+      }
+      ++taken_;
+      return true;
+    }
+    return false;
+  }
+
+ private:
+  struct Entry {
+    Word item = 0;
+    std::uint64_t since = 0;
+  };
+  struct Level {
+    std::vector<Entry> entries;
+    std::size_t first = 0;
+  };
+
+  std::uint64_t turn() const { return taken_ / turn_regions_; }
+
+  // The oldest of each level rise once they have waited long enough.
+  void age() {
+    for (std::size_t i = 1; i < levels_.size(); ++i) {
+      Level& level = levels_[i];
+      while (level.first < level.entries.size() &&
+             turn() - level.entries[level.first].since >= kAgingTurns) {
+        levels_[i - 1].entries.push_back({level.entries[level.first++].item, turn()});
+      }
+    }
+  }
+
+  std::array<Level, abi::kPriorityCount> levels_;
+  std::size_t turn_regions_;
+  std::uint64_t taken_ = 0;
+};
+
+// Counts down what nodes wait for while the order is made.
+class Release {
+ public:
+  Release(const Plan& plan)
+      : plan_(plan),
+        items_(plan.waiting_for.begin(), plan.waiting_for.end()),
+        joins_(plan.join_waiting_for) {}
+
+  // Calls `ready` for every region that waits for nothing more once `item`'s region has run.
+  void run_region(Word item, const auto& ready) {
+    for (;;) {
+      const Word first = plan_.first_edges[item];
+      if (first == kNoNode) return;
+      const Word waiter = plan_.edges[first].waiter;
+      const bool goes_on = waiter < items_.size() && plan_.places[waiter] != 0;
+      if (!goes_on) break;
+      item = waiter;
+    }
+    release(plan_.first_edges[item], ready);
+  }
+
+ private:
+  void release(Word edge, const auto& ready) {
+    for (; edge != kNoNode; edge = plan_.edges[edge].next) {
+      const Word waiter = plan_.edges[edge].waiter;
+      if (waiter < items_.size()) {
+        if (--items_[waiter] == 0) ready(waiter);
+      } else if (--joins_[waiter - items_.size()] == 0) {
+        open_joins_.push_back(waiter - static_cast<Word>(items_.size()));
+      }
+    }
+    while (!open_joins_.empty()) {
+      const Word join = open_joins_.back();
+      open_joins_.pop_back();
+      release(plan_.join_first_edges[join], ready);
+    }
+  }
+
+  const Plan& plan_;
+  std::vector<Word> items_;
+  std::vector<Word> joins_;
+  std::vector<Word> open_joins_;
+};
+
+}  // namespace
+
+std::vector<Word> order_by_priority(const PlanRequest& request, const Plan& plan,
+                                    std::size_t turn_regions) {
+  const auto priority = [&](Word item) -> Word {
+    return request.origins.empty() ? request.origin.priority : request.origins[item].priority;
+  };
+  Waiting waiting(turn_regions);
+  for (Word item = 0; item < request.items.size(); ++item) {
+    if (plan.places[item] == 0 && plan.waiting_for[item] == 0) waiting.add(item, priority(item));
+  }
+  std::vector<Word> order;
+  order.reserve(plan.regions);
+  Release release(plan);
+  for (Word item = 0; waiting.take(item);) {
+    order.push_back(item);
+    release.run_region(item, [&](Word ready) { waiting.add(ready, priority(ready)); });
+  }
+  return order;
+}
+
+std::vector<Word> order_by_opcode(const PlanRequest& request, const Plan& plan) {
+  std::vector<Word> order;
+  order.reserve(plan.regions);
+  std::vector<Word> free_items;
+  std::vector<std::pair<Word, Word>> groups;  // opcode, and how many items so far; then where next
+  for (std::size_t begin = 0; begin < request.items.size(); begin += kSortWindow) {
+    const std::size_t end = std::min(request.items.size(), begin + kSortWindow);
+    free_items.clear();
+    groups.clear();
+    const auto group_of = [&](Word item) -> Word& {
+      const Word opcode = request.items[item].op_handle;
+      for (auto& [known, count] : groups) {
+        if (known == opcode) return count;
+      }
+      return groups.emplace_back(opcode, 0).second;
+    };
+    for (std::size_t item = begin; item < end; ++item) {
+      if (plan.places[item] != 0 || plan.waiting_for[item] != 0) continue;
+      free_items.push_back(static_cast<Word>(item));
+      ++group_of(static_cast<Word>(item));
+    }
+    auto next = static_cast<Word>(order.size());
+    for (auto& [opcode, count] : groups) next += std::exchange(count, next);
+    order.resize(next);
+    for (const Word item : free_items) order[group_of(item)++] = item;
+    for (std::size_t item = begin; item < end; ++item) {
+      if (plan.places[item] == 0 && plan.waiting_for[item] != 0) {
+        order.push_back(static_cast<Word>(item));
+      }
+    }
+  }
+  return order;
+}
+
+}  // namespace everkernel::planner

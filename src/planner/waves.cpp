@@ -1,0 +1,136 @@
+// Cuts an order of regions into waves: fill one until a region does not fit, then begin the next.
+#include "everkernel/planner/waves.hpp"
+
+#include <fmt/format.h>
+
+#include <cstddef>
+#include <optional>
+
+#include "everkernel/abi/opcode.hpp"
+#include "everkernel/base/assert.hpp"
+#include "everkernel/base/checked.hpp"
+
+namespace everkernel::planner {
+namespace {
+
+using backend::kDroppedPlace;
+using backend::kMaxRegionItems;
+using backend::kNoNode;
+
+// Weighs regions. A buffer that bears the mark of a wave is in that wave already, so a new wave
+// forgets them all by counting on.
+class Scale {
+ public:
+  explicit Scale(const WaveInput& input)
+      : input_(input), marks_(input.handle_bytes.size(), 0), used_bytes_(input.fixed_bytes) {}
+
+  // Forgets what was put on.
+  void clear() {
+    ++mark_;
+    used_bytes_ = input_.fixed_bytes;
+  }
+
+  // Puts a region on, and says whether the budget bears it all.
+  bool add_region(Word first) {
+    Word item = first;
+    for (Word length = 0; length < kMaxRegionItems && item != kNoNode; ++length) {
+      add_item(item);
+      item = next_of(item);
+    }
+    return used_bytes_ <= input_.budget_bytes;
+  }
+
+  // Says why a region, the only one on the scale, does not fit.
+  Failure refuse(Word first) {
+    const std::uint64_t region_bytes = used_bytes_;
+    Word item = first;
+    for (Word length = 0; length < kMaxRegionItems && item != kNoNode; ++length) {
+      clear();
+      add_item(item);
+      if (used_bytes_ > input_.budget_bytes) return failure("item", item, used_bytes_);
+      item = next_of(item);
+    }
+    return failure("the region of item", first, region_bytes);
+  }
+
+ private:
+  void add_item(Word item) {
+    const abi::WorkItem& work = input_.items[item];
+    if (work.op_handle == static_cast<Word>(abi::Opcode::nop)) return;
+    add_buffer(work.input_handle);
+    add_buffer(work.output_handle);
+  }
+
+  void add_buffer(Word handle) {
+    const std::optional<std::size_t> place = place_of(handle);
+    if (!place || *place >= marks_.size() || marks_[*place] == mark_) return;
+    marks_[*place] = mark_;
+    used_bytes_ = saturating_add(used_bytes_, input_.handle_bytes[*place]);
+  }
+
+  // HandlePlaces::find() for any handle: that one searches for ever for one that is not there.
+  std::optional<std::size_t> place_of(Word handle) const {
+    if (handle == 0) return std::nullopt;
+    const std::span<const Word> keys = input_.handles.keys;
+    if (keys.empty()) return handle;
+    const std::size_t mask = keys.size() - 1;
+    std::size_t at = backend::HandlePlaces::home(handle, mask);
+    for (std::size_t probes = 0; probes < keys.size() && keys[at] != 0; ++probes) {
+      if (keys[at] == handle) return at;
+      at = (at + 1) & mask;
+    }
+    return std::nullopt;
+  }
+
+  // The item that goes on with the region of this one: its only waiter, when that begins no region.
+  Word next_of(Word item) const {
+    if (item >= input_.first_edges.size()) return kNoNode;
+    const Word edge = input_.first_edges[item];
+    if (edge == kNoNode || input_.edges[edge].next != kNoNode) return kNoNode;
+    const Word waiter = input_.edges[edge].waiter;
+    if (waiter >= input_.items.size()) return kNoNode;  // a join
+    const std::uint8_t place = input_.places[waiter];
+    return place == 0 || place == kDroppedPlace ? kNoNode : waiter;
+  }
+
+  Failure failure(const char* what, Word item, std::uint64_t bytes) const {
+    return fail(Code::invalid_argument,
+                fmt::format("run: {} {} needs {} bytes with its buffers, the budget is {}", what,
+                            item, bytes, input_.budget_bytes),
+                "raise the memory budget, or use smaller buffers");
+  }
+
+  const WaveInput& input_;
+  std::vector<Word> marks_;  // of a handle's place: the last wave that counted it
+  Word mark_ = 1;            // one a wave, and no wave is without an item
+  std::uint64_t used_bytes_;
+};
+
+}  // namespace
+
+Result<std::vector<Word>> split_waves(const WaveInput& input) {
+  EVERKERNEL_ASSERT(input.places.size() == input.items.size());
+  std::vector<Word> begins;
+  if (input.items.empty()) return begins;
+  begins.push_back(0);
+  if (input.budget_bytes == 0) return begins;
+
+  Scale scale(input);
+  const bool is_listed = input.order.empty();
+  const std::size_t positions = is_listed ? input.items.size() : input.order.size();
+  bool wave_is_empty = true;
+  for (std::size_t position = 0; position < positions; ++position) {
+    const Word first = is_listed ? static_cast<Word>(position) : input.order[position];
+    if (input.places[first] != 0) continue;
+    if (!scale.add_region(first)) {
+      if (wave_is_empty) return scale.refuse(first);
+      scale.clear();
+      begins.push_back(static_cast<Word>(position));
+      if (!scale.add_region(first)) return scale.refuse(first);
+    }
+    wave_is_empty = false;
+  }
+  return begins;
+}
+
+}  // namespace everkernel::planner

@@ -1,0 +1,252 @@
+// The host's half of a planned run. One thread publishes and reaps, so that nothing here is shared
+// but the slots, the desk and the bell.
+#include "runtime/run_feed.hpp"
+
+#include <algorithm>
+#include <array>
+#include <thread>
+
+#include "everkernel/base/spin.hpp"
+#include "everkernel/protocol/control.hpp"
+#include "everkernel/protocol/debug_log.hpp"
+#include "everkernel/protocol/io_queue.hpp"
+#include "everkernel/protocol/ring.hpp"
+
+namespace everkernel {
+namespace {
+
+using abi::SlotStatus;
+using backend::Clock;
+using backend::Portion;
+
+enum Part : std::size_t { kControl, kRing, kDebugLog, kIoQueue };
+
+constexpr Word kObservables = 64;
+constexpr Word kDebugRecords = 1024;
+constexpr Word kIoSlots = 16;
+// Looks before the host sleeps. Workers of a run have work, so the host leaves its core to them.
+constexpr int kSpinLooks = 50;
+constexpr auto kHealthInterval = std::chrono::milliseconds(50);
+constexpr auto kProgressInterval = std::chrono::milliseconds(100);
+
+std::uint64_t nanoseconds_since(Clock::time_point begin) {
+  return static_cast<std::uint64_t>(
+      std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - begin).count());
+}
+
+Result<memory::SharedRegion> make_region(Word slot_count) {
+  const auto control = protocol::control_bytes(
+      {.tenant_count = abi::kTenantCount, .observable_slots = kObservables});
+  const auto ring = protocol::ring_bytes(slot_count);
+  const auto debug_log = protocol::debug_log_bytes(kDebugRecords);
+  const auto io_queue = protocol::io_queue_bytes(kIoSlots);
+  for (const auto* part : {&control, &ring, &debug_log, &io_queue}) {
+    if (!*part) return Failure(part->error());
+  }
+  return memory::SharedRegion::create(std::array{*control, *ring, *debug_log, *io_queue});
+}
+
+// The portions of the ring's slots, and a region for the ring if there is none of that size.
+Result<void> provide(RunMemory& memory, backend::WorkGraph& graph, Word slot_count) {
+  const std::size_t ring_bytes = std::size_t{slot_count} * abi::kSlotBytes;
+  if (!memory.region || memory.region->part(kRing).size() != ring_bytes) {
+    auto region = make_region(slot_count);
+    if (!region) return Failure(region.error());
+    memory.region = std::move(*region);
+    ++memory.region_allocations;
+  }
+  graph.portions = memory.portions.take(slot_count);
+  return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<RunFeed>> RunFeed::create(RunMemory& memory, backend::WorkGraph& graph,
+                                                 const FeedOptions& options) {
+  EVERKERNEL_TRY(provide(memory, graph, options.slot_count));
+  std::unique_ptr<RunFeed> feed(new RunFeed(memory, graph, options));
+  EVERKERNEL_TRY(feed->prepare());
+  return feed;
+}
+
+RunFeed::RunFeed(RunMemory& memory, backend::WorkGraph& graph, const FeedOptions& options)
+    : memory_(memory),
+      graph_(graph),
+      options_(options),
+      slot_mask_(options.slot_count - 1),
+      ring_(*protocol::LiveWords::bind(protocol::Buffer::ring, memory.region->part(kRing))),
+      desk_(0),
+      bell_(options.worker_count + 1) {}
+
+Result<void> RunFeed::prepare() {
+  const auto control = memory_.region->part(kControl);
+  EVERKERNEL_TRY(protocol::encode_control(
+      {.tenant_count = abi::kTenantCount, .observable_slots = kObservables}, control));
+  EVERKERNEL_TRY(protocol::encode_ring(options_.slot_count, memory_.region->part(kRing)));
+  EVERKERNEL_TRY(protocol::encode_debug_log(kDebugRecords, memory_.region->part(kDebugLog)));
+  EVERKERNEL_TRY(protocol::encode_io_queue(kIoSlots, memory_.region->part(kIoQueue)));
+  auto writer = *protocol::LiveControlWriter::bind(control);
+  for (Word tenant = 0; tenant < options_.tenant_quotas.size(); ++tenant) {
+    EVERKERNEL_TRY(writer.set_tenant_quota(tenant, options_.tenant_quotas[tenant]));
+  }
+  stats_.bytes_uploaded += memory_.region->size_bytes();
+  return {};
+}
+
+Result<FeedStats> RunFeed::run(backend::Kernel& kernel, memory::BufferTableView buffers,
+                               std::span<const Word> waves, Word order_end) {
+  const auto begin = Clock::now();
+  auto live = kernel.start({.control = memory_.region->part(kControl),
+                            .ring = memory_.region->part(kRing),
+                            .debug_log = memory_.region->part(kDebugLog),
+                            .io_queue = memory_.region->part(kIoQueue),
+                            .buffers = buffers,
+                            .desk = &desk_,
+                            .bell = &bell_,
+                            .first_ticket = 0,
+                            .worker_count = options_.worker_count,
+                            .graph = &graph_});
+  if (!live) return Failure(live.error());
+  live_ = std::move(*live);
+  next_progress_ = begin + kProgressInterval;
+  for (std::size_t wave = 0; wave < waves.size(); ++wave) {
+    const auto in_time = feed_wave(wave + 1 < waves.size() ? waves[wave + 1] : order_end);
+    if (!in_time) return Failure(in_time.error());
+    if (!*in_time) break;
+  }
+  stats_.dispatch_ns = nanoseconds_since(begin);
+  desk_.close();
+  live_->stop(backend::deadline_after(kRunGrace));
+  stats_.counters = live_->flush_counters();
+  stats_.published_end = next_place_;
+  report_progress();
+  return stats_;
+}
+
+// Publishes up to a place of the order and waits until all of it has ended; false when the time is
+// over.
+Result<bool> RunFeed::feed_wave(Word end) {
+  while (next_place_ < end) {
+    std::uint64_t room = reaped_ + slot_mask_ - next_ticket_;
+    if (room == 0) {
+      const auto in_time = wait_for_room();
+      if (!in_time || !*in_time) return in_time;
+      room = reaped_ + slot_mask_ - next_ticket_;
+    }
+    publish(end, room);
+    if (options_.progress != nullptr && Clock::now() >= next_progress_) report_progress();
+    if (Clock::now() >= options_.deadline) return false;
+  }
+  return wait_for_wave();
+}
+
+void RunFeed::publish(Word end, std::uint64_t room) {
+  const auto begin = Clock::now();
+  const std::uint64_t first = next_ticket_;
+  const std::uint64_t most = std::min<std::uint64_t>(room, options_.largest_batch);
+  std::uint64_t count = 0;
+  while (count < most && make_portion(end, slot_of(first + count))) ++count;
+  if (count == 0) return;
+  const auto place = desk_.reserve(count, first + count);
+  // The first slot comes last: workers wait for it, and then find all the others.
+  for (std::uint64_t ticket = first + 1; ticket < first + count; ++ticket) {
+    store(ticket, graph_.portions[slot_of(ticket)].first);
+  }
+  store(first, graph_.portions[slot_of(first)].first);
+  if (place) desk_.wake(place->sleepers);
+  next_ticket_ += count;
+  stats_.tickets += count;
+  stats_.bytes_uploaded += count * abi::kSlotBytes;
+  ++stats_.batches;
+  stats_.publish_ns += nanoseconds_since(begin);
+}
+
+// The next regions of the order as the portion of a slot; false when there are none before `end`.
+bool RunFeed::make_portion(Word end, Word slot) {
+  const auto item_at = [&](Word place) {
+    return graph_.order.empty() ? place : graph_.order[place];
+  };
+  while (next_place_ < end && graph_.places[item_at(next_place_)] != 0) ++next_place_;
+  const Word first = next_place_;
+  Word regions = 0;
+  while (next_place_ < end && regions < options_.regions_per_ticket) {
+    if (graph_.places[item_at(next_place_)] == 0) ++regions;
+    ++next_place_;
+  }
+  if (regions == 0) return false;
+  graph_.portions[slot] = {.first = first, .count = next_place_ - first, .left = regions};
+  stats_.most_regions = std::max(stats_.most_regions, regions);
+  return true;
+}
+
+// A slot shows the first item of its portion.
+void RunFeed::store(std::uint64_t ticket, Word first_place) {
+  const Word first = graph_.order.empty() ? first_place : graph_.order[first_place];
+  const abi::WorkItem& item = graph_.items[first];
+  const backend::Origin& origin = graph_.origin_of(first);
+  const std::array<Word, 3> args{item.input_handle, item.output_handle, item.param};
+  ring_.store_slot(slot_of(ticket),
+                   {item.op_handle, origin.tenant, abi::priority_word(origin.priority, 0)}, args);
+}
+
+// ---- waiting ----
+
+Result<bool> RunFeed::wait_for_room() {
+  if (reap()) return true;
+  // Half a ring at one time: a batch behind the workers instead of slot after slot.
+  const std::uint64_t middle = reaped_ + (next_ticket_ - reaped_) / 2;
+  return await([&] {
+    const bool is_far =
+        SlotStatus{ring_.load_acquire(std::size_t{slot_of(middle)} * abi::kSlotWords)} ==
+        SlotStatus::done;
+    return is_far && reap();
+  });
+}
+
+Result<bool> RunFeed::wait_for_wave() {
+  return await([&] {
+    reap();
+    return reaped_ == next_ticket_;
+  });
+}
+
+Result<bool> RunFeed::await(const auto& is_met) {
+  if (is_met()) return true;
+  ++stats_.sync_points;
+  for (int looks = 0; looks < kSpinLooks; ++looks) {
+    spin_pause();
+    if (is_met()) return true;
+  }
+  for (;;) {
+    const std::uint32_t prepared = bell_.prepare();
+    if (is_met()) return true;
+    const auto now = Clock::now();
+    if (now >= options_.deadline) return false;
+    EVERKERNEL_TRY(live_->health());
+    if (options_.progress != nullptr && now >= next_progress_) report_progress();
+    auto until = std::min(options_.deadline, now + kHealthInterval);
+    bell_.sleep(prepared, until);
+  }
+}
+
+// Frees the slots of tickets that have ended, in order; says whether there were any.
+bool RunFeed::reap() {
+  const std::uint64_t before = reaped_;
+  while (reaped_ < next_ticket_) {
+    const std::size_t line = std::size_t{slot_of(reaped_)} * abi::kSlotWords;
+    if (SlotStatus{ring_.load_acquire(line)} != SlotStatus::done) break;
+    ring_.store_relaxed(line, static_cast<Word>(SlotStatus::empty));
+    ++reaped_;
+  }
+  return reaped_ != before;
+}
+
+void RunFeed::report_progress() {
+  if (options_.progress == nullptr) return;
+  next_progress_ = Clock::now() + kProgressInterval;
+  const backend::LiveCounters counters = live_->flush_counters();
+  (*options_.progress)(
+      {.items_ended = counters.done + counters.faulted, .item_count = options_.item_count});
+}
+
+}  // namespace everkernel

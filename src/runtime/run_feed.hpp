@@ -1,0 +1,84 @@
+// Feeds planned work through a ring: publishes portions as slots come free, and waits for the end.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+
+#include "everkernel/backend/graph.hpp"
+#include "everkernel/backend/live.hpp"
+#include "everkernel/protocol/words.hpp"
+#include "runtime/run_memory.hpp"
+
+namespace everkernel {
+
+/// How to feed.
+struct FeedOptions {
+  Word slot_count = 0;                                                ///< of the ring
+  Word worker_count = 0;                                              ///< that run it
+  Word regions_per_ticket = 1;                                        ///< most regions in a slot
+  Word largest_batch = 1;                                             ///< slots published together
+  std::span<const Word> tenant_quotas = {};                           ///< by tenant
+  backend::Clock::time_point deadline = {};                           ///< when to give up
+  std::uint64_t item_count = 0;                                       ///< that run, for progress
+  const std::function<void(const RunProgress&)>* progress = nullptr;  ///< may be null
+};
+
+/// What feeding cost.
+struct FeedStats {
+  std::uint64_t tickets = 0;         ///< slots published
+  std::uint64_t batches = 0;         ///< times slots were published together
+  std::uint64_t publish_ns = 0;      ///< writing them
+  std::uint64_t dispatch_ns = 0;     ///< from the start of the kernel to the end of its last item
+  std::uint64_t bytes_uploaded = 0;  ///< control words and slots written
+  Word sync_points = 0;              ///< times it waited
+  Word most_regions = 0;             ///< in one slot
+  Word published_end = 0;            ///< places of the order that were published
+  backend::LiveCounters counters = {};  ///< what the workers counted
+};
+
+/// One run's feeding of one ring, on the calling thread.
+class RunFeed {
+ public:
+  /// Prepares ring and control words. The graph's portions are made here. Fails with
+  /// `invalid_argument`, `io` or `out_of_memory`.
+  static Result<std::unique_ptr<RunFeed>> create(RunMemory& memory, backend::WorkGraph& graph,
+                                                 const FeedOptions& options);
+
+  /// Starts the kernel, feeds one wave after the other and stops it. `waves` are the places of the
+  /// order at which waves begin; `order_end` is behind the last place. Comes back at the deadline
+  /// with what is done. Fails as Kernel::start does, and with `device_lost`.
+  Result<FeedStats> run(backend::Kernel& kernel, memory::BufferTableView buffers,
+                        std::span<const Word> waves, Word order_end);
+
+ private:
+  RunFeed(RunMemory& memory, backend::WorkGraph& graph, const FeedOptions& options);
+  Result<void> prepare();
+  Result<bool> feed_wave(Word end);
+  Result<bool> wait_for_room();
+  Result<bool> wait_for_wave();
+  Result<bool> await(const auto& is_met);
+  void publish(Word end, std::uint64_t room);
+  bool make_portion(Word end, Word slot);
+  void store(std::uint64_t ticket, Word first_item);
+  bool reap();
+  void report_progress();
+  Word slot_of(std::uint64_t ticket) const { return static_cast<Word>(ticket) & slot_mask_; }
+
+  RunMemory& memory_;
+  backend::WorkGraph& graph_;
+  const FeedOptions options_;
+  Word slot_mask_;
+  protocol::LiveWords ring_;
+  backend::TicketDesk desk_;
+  backend::CompletionBell bell_;
+  std::unique_ptr<backend::LiveKernel> live_;
+  std::uint64_t next_ticket_ = 0;
+  std::uint64_t reaped_ = 0;
+  Word next_place_ = 0;
+  backend::Clock::time_point next_progress_ = {};
+  FeedStats stats_;
+};
+
+}  // namespace everkernel

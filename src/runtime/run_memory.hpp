@@ -1,0 +1,70 @@
+// What the runs of one megakernel reuse: memory, compiled kernels, recommendations.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "everkernel/backend/backend.hpp"
+#include "everkernel/memory/shared_region.hpp"
+#include "everkernel/planner/effects.hpp"
+#include "everkernel/planner/plan.hpp"
+#include "everkernel/planner/policy.hpp"
+#include "runtime/state.hpp"
+
+namespace everkernel {
+
+/// Which code a kernel of a run has.
+struct RunKernelKey {
+  bool is_jit = false;             ///< specialised native code
+  bool is_planned = false;         ///< relies on the order of the plan
+  std::vector<Word> opcodes = {};  ///< of a specialised kernel, the most frequent first
+
+  /// Equal in every field.
+  friend bool operator==(const RunKernelKey&, const RunKernelKey&) = default;
+};
+
+/// Everything that stays from run to run. Under the launch mutex.
+struct RunMemory {
+  /// Of the handlers of the megakernel.
+  explicit RunMemory(const backend::KernelOptions& options)
+      : effects(options.program ? &*options.program : nullptr) {}
+
+  planner::EffectTable effects;                    ///< what opcodes do
+  planner::Plan plan;                              ///< of the last run
+  planner::PolicyCache policies;                   ///< recommendations
+  std::optional<planner::Topology> last_topology;  ///< for hysteresis
+  std::uint64_t last_requeues = 0;                 ///< of the last run
+  std::optional<memory::SharedRegion> region;      ///< ring and control words
+  planner::Storage<backend::Portion> portions;     ///< one a slot
+  planner::Storage<Word> spoilers;                 ///< one a handle
+  planner::Storage<abi::Hit> hits;                 ///< room for hits
+
+  /// A compiled kernel.
+  struct Entry {
+    RunKernelKey key;                         ///< what it is
+    std::shared_ptr<backend::Kernel> kernel;  ///< the code
+    std::uint64_t generation = 0;             ///< recoveries it has seen
+  };
+  std::vector<Entry> kernels;  ///< the one used last comes last
+
+  /// Allocations for runs so far.
+  Word allocations() const {
+    return region_allocations + portions.allocations() + spoilers.allocations() +
+           hits.allocations();
+  }
+  Word region_allocations = 0;  ///< times `region` was made
+};
+
+/// A kernel for a run, and whether it was compiled before.
+struct RunKernel {
+  std::shared_ptr<backend::Kernel> kernel;  ///< the code
+  bool was_compiled = false;                ///< by an earlier run, or found on disk
+};
+
+/// Finds or compiles the kernel of a run. Fails as Backend::compile does.
+Result<RunKernel> find_kernel(Megakernel::State& state, RunMemory& memory, RunKernelKey key);
+
+}  // namespace everkernel
