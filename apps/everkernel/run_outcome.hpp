@@ -31,6 +31,11 @@ struct RunOutcome {
 /// The name of the handler of an opcode; `NOP` for 0, empty when there is none.
 std::string handler_name(const Job& job, Word opcode);
 
+/// The line below a table that leaves rows out; empty when it does not.
+std::string more_line(std::size_t hidden);
+/// The part of the text about lineage; empty when it was not asked for.
+std::string lineage_text(const RunOutcome& outcome);
+
 /// The outcome as one JSON object.
 std::string json_text(const RunOutcome& outcome);
 /// The outcome as tables of at most 100 columns.

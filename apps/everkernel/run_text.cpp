@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 #include <utility>
 
 #include "everkernel/abi/fault.hpp"
@@ -26,11 +25,6 @@ constexpr std::size_t kShownRows = 12;
 constexpr std::size_t kShownWords = 8;
 constexpr std::size_t kBarColumns = 24;
 
-std::string more_line(std::size_t hidden) {
-  return hidden == 0 ? ""
-                     : fmt::format("  ... and {} more: --json has them all\n", grouped(hidden));
-}
-
 std::uint64_t items_of(const Report& report) {
   return report.items_processed + report.items_remaining + report.items_faulted;
 }
@@ -41,13 +35,18 @@ std::string bps_text(Word bps) {
 
 // --- headline, time, items -----------------------------------------------------------------------
 
+// "3 items done in 1.22 ms", or what became of them.
 std::string result_text(const Report& report) {
-  if (report.items_faulted == 0 && report.items_remaining == 0) return "done";
-  std::string text;
-  if (report.items_faulted != 0) text = grouped(report.items_faulted) + " faulted";
-  if (report.items_remaining != 0) {
-    text += (text.empty() ? "" : ", ") + grouped(report.items_remaining) + " remain";
+  const std::string items = counted(items_of(report), "item");
+  const std::string time = duration_text(report.wall_time);
+  if (report.items_faulted == 0 && report.items_remaining == 0) {
+    return fmt::format("{} done in {}", items, time);
   }
+  std::string text =
+      fmt::format("{} in {}: {} processed", items, time, grouped(report.items_processed));
+  if (report.items_faulted != 0) text += fmt::format(", {} faulted", grouped(report.items_faulted));
+  if (report.items_remaining != 0)
+    text += fmt::format(", {} remain", grouped(report.items_remaining));
   return text;
 }
 
@@ -56,10 +55,8 @@ std::string headline(const RunOutcome& outcome) {
   const double seconds = std::chrono::duration<double>(report.wall_time).count();
   const auto ended = static_cast<double>(report.items_processed + report.items_faulted);
   const double rate = seconds > 0 ? ended / seconds : 0;
-  std::string text =
-      fmt::format("run  {}: {}, {}, {}, {} items/s\n", outcome.job.path,
-                  counted(items_of(report), "item"), result_text(report),
-                  duration_text(report.wall_time), grouped(static_cast<std::uint64_t>(rate)));
+  std::string text = fmt::format("run  {}: {}, {} items/s\n", outcome.job.path, result_text(report),
+                                 grouped(static_cast<std::uint64_t>(rate)));
   if (outcome.backend_reason.empty()) return text + fmt::format("  on {}\n", outcome.backend);
   return text + fmt::format("  auto chose {}: {}\n", outcome.backend, outcome.backend_reason);
 }
@@ -77,6 +74,9 @@ std::string time_text(const RunOutcome& outcome) {
   row("publish", report.queue_publish_ns, "filling the ring, while it drains");
   row("dispatch", report.backend_dispatch_ns, "from the first slot to the last item");
   if (outcome.lineage) row("lineage", report.lineage_ns, "what contributed to what");
+  // Publishing goes on while items run.
+  const std::uint64_t known = report.queue_plan_ns + report.backend_dispatch_ns + report.lineage_ns;
+  row("the rest", wall - std::min(wall, known), "memory, threads, compiling, reading back");
   return "\ntime\n" + table.text(2);
 }
 
@@ -95,7 +95,7 @@ std::string items_text(const Report& report) {
                             ? 0
                             : static_cast<double>(run) / static_cast<double>(report.shape.regions);
   table.add({"regions", grouped(report.shape.regions), "",
-             fmt::format("chains that ran back to back, {:.1f} items each; {}", length,
+             fmt::format("chains of {:.1f} items on average; {} between items", length,
                          counted(report.shape.edges, "dependency edge"))});
   return "\nitems\n" + table.text(2);
 }
@@ -135,14 +135,17 @@ std::string advice(Word code) {
 std::string faults_text(const RunOutcome& outcome) {
   const auto& faults = outcome.report.faults;
   if (faults.empty()) return {};
-  Table table(
-      {{"items", Align::right}, {"fault"}, {"handler"}, {"first", Align::right}, {"what to do"}},
-      4);
+  Table table({{"items", Align::right},
+               {"fault"},
+               {"handler"},
+               {"first item", Align::right},
+               {"what to do"}},
+              4);
   const std::size_t shown = std::min(faults.size(), kShownRows);
   for (const FaultCount& fault : std::span(faults).first(shown)) {
     table.add({grouped(fault.items), fault_text(fault.code),
                fmt::format("{} ({})", handler_name(outcome.job, fault.opcode), fault.opcode),
-               fmt::format("items[{}]", fault.first_item), advice(fault.code)});
+               grouped(fault.first_item), advice(fault.code)});
   }
   return "\nfaults\n" + table.text(2) + more_line(faults.size() - shown);
 }
@@ -228,7 +231,7 @@ std::string decisions_text(const Report& report) {
   return "\ndecisions\n" + table.text(2);
 }
 
-// --- hits and lineage ----------------------------------------------------------------------------
+// --- hits ----------------------------------------------------------------------------------------
 
 std::string hits_text(const RunOutcome& outcome) {
   const Report& report = outcome.report;
@@ -249,50 +252,6 @@ std::string hits_text(const RunOutcome& outcome) {
                grouped(hit.a), grouped(hit.b), grouped(hit.c)});
   }
   return text + table.text(2) + more_line(report.hits.size() - shown);
-}
-
-// Whether a rule contributed to a region. Up to 32 opcodes a bit may still stand for several.
-bool contributed(const LineageRule& rule, const RegionView& region) {
-  if (region.wide.empty()) return (region.lineage >> rule.bit & 1) != 0;
-  return (region.wide[rule.wide_bit / 64] >> (rule.wide_bit % 64) & 1) != 0;
-}
-
-std::string lineage_text(const RunOutcome& outcome) {
-  const Report& report = outcome.report;
-  if (!outcome.lineage || report.lineage_rules.empty()) return {};
-  const auto& rules = report.lineage_rules;
-  std::vector<std::uint64_t> regions(rules.size());
-  std::map<Word, std::vector<bool>> outputs;  // of a named output: its rules
-  for (const Word handle : outcome.job.outputs) outputs[handle].resize(rules.size());
-  for (std::size_t i = 0; i < report.region_count(); ++i) {
-    const RegionView region = report.region(i);
-    const auto output = outputs.find(region.output);
-    for (std::size_t rule = 0; rule < rules.size(); ++rule) {
-      if (!contributed(rules[rule], region)) continue;
-      ++regions[rule];
-      if (output != outputs.end()) output->second[rule] = true;
-    }
-  }
-  Table table({{"rule"},
-               {"opcode", Align::right},
-               {"bit", Align::right},
-               {"regions", Align::right},
-               {"share", Align::right}});
-  const std::size_t shown = std::min(rules.size(), kShownRows);
-  for (std::size_t i = 0; i < shown; ++i) {
-    table.add({rules[i].name, grouped(rules[i].opcode), std::to_string(rules[i].bit),
-               grouped(regions[i]), percent(regions[i], report.region_count())});
-  }
-  Table origins({{"output", Align::right}, {"came from"}}, 1);
-  for (const auto& [handle, from] : outputs) {
-    std::string names;
-    for (std::size_t i = 0; i < from.size(); ++i) {
-      if (from[i]) names += (names.empty() ? "" : ", ") + rules[i].name;
-    }
-    if (!names.empty()) origins.add({std::to_string(handle), names});
-  }
-  const std::string traced = outputs.empty() ? "" : origins.text(2);
-  return "\nlineage\n" + table.text(2) + more_line(rules.size() - shown) + traced;
 }
 
 // --- outputs -------------------------------------------------------------------------------------
@@ -316,6 +275,11 @@ std::string outputs_text(const RunOutcome& outcome) {
 }
 
 }  // namespace
+
+std::string more_line(std::size_t hidden) {
+  return hidden == 0 ? ""
+                     : fmt::format("  ... and {} more: --json has them all\n", grouped(hidden));
+}
 
 std::string handler_name(const Job& job, Word opcode) {
   if (opcode == 0) return "NOP";
