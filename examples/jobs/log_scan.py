@@ -3,9 +3,9 @@
 
     examples/jobs/log_scan.py FOLDER [CHUNKS]
 
-Writes job.json, items.bin, log_scan.ek and expected.bin to FOLDER. expected.bin is what buffer-1.bin
-of the run must be: the counts, worked out here in another way. The text is drawn with a fixed seed,
-so that every run is the same.
+Writes job.json, items.bin, log_scan.ek and expected.bin to FOLDER. expected.bin is what
+buffer-1.bin of the run must be: the counts, worked out here in another way. The text is drawn with
+a fixed seed, so that every run is the same.
 """
 
 import array
@@ -40,7 +40,7 @@ def make_chunk(draw):
 
 
 def work_items(chunk_count):
-    """Fold every chunk, look for every word in every folded chunk, then bring the counts together."""
+    """Fold every chunk, look for every word in each, then bring the counts together."""
     items = array.array("I")
     needles = [int.from_bytes(word.encode(), "little") for word in WORDS]
     for chunk in range(chunk_count):
@@ -59,7 +59,8 @@ def work_items(chunk_count):
 
 def job_text(chunks):
     """The job: one line a buffer. The items are in a file of their own."""
-    buffers = [f'{{"handle": {COUNTS}, "zeros": {len(WORDS)}}}', f'{{"handle": {WINNER}, "zeros": 2}}']
+    buffers = [f'{{"handle": {COUNTS}, "zeros": {len(WORDS)}}}']
+    buffers.append(f'{{"handle": {WINNER}, "zeros": 2}}')
     buffers += [f'{{"handle": {FIRST_COUNTER + i}, "zeros": 1}}' for i in range(len(WORDS))]
     for index, chunk in enumerate(chunks):
         words = ", ".join(str(word) for word in array.array("I", chunk))
@@ -86,7 +87,7 @@ def main():
     (folder / "job.json").write_text(job_text(chunks))
     (folder / "items.bin").write_bytes(items.tobytes())
     (folder / "expected.bin").write_bytes(counts.tobytes())
-    print(f"{len(items) // 4:,} items, {chunk_count:,} chunks of text, {len(WORDS)} words to look for")
+    print(f"{len(items) // 4:,} items: {len(WORDS)} words to look for in {chunk_count:,} chunks")
 
 
 if __name__ == "__main__":
