@@ -117,8 +117,8 @@ class Bench {
  public:
   Bench(const std::string& name, std::size_t input_words, std::size_t output_words)
       : program_(verified(read_example(name))),
-        shared_(*jit::NativeProgram::compile(program_, {.shared_memory = true})),
-        exclusive_(*jit::NativeProgram::compile(program_, {.shared_memory = false})),
+        shared_(*jit::NativeProgram::compile(program_, {.memory = jit::MemoryUse::shared})),
+        exclusive_(*jit::NativeProgram::compile(program_, {.memory = jit::MemoryUse::exclusive})),
         input_(*table_.create({.handle = 1, .word_count = input_words})),
         output_(*table_.create({.handle = 2, .word_count = output_words})),
         extra_(*table_.create({.handle = 3, .word_count = 64 * 256})) {

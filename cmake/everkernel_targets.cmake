@@ -63,6 +63,28 @@ function(everkernel_add_library name)
   everkernel_install(${target})
 endfunction()
 
+# everkernel_add_fingerprint(TARGET HEADER OF MODULE…): generates HEADER for TARGET, with a digest
+# of every source and header of those modules. It changes whenever one of them does.
+function(everkernel_add_fingerprint target header)
+  cmake_parse_arguments(arg "" "" "OF" ${ARGN})
+  set(files "")
+  foreach(module IN LISTS arg_OF)
+    get_target_property(headers everkernel_${module} HEADER_SET)
+    list(APPEND files ${headers})
+    get_target_property(sources everkernel_${module} SOURCES)
+    if(sources)
+      list(APPEND files ${sources})
+    endif()
+  endforeach()
+  set(folder "${PROJECT_BINARY_DIR}/generated")
+  set(script "${PROJECT_SOURCE_DIR}/cmake/fingerprint.cmake")
+  add_custom_command(OUTPUT "${folder}/${header}"
+    COMMAND "${CMAKE_COMMAND}" "-DOUTPUT=${folder}/${header}" "-DFILES=${files}" -P "${script}"
+    DEPENDS ${files} "${script}" VERBATIM)
+  target_sources(${target} PRIVATE "${folder}/${header}")
+  target_include_directories(${target} PRIVATE "${folder}")
+endfunction()
+
 # everkernel_add_program(NAME SOURCES … [LINKS …]): an executable with the project's options.
 function(everkernel_add_program name)
   cmake_parse_arguments(arg "" "" "SOURCES;LINKS" ${ARGN})

@@ -42,6 +42,20 @@ struct ResolvedBuffer {
   Value* updatable = nullptr;   // words that may be both
 };
 
+/// Whether items of other workers may touch the buffers of an item while it runs. A plan lets items
+/// of a handler that commutes add to one output side by side; it orders everything else.
+bool shares_buffers(const Handler& handler, MemoryUse memory) {
+  switch (memory) {
+    case MemoryUse::shared:
+      return true;
+    case MemoryUse::exclusive:
+      return false;
+    case MemoryUse::planned:
+      return handler.commutes;
+  }
+  return true;
+}
+
 /// What a break, a continue or a fault leaves.
 struct LoopTargets {
   BasicBlock* on_break = nullptr;
@@ -111,7 +125,7 @@ class HandlerCodegen {
   Value* access_code(const ResolvedBuffer& buffer, Word needed);
   // Control words are always shared: other items and the host use them whatever the buffers are.
   bool is_shared(BufferKind kind) const {
-    return options_.shared_memory || kind == BufferKind::control;
+    return has_shared_buffers_ || kind == BufferKind::control;
   }
   Value* load_word(BufferKind kind, Value* pointer);
   void store_word(BufferKind kind, Value* word, Value* pointer);
@@ -130,7 +144,7 @@ class HandlerCodegen {
 
   const VerifiedHandler& verified_;
   const Body& body_;
-  const NativeOptions& options_;
+  const bool has_shared_buffers_;
   llvm::Module& module_;
   llvm::LLVMContext& context_;
   llvm::IRBuilder<> builder_;
@@ -164,7 +178,7 @@ HandlerCodegen::HandlerCodegen(const VerifiedHandler& verified, const NativeOpti
                                llvm::Module& module, const std::string& symbol)
     : verified_(verified),
       body_(verified.handler.body),
-      options_(options),
+      has_shared_buffers_(shares_buffers(verified.handler, options.memory)),
       module_(module),
       context_(module.getContext()),
       builder_(context_) {

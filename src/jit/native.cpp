@@ -1,9 +1,12 @@
-// LLVM IR to code in memory: optimise, compile, and map the pages executable and read only.
+// LLVM IR to code in memory: optimise, compile to an object file, and map its pages executable and
+// read only. The object file is what a cache keeps.
 #include "everkernel/jit/native.hpp"
 
 #include <fmt/format.h>
+#include <llvm/Config/llvm-config.h>
 #include <llvm/ExecutionEngine/Orc/CompileUtils.h>
 #include <llvm/ExecutionEngine/Orc/LLJIT.h>
+#include <llvm/ExecutionEngine/Orc/ObjectFileInterface.h>
 #include <llvm/Passes/PassBuilder.h>
 #include <llvm/Support/TargetSelect.h>
 #include <llvm/Support/raw_ostream.h>
@@ -14,6 +17,9 @@
 #include <algorithm>
 #include <mutex>
 
+#include "everkernel/base/version.hpp"
+#include "everkernel/ir/printer.hpp"
+#include "jit/fingerprint.hpp"
 #include "jit/llvm_codegen.hpp"
 
 namespace everkernel::jit {
@@ -114,6 +120,122 @@ llvm::Error define_helpers(llvm::orc::LLJIT& jit) {
   return llvm::Error::success();
 }
 
+using Target = llvm::orc::JITTargetMachineBuilder;
+
+// This machine, as code is made for it. What LLJIT's linker wants of code is said here, because the
+// object file is made outside of LLJIT.
+Result<Target> find_target() {
+  initialise_llvm();
+  auto host = Target::detectHost();
+  if (!host) return llvm_failure("this machine", host.takeError());
+  host->getOptions().AllowFPOpFusion = llvm::FPOpFusion::Strict;
+  host->setRelocationModel(llvm::Reloc::PIC_);
+  host->setCodeModel(llvm::CodeModel::Small);
+  return std::move(*host);
+}
+
+// Everything the object file depends on. Fuel and lanes are none of it: code reads them from the
+// frame.
+CodeKey key_of(const ir::VerifiedProgram& program, const NativeOptions& options,
+               const Target& target) {
+  std::string text;
+  for (const ir::VerifiedHandler& verified : program.handlers()) {
+    text += ir::print({.handlers = {verified.handler}});
+  }
+  // LLVM gives them in the order of a hash table.
+  std::vector<std::string> features = target.getFeatures().getFeatures();
+  std::ranges::sort(features);
+  const std::string memory = fmt::format("{}", static_cast<int>(options.memory));
+  const std::string feature_list = fmt::format("{}", fmt::join(features, ","));
+  const CodeKeyPart parts[] = {
+      {"kind", "native object"},    {"program", text},
+      {"memory", memory},           {"triple", target.getTargetTriple().str()},
+      {"cpu", target.getCPU()},     {"features", feature_list},
+      {"everkernel", version()},    {"sources", kSourceFingerprint},
+      {"llvm", LLVM_VERSION_STRING}};
+  return make_code_key(parts);
+}
+
+Result<std::unique_ptr<llvm::MemoryBuffer>> compile_object(const ir::VerifiedProgram& program,
+                                                           const NativeOptions& options,
+                                                           Target target) {
+  const bool is_light = std::ranges::any_of(program.handlers(), is_large);
+  target.setCodeGenOptLevel(is_light ? llvm::CodeGenOptLevel::None
+                                     : llvm::CodeGenOptLevel::Default);
+  auto machine = target.createTargetMachine();
+  if (!machine) return llvm_failure("this machine", machine.takeError());
+  llvm::LLVMContext context;
+  const auto module = generate(program, options, context);
+  module->setDataLayout((*machine)->createDataLayout());
+  module->setTargetTriple((*machine)->getTargetTriple().str());
+  optimise(*module, **machine, is_light);
+  auto object = llvm::orc::SimpleCompiler(**machine)(*module);
+  if (!object) return llvm_failure("compiling", object.takeError());
+  return std::move(*object);
+}
+
+/// Code that is mapped, and where each handler begins.
+struct LoadedCode {
+  std::unique_ptr<llvm::orc::LLJIT> jit;
+  std::vector<Word (*)(ItemFrame*)> entries;
+};
+
+// Looked up by name alone, a handler that the object lacks might be found elsewhere in the process.
+llvm::Error check_entries(llvm::orc::LLJIT& jit, const llvm::MemoryBuffer& object,
+                          std::size_t handler_count) {
+  auto symbols =
+      llvm::orc::getObjectFileInterface(jit.getExecutionSession(), object.getMemBufferRef());
+  if (!symbols) return symbols.takeError();
+  for (std::size_t i = 0; i < handler_count; ++i) {
+    if (symbols->SymbolFlags.contains(jit.mangleAndIntern(entry_symbol(i)))) continue;
+    return llvm::createStringError("the object file lacks " + entry_symbol(i));
+  }
+  return llvm::Error::success();
+}
+
+// Links an object file's code into memory.
+Result<LoadedCode> load_object(const Target& target, std::unique_ptr<llvm::MemoryBuffer> object,
+                               std::size_t handler_count) {
+  // Handlers have nothing that runs before them, so that LLVM's support for it stays away.
+  auto jit = llvm::orc::LLJITBuilder()
+                 .setJITTargetMachineBuilder(target)
+                 .setPlatformSetUp(llvm::orc::setUpInactivePlatform)
+                 .create();
+  if (!jit) return llvm_failure("starting the linker", jit.takeError());
+  // What lookup() fails with says less than what is reported on the way; neither goes to stderr.
+  const auto reported = std::make_shared<std::string>();
+  (*jit)->getExecutionSession().setErrorReporter([reported](llvm::Error error) {
+    *reported += fmt::format(" ({})", llvm::toString(std::move(error)));
+  });
+  if (auto error = define_helpers(**jit)) return llvm_failure("helpers", std::move(error));
+  if (auto error = check_entries(**jit, *object, handler_count)) {
+    return llvm_failure("loading", std::move(error));
+  }
+  if (auto error = (*jit)->addObjectFile(std::move(object))) {
+    return llvm_failure("loading", std::move(error));
+  }
+  LoadedCode loaded;
+  for (std::size_t i = 0; i < handler_count; ++i) {
+    auto address = (*jit)->lookup(entry_symbol(i));
+    if (!address) return llvm_failure("loading" + *reported, address.takeError());
+    loaded.entries.push_back(address->toPtr<Word (*)(ItemFrame*)>());
+  }
+  loaded.jit = std::move(*jit);
+  return loaded;
+}
+
+// The code a cache has under the key, if LLVM takes it.
+std::optional<LoadedCode> load_cached(CodeCache& cache, const CodeKey& key, const Target& target,
+                                      std::size_t handler_count) {
+  const auto bytes = cache.get(key);
+  if (!bytes) return std::nullopt;
+  const llvm::StringRef view(reinterpret_cast<const char*>(bytes->data()), bytes->size());
+  auto loaded = load_object(target, llvm::MemoryBuffer::getMemBufferCopy(view), handler_count);
+  if (loaded) return std::move(*loaded);
+  cache.reject(key, loaded.error().message);
+  return std::nullopt;
+}
+
 }  // namespace
 
 struct NativeProgram::Code {
@@ -124,43 +246,37 @@ bool has_native_code() {
   return true;
 }
 
-NativeProgram::NativeProgram(std::unique_ptr<Code> code, std::vector<Entry> entries)
-    : code_(std::move(code)), entries_(std::move(entries)) {}
+NativeProgram::NativeProgram(std::unique_ptr<Code> code, std::vector<Entry> entries,
+                             bool is_from_cache)
+    : code_(std::move(code)), entries_(std::move(entries)), is_from_cache_(is_from_cache) {}
 NativeProgram::NativeProgram(NativeProgram&&) noexcept = default;
 NativeProgram& NativeProgram::operator=(NativeProgram&&) noexcept = default;
 NativeProgram::~NativeProgram() = default;
 
 Result<NativeProgram> NativeProgram::compile(const ir::VerifiedProgram& program,
                                              const NativeOptions& options) {
-  initialise_llvm();
-  auto host = llvm::orc::JITTargetMachineBuilder::detectHost();
-  if (!host) return llvm_failure("this machine", host.takeError());
-  host->getOptions().AllowFPOpFusion = llvm::FPOpFusion::Strict;
-  const bool is_light = std::ranges::any_of(program.handlers(), is_large);
-  host->setCodeGenOptLevel(is_light ? llvm::CodeGenOptLevel::None : llvm::CodeGenOptLevel::Default);
-  auto machine = host->createTargetMachine();
-  if (!machine) return llvm_failure("this machine", machine.takeError());
-
-  auto context = std::make_unique<llvm::LLVMContext>();
-  auto module = generate(program, options, *context);
-  module->setDataLayout((*machine)->createDataLayout());
-  module->setTargetTriple((*machine)->getTargetTriple().str());
-  optimise(*module, **machine, is_light);
-
-  auto jit = llvm::orc::LLJITBuilder().setJITTargetMachineBuilder(std::move(*host)).create();
-  if (!jit) return llvm_failure("starting the compiler", jit.takeError());
-  if (auto error = define_helpers(**jit)) return llvm_failure("helpers", std::move(error));
-  llvm::orc::ThreadSafeModule safe(std::move(module), std::move(context));
-  if (auto error = (*jit)->addIRModule(std::move(safe))) {
-    return llvm_failure("compiling", std::move(error));
+  const auto target = find_target();
+  if (!target) return Failure(target.error());
+  const auto finish = [](LoadedCode loaded, bool is_from_cache) {
+    return NativeProgram(std::make_unique<Code>(Code{std::move(loaded.jit)}),
+                         std::move(loaded.entries), is_from_cache);
+  };
+  const std::size_t handler_count = program.handlers().size();
+  CodeKey key;
+  if (options.cache != nullptr) {
+    key = key_of(program, options, *target);
+    if (auto loaded = load_cached(*options.cache, key, *target, handler_count)) {
+      return finish(*std::move(loaded), true);
+    }
   }
-  std::vector<Entry> entries;
-  for (std::size_t i = 0; i < program.handlers().size(); ++i) {
-    auto address = (*jit)->lookup(entry_symbol(i));
-    if (!address) return llvm_failure("compiling", address.takeError());
-    entries.push_back(address->toPtr<Entry>());
+  auto object = compile_object(program, options, *target);
+  if (!object) return Failure(object.error());
+  if (options.cache != nullptr) {
+    options.cache->put(key, std::as_bytes(std::span((*object)->getBuffer())));
   }
-  return NativeProgram(std::make_unique<Code>(Code{std::move(*jit)}), std::move(entries));
+  auto loaded = load_object(*target, *std::move(object), handler_count);
+  if (!loaded) return Failure(loaded.error());
+  return finish(*std::move(loaded), false);
 }
 
 Result<std::string> emit_llvm(const ir::VerifiedProgram& program, const NativeOptions& options) {

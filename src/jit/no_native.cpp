@@ -14,8 +14,9 @@ Failure no_llvm() {
 
 struct NativeProgram::Code {};
 
-NativeProgram::NativeProgram(std::unique_ptr<Code> code, std::vector<Entry> entries)
-    : code_(std::move(code)), entries_(std::move(entries)) {}
+NativeProgram::NativeProgram(std::unique_ptr<Code> code, std::vector<Entry> entries,
+                             bool is_from_cache)
+    : code_(std::move(code)), entries_(std::move(entries)), is_from_cache_(is_from_cache) {}
 NativeProgram::NativeProgram(NativeProgram&&) noexcept = default;
 NativeProgram& NativeProgram::operator=(NativeProgram&&) noexcept = default;
 NativeProgram::~NativeProgram() = default;

@@ -83,13 +83,9 @@ std::vector<Word> list_regions(const PlanRequest& request, const Plan& plan, Lin
     if (plan.places[first] != 0) continue;
     const auto region = static_cast<Word>(lineage.region_begins.size());
     lineage.region_begins.push_back(static_cast<Word>(lineage.region_items.size()));
-    for (Word item = first;;) {
+    for (Word item = first; item != kNoNode; item = plan.next_of(item)) {
       region_of[item] = region;
       lineage.region_items.push_back(item);
-      const Word edge = plan.first_edges[item];
-      const Word waiter = edge == kNoNode ? kNoNode : plan.edges[edge].waiter;
-      if (waiter >= request.items.size() || plan.places[waiter] == 0) break;
-      item = waiter;
     }
     lineage.region_outputs.push_back(request.items[lineage.region_items.back()].output_handle);
   }

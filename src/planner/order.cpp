@@ -76,31 +76,28 @@ class Release {
 
   // Calls `ready` for every region that waits for nothing more once `item`'s region has run.
   void run_region(Word item, const auto& ready) {
-    for (;;) {
-      const Word first = plan_.first_edges[item];
-      if (first == kNoNode) return;
-      const Word waiter = plan_.edges[first].waiter;
-      const bool goes_on = waiter < items_.size() && plan_.places[waiter] != 0;
-      if (!goes_on) break;
-      item = waiter;
-    }
-    release(plan_.first_edges[item], ready);
-  }
-
- private:
-  void release(Word edge, const auto& ready) {
-    for (; edge != kNoNode; edge = plan_.edges[edge].next) {
-      const Word waiter = plan_.edges[edge].waiter;
-      if (waiter < items_.size()) {
-        if (--items_[waiter] == 0) ready(waiter);
-      } else if (--joins_[waiter - items_.size()] == 0) {
-        open_joins_.push_back(waiter - static_cast<Word>(items_.size()));
-      }
-    }
+    for (Word next = plan_.next_of(item); next != kNoNode; next = plan_.next_of(item)) item = next;
+    release(plan_.nodes[item], ready);
     while (!open_joins_.empty()) {
       const Word join = open_joins_.back();
       open_joins_.pop_back();
-      release(plan_.join_first_edges[join], ready);
+      release(plan_.joins[join], ready);
+    }
+  }
+
+ private:
+  void release(const backend::Node& node, const auto& ready) {
+    if (node.last_waiter == kNoNode) return;
+    release_one(node.last_waiter & ~backend::kMany, ready);
+    for (Word at = node.others; at != kNoNode; at = plan_.edges[at].next) {
+      release_one(plan_.edges[at].waiter, ready);
+    }
+  }
+  void release_one(Word waiter, const auto& ready) {
+    if (waiter < items_.size()) {
+      if (--items_[waiter] == 0) ready(waiter);
+    } else if (--joins_[waiter - items_.size()] == 0) {
+      open_joins_.push_back(waiter - static_cast<Word>(items_.size()));
     }
   }
 

@@ -5,7 +5,8 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
+#include <cstdint>
+#include <memory>
 
 #include "everkernel/abi/control.hpp"
 
@@ -13,27 +14,43 @@ namespace everkernel::planner {
 namespace {
 
 using abi::WorkItem;
-using backend::Edge;
 using backend::kDroppedPlace;
+using backend::kMany;
 using backend::kNoNode;
 
-// Items ahead of the scan whose handles are fetched.
-constexpr std::size_t kFetchAhead = 12;
+// The scan jumps about in memory: to what is known of a handle, from there to the items that
+// touched it. So two fetches run ahead of it, the second with what the first brought.
+constexpr std::size_t kFetchHandles = 32;
+constexpr std::size_t kFetchNodes = 16;
 
-// What is known about a handle at this point of the list.
-struct HandleState {
-  Word writer = kNoNode;      // last write: an item, or the join of a group
-  Word readers = kNoNode;     // since then, a list of links
-  Word members = kNoNode;     // of an open commuting group, a list of links
-  Word base = kNoNode;        // what members of the open group wait for
-  Word group_opcode = 0;      // of the group that is open or was the last write; 0 = no group
-  Word last_write = kNoNode;  // last item that writes it
+// What is known about a handle at this point of the list. Half a line: the last readers are in it,
+// because nearly always there are no more than two since the last write.
+struct alignas(32) HandleState {
+  Word writer = kNoNode;         // last write: an item, or the join of a group
+  Word last_write = kNoNode;     // last item that writes it
+  Word reader = kNoNode;         // link of the last item that read it since, if any did
+  Word reader_before = kNoNode;  // link of the one before that
+  Word readers = kNoNode;        // the ones before them, a list of links
+  Word group = kNoNode;          // of commuting items, if there ever was one
+  Word fingerprint = 0;          // of the last write if that was pure, else 0
+
+  bool has_readers() const { return reader != kNoNode; }
+  void forget_readers() { reader = reader_before = readers = kNoNode; }
+};
+static_assert(sizeof(HandleState) == 32);
+
+// Commuting items on one handle.
+struct Group {
+  Word members = kNoNode;  // while it is open, a list of links
+  Word base = kNoNode;     // what members of the open group wait for
+  Word opcode = 0;         // of the group that is open or was the last write; 0 = no group
 };
 
 // Handles, each with its state: an array where handles are small, a hash table else.
 class HandleTable {
  public:
-  HandleTable(Plan& plan, Word max_handle, std::size_t item_count) : plan_(plan) {
+  HandleTable(Plan& plan, Word max_handle, std::size_t item_count)
+      : plan_(plan), keys_(plan.arrays.handle_keys) {
     is_direct_ = max_handle < item_count / 2 + kSmallHandles;
     resize(is_direct_ ? std::size_t{max_handle} + 1 : kFirstPlaces);
   }
@@ -41,30 +58,35 @@ class HandleTable {
   HandleState& operator[](Word handle) {
     if (is_direct_) return states_[handle];
     std::size_t at = search(handle);
-    if (plan_.handle_keys[at] == 0) {
-      if (2 * (used_ + 1) > plan_.handle_keys.size()) {
+    if (keys_[at] == 0) {
+      if (2 * (used_ + 1) > keys_.size()) {
         grow();
         at = search(handle);
       }
-      plan_.handle_keys[at] = handle;
+      keys_[at] = handle;
       ++used_;
     }
     return states_[at];
   }
 
-  void fetch(Word handle) const {
+  [[gnu::always_inline]] void fetch(Word handle) const {
     if (is_direct_) {
       __builtin_prefetch(&states_[handle], 1);
     } else {
-      const std::size_t at = backend::HandlePlaces::home(handle, plan_.handle_keys.size() - 1);
-      __builtin_prefetch(&plan_.handle_keys[at]);
+      const std::size_t at = backend::HandlePlaces::home(handle, keys_.size() - 1);
+      __builtin_prefetch(&keys_[at]);
       __builtin_prefetch(&states_[at], 1);
     }
+  }
+  // What is known of a handle, or of another one: enough to guess what will be needed.
+  const HandleState& guess(Word handle) const {
+    if (is_direct_) return states_[handle];
+    return states_[backend::HandlePlaces::home(handle, keys_.size() - 1)];
   }
 
   backend::HandlePlaces places() const {
     if (is_direct_) return {.keys = {}, .count = states_.size()};
-    return {.keys = plan_.handle_keys, .count = states_.size()};
+    return {.keys = keys_, .count = states_.size()};
   }
 
  private:
@@ -72,33 +94,37 @@ class HandleTable {
   static constexpr std::size_t kFirstPlaces = 1024;
 
   void resize(std::size_t count) {
-    plan_.handle_states.resize(count * sizeof(HandleState));
-    states_ = {reinterpret_cast<HandleState*>(plan_.handle_states.data()), count};
+    // One more than needed, so that the first can begin on a line.
+    const auto bytes = plan_.arrays.handles.take((count + 1) * sizeof(HandleState));
+    const auto first = reinterpret_cast<std::uintptr_t>(bytes.data());
+    const std::size_t skipped = (sizeof(HandleState) - first) % sizeof(HandleState);
+    states_ = {reinterpret_cast<HandleState*>(bytes.data() + skipped), count};
     std::ranges::uninitialized_value_construct(states_);
-    plan_.handle_keys.assign(is_direct_ ? 0 : count, 0);
+    keys_.assign(is_direct_ ? 0 : count, 0);
   }
 
   std::size_t search(Word handle) const {
-    const std::size_t mask = plan_.handle_keys.size() - 1;
+    const std::size_t mask = keys_.size() - 1;
     std::size_t at = backend::HandlePlaces::home(handle, mask);
-    while (plan_.handle_keys[at] != 0 && plan_.handle_keys[at] != handle) at = (at + 1) & mask;
+    while (keys_[at] != 0 && keys_[at] != handle) at = (at + 1) & mask;
     return at;
   }
 
   void grow() {
-    const std::vector<std::byte> old_states = std::move(plan_.handle_states);
-    const std::vector<Word> old_keys = std::move(plan_.handle_keys);
-    plan_.handle_states = {};
+    const std::vector<HandleState> old_states(states_.begin(), states_.end());
+    const std::vector<Word> old_keys = std::move(keys_);
+    keys_ = {};
     resize(old_keys.size() * 2);
     for (std::size_t i = 0; i < old_keys.size(); ++i) {
       if (old_keys[i] == 0) continue;
       const std::size_t at = search(old_keys[i]);
-      plan_.handle_keys[at] = old_keys[i];
-      std::memcpy(&states_[at], &old_states[i * sizeof(HandleState)], sizeof(HandleState));
+      keys_[at] = old_keys[i];
+      states_[at] = old_states[i];
     }
   }
 
   Plan& plan_;
+  std::vector<Word>& keys_;
   bool is_direct_ = false;
   std::size_t used_ = 0;
   std::span<HandleState> states_;
@@ -157,11 +183,11 @@ class Scan {
         item_count_(static_cast<Word>(request.items.size())),
         handles_(plan, max_handle, request.items.size()),
         equal_items_(request),
-        links_(plan.links.take(2 * request.items.size())) {}
+        links_(plan.arrays.links.take(2 * request.items.size())) {}
 
   void run() {
     for (Word item = 0; item < item_count_; ++item) {
-      if (item + kFetchAhead < item_count_) fetch(request_.items[item + kFetchAhead]);
+      fetch_ahead(item);
       const Effects effects = request_.effects->find(request_.items[item].op_handle);
       if ((effects & ~kCommutes) != 0) {
         visit(item, effects);
@@ -170,12 +196,35 @@ class Scan {
       }
     }
     plan_.handles = handles_.places();
+    plan_.edges = plan_.edges.first(edge_count_);
   }
 
  private:
-  void fetch(const WorkItem& item) const {
-    handles_.fetch(item.input_handle);
-    handles_.fetch(item.output_handle);
+  // Inlined by force: g++ takes a function that only fetches for one without effect, and drops it.
+  [[gnu::always_inline]] void fetch_ahead(Word item) const {
+    if (item + kFetchHandles < item_count_) {
+      const WorkItem& words = request_.items[item + kFetchHandles];
+      handles_.fetch(words.input_handle);
+      handles_.fetch(words.output_handle);
+    }
+    if (!request_.ordered) return;
+    if (item + kFetchNodes < item_count_) fetch_nodes(request_.items[item + kFetchNodes]);
+  }
+
+  [[gnu::always_inline]] void fetch_nodes(const WorkItem& words) const {
+    const Effects effects = request_.effects->find(words.op_handle);
+    if ((effects & kReadsInput) != 0) fetch_node(handles_.guess(words.input_handle).writer);
+    if ((effects & kWritesOutput) == 0) return;
+    const HandleState& state = handles_.guess(words.output_handle);
+    fetch_node(state.writer);
+    fetch_node(state.reader / 2);
+    fetch_node(state.reader_before / 2);
+    if (state.readers == kNoNode) return;
+    __builtin_prefetch(&links_[state.readers]);
+    fetch_node(state.readers / 2);
+  }
+  [[gnu::always_inline]] void fetch_node(Word node) const {
+    if (node < item_count_) __builtin_prefetch(&plan_.nodes[node], 1);
   }
 
   void visit(Word item, Effects effects) {
@@ -215,8 +264,13 @@ class Scan {
     const bool writes = (effects & kWritesOutput) != 0 && words.output_handle != 0;
     // Nothing between two equal items may write their output, so the last one that did is the
     // only candidate.
-    const Word kept =
-        writes ? handles_[words.output_handle].last_write : equal_items_.exchange(item);
+    Word kept = kNoNode;
+    if (!writes) {
+      kept = equal_items_.exchange(item);
+    } else if (HandleState& state = handles_[words.output_handle];
+               state.fingerprint == fingerprint(item)) {
+      kept = state.last_write;
+    }
     if (kept == kNoNode || !is_equal(kept, item) || is_before_barrier(kept)) return false;
     const auto is_written_since = [&](Word handle) {
       if (handle == 0) return false;
@@ -228,6 +282,15 @@ class Scan {
     plan_.places[item] = kDroppedPlace;
     plan_.duplicates.push_back({item, kept});
     return true;
+  }
+
+  // Of a pure item's words but its output; never 0. Equal items have equal ones, and it saves a
+  // look at the other item nearly always when they are not.
+  Word fingerprint(Word item) const {
+    const WorkItem& words = request_.items[item];
+    std::uint64_t hash = std::uint64_t{words.op_handle} << 32 | words.input_handle;
+    hash = (hash ^ (std::uint64_t{words.param} << 17)) * 0x9E3779B97F4A7C15u;
+    return static_cast<Word>(hash >> 32) | 1;
   }
 
   bool is_equal(Word a, Word b) const {
@@ -248,7 +311,11 @@ class Scan {
     const Word handle = which == 0 ? words.input_handle : words.output_handle;
     if (handle == 0 || (!reads && !writes)) return;
     HandleState& state = handles_[handle];
-    if (writes) state.last_write = item;
+    if (writes) {
+      state.last_write = item;
+      const bool is_pure = (request_.effects->find(words.op_handle) & kPure) != 0;
+      state.fingerprint = is_pure && which == 1 ? fingerprint(item) : 0;
+    }
     if (!request_.ordered) return;
     const Word link = 2 * item + which;
     if (writes && commutes) {
@@ -256,56 +323,78 @@ class Scan {
     } else if (writes) {
       close_group(state, item);
       wait(item, state.writer);
-      for_each(state.readers, [&](Word reader) { wait(item, reader); });
+      wait_for_readers(item, state);
       state.writer = item;
-      state.readers = kNoNode;
-      state.group_opcode = 0;
+      if (state.group != kNoNode) groups_[state.group].opcode = 0;
     } else {
       close_group(state, item);
       wait(item, state.writer);
-      links_[link] = std::exchange(state.readers, link);
+      add_reader(state, link);
     }
+  }
+
+  void add_reader(HandleState& state, Word link) {
+    if (state.reader_before != kNoNode) {
+      links_[state.reader_before] = std::exchange(state.readers, state.reader_before);
+    }
+    state.reader_before = std::exchange(state.reader, link);
+  }
+
+  // Waits for everyone who read since the last write, and forgets them.
+  void wait_for_readers(Word waiter, HandleState& state) {
+    if (!state.has_readers()) return;
+    wait(waiter, state.reader / 2);
+    if (state.reader_before != kNoNode) wait(waiter, state.reader_before / 2);
+    for_each(state.readers, [&](Word reader) { wait(waiter, reader); });
+    state.forget_readers();
   }
 
   // Commuting items wait for what came before their group, not for each other.
   void join_group(HandleState& state, Word item, Word link) {
     const Word opcode = request_.items[item].op_handle;
-    if (state.members == kNoNode || state.group_opcode != opcode) open_group(state, item, opcode);
-    wait(item, state.base);
-    links_[link] = std::exchange(state.members, link);
+    if (state.group == kNoNode) {
+      state.group = static_cast<Word>(groups_.size());
+      groups_.emplace_back();
+    }
+    const bool is_open = groups_[state.group].members != kNoNode;
+    if (!is_open || groups_[state.group].opcode != opcode) open_group(state, item, opcode);
+    Group& group = groups_[state.group];
+    wait(item, group.base);
+    links_[link] = std::exchange(group.members, link);
   }
 
   void open_group(HandleState& state, Word item, Word opcode) {
     close_group(state, item);
+    Group& group = groups_[state.group];
     // Members of an earlier group of the same opcode are not waited for; readers since are, and
     // they waited for that group.
-    const Word writer = state.group_opcode == opcode ? kNoNode : state.writer;
-    const bool has_one_reader = state.readers != kNoNode && links_[state.readers] == kNoNode;
-    if (state.readers == kNoNode) {
-      state.base = writer;
-    } else if (writer == kNoNode && has_one_reader) {
-      state.base = state.readers / 2;
+    const Word writer = group.opcode == opcode ? kNoNode : state.writer;
+    if (!state.has_readers()) {
+      group.base = writer;
+    } else if (writer == kNoNode && state.reader_before == kNoNode) {
+      group.base = state.reader / 2;
+      state.forget_readers();
     } else {
-      state.base = make_join(item);
-      wait(state.base, writer);
-      for_each(state.readers, [&](Word reader) { wait(state.base, reader); });
+      group.base = make_join(item);
+      wait(group.base, writer);
+      wait_for_readers(group.base, state);
     }
-    state.readers = kNoNode;
-    state.group_opcode = opcode;
+    group.opcode = opcode;
   }
 
   // The group becomes the last write: its only member, or one node for all.
   void close_group(HandleState& state, Word item) {
-    if (state.members == kNoNode) return;
-    if (links_[state.members] == kNoNode) {
-      state.writer = state.members / 2;
+    if (state.group == kNoNode) return;
+    Group& group = groups_[state.group];
+    if (group.members == kNoNode) return;
+    if (links_[group.members] == kNoNode) {
+      state.writer = group.members / 2;
     } else {
-      const Word join = make_join(item);
-      for_each(state.members, [&](Word member) { wait(join, member); });
-      state.writer = join;
+      state.writer = make_join(item);
+      for_each(group.members, [&](Word member) { wait(state.writer, member); });
     }
-    state.members = kNoNode;
-    state.base = kNoNode;
+    group.members = kNoNode;
+    group.base = kNoNode;
   }
 
   void for_each(Word link, const auto& call) const {
@@ -315,18 +404,10 @@ class Scan {
   // ---- nodes and edges ----
 
   Word make_join(Word item) {
-    plan_.join_first_edges.push_back(kNoNode);
+    plan_.joins.emplace_back();
     plan_.join_waiting_for.push_back(0);
     join_made_at_.push_back(item);
-    return item_count_ + static_cast<Word>(plan_.join_first_edges.size()) - 1;
-  }
-  Word& first_edge(Word node) {
-    return node < item_count_ ? plan_.first_edges[node]
-                              : plan_.join_first_edges[node - item_count_];
-  }
-  Word& waiting_for(Word node) {
-    return node < item_count_ ? plan_.waiting_for[node]
-                              : plan_.join_waiting_for[node - item_count_];
+    return item_count_ + static_cast<Word>(plan_.joins.size()) - 1;
   }
 
   void wait(Word waiter, Word node) {
@@ -337,23 +418,35 @@ class Scan {
       if (made_at < last_barrier_) node = last_barrier_;
     }
     if (node == waiter) return;
-    Word& first = first_edge(node);
-    if (first != kNoNode && plan_.edges[first].waiter == waiter) return;  // said already
-    plan_.edges.push_back({waiter, first});
-    first = static_cast<Word>(plan_.edges.size() - 1);
-    ++waiting_for(waiter);
+    backend::Node& waited =
+        node < item_count_ ? plan_.nodes[node] : plan_.joins[node - item_count_];
+    if (waited.last_waiter != kNoNode) {
+      const Word last = waited.last_waiter & ~kMany;
+      if (last == waiter) return;  // said already
+      if (edge_count_ == plan_.edges.size()) {
+        plan_.edges = plan_.arrays.edges.grow(2 * edge_count_, edge_count_);
+      }
+      plan_.edges[edge_count_] = {last, waited.others};
+      waited.others = static_cast<Word>(edge_count_++);
+      waited.last_waiter = waiter | kMany;
+    } else {
+      waited.last_waiter = waiter;
+    }
+    ++plan_.dependencies;
+    ++(waiter < item_count_ ? plan_.waiting_for[waiter]
+                            : plan_.join_waiting_for[waiter - item_count_]);
   }
 
   // Waits for whatever nothing else waits for yet, since the barrier before.
   void wait_for_everything(Word item) {
     const Word begin = last_barrier_ == kNoNode ? 0 : last_barrier_;
     for (Word node = begin; node < item; ++node) {
-      if (plan_.first_edges[node] == kNoNode && plan_.places[node] != kDroppedPlace) {
+      if (plan_.nodes[node].last_waiter == kNoNode && plan_.places[node] != kDroppedPlace) {
         wait(item, node);
       }
     }
-    for (; joins_seen_ < plan_.join_first_edges.size(); ++joins_seen_) {
-      if (plan_.join_first_edges[joins_seen_] == kNoNode) {
+    for (; joins_seen_ < plan_.joins.size(); ++joins_seen_) {
+      if (plan_.joins[joins_seen_].last_waiter == kNoNode) {
         wait(item, item_count_ + static_cast<Word>(joins_seen_));
       }
     }
@@ -365,9 +458,11 @@ class Scan {
   HandleTable handles_;
   EqualItems equal_items_;
   std::span<Word> links_;
+  std::vector<Group> groups_;
   std::vector<Word> join_made_at_;
   Word last_barrier_ = kNoNode;
   std::size_t joins_seen_ = 0;
+  std::size_t edge_count_ = 0;
 };
 
 Failure bad_item(std::size_t item, std::string what, std::string hint) {
@@ -389,7 +484,13 @@ Result<void> check_origin(std::size_t item, const Origin& origin) {
   return {};
 }
 
-Result<Word> check(const PlanRequest& request, Plan& plan) {
+// What a look over the whole list found.
+struct Checked {
+  Word max_handle = 0;
+  Effects effects = 0;  // of all items together
+};
+
+Result<Checked> check(const PlanRequest& request, Plan& plan) {
   EVERKERNEL_TRY(check_origin(0, request.origin));
   if (!request.origins.empty() && request.origins.size() != request.items.size()) {
     return fail(
@@ -402,62 +503,81 @@ Result<Word> check(const PlanRequest& request, Plan& plan) {
     EVERKERNEL_TRY(check_origin(i, request.origins[i]));
     plan.has_priorities |= request.origins[i].priority != request.origins[0].priority;
   }
-  Word max_handle = 0;
+  Checked checked;
   for (std::size_t i = 0; i < request.items.size(); ++i) {
     const WorkItem& item = request.items[i];
-    if ((request.effects->find(item.op_handle) & kUnknownOpcode) != 0) {
+    const Effects effects = request.effects->find(item.op_handle);
+    if ((effects & kUnknownOpcode) != 0) {
       return bad_item(i, fmt::format("no handler has opcode {}", item.op_handle),
                       "items run the handlers of the megakernel, or NOP (0)");
     }
-    max_handle = std::max({max_handle, item.input_handle, item.output_handle});
+    checked.effects |= effects;
+    checked.max_handle = std::max({checked.max_handle, item.input_handle, item.output_handle});
   }
-  return max_handle;
+  return checked;
 }
 
+// Items ahead whose waiters are fetched while regions are made.
+constexpr std::size_t kFetchWaiters = 24;
+
 // A chain goes on where one item is the only one that waits, and waits for nothing else.
-void make_regions(Plan& plan, std::size_t item_count, bool fuse) {
+void make_regions(Plan& plan, bool fuse) {
+  const std::size_t count = plan.nodes.size();
   plan.regions = 0;
   plan.ready_regions = 0;
-  for (std::size_t item = 0; item < item_count; ++item) {
+  for (std::size_t item = 0; item < count; ++item) {
+    if (item + kFetchWaiters < count) {
+      const Word ahead = plan.nodes[item + kFetchWaiters].only_waiter();
+      if (ahead < count) {
+        __builtin_prefetch(&plan.waiting_for[ahead]);
+        __builtin_prefetch(&plan.places[ahead], 1);
+      }
+    }
     const std::uint8_t place = plan.places[item];
     if (place == kDroppedPlace) continue;
     if (place == 0) {
       ++plan.regions;
       if (plan.waiting_for[item] == 0) ++plan.ready_regions;
     }
-    const Word first = plan.first_edges[item];
-    if (!fuse || first == kNoNode || place + 1u >= backend::kMaxRegionItems) continue;
-    const Edge& edge = plan.edges[first];
-    if (edge.next != kNoNode || edge.waiter >= item_count) continue;
-    if (plan.waiting_for[edge.waiter] == 1) plan.places[edge.waiter] = place + 1;
+    const Word waiter = plan.nodes[item].only_waiter();
+    if (!fuse || waiter >= count || place + 1u >= backend::kMaxRegionItems) continue;
+    if (plan.waiting_for[waiter] == 1) plan.places[waiter] = static_cast<std::uint8_t>(place + 1);
   }
 }
 
 }  // namespace
 
 std::size_t Plan::size_bytes() const {
-  const auto bytes = [](const auto& values) { return values.capacity() * sizeof(*values.data()); };
-  return place_storage.size_bytes() + edge_storage.size_bytes() + waiting_storage.size_bytes() +
-         links.size_bytes() + bytes(join_first_edges) + bytes(join_waiting_for) + bytes(edges) +
-         bytes(duplicates) + bytes(handle_states) + bytes(handle_keys);
+  const auto bytes = [](const auto& values) { return values.size() * sizeof(*values.data()); };
+  return bytes(places) + bytes(nodes) + bytes(waiting_for) + bytes(joins) +
+         bytes(join_waiting_for) + bytes(edges) + bytes(duplicates) +
+         2 * nodes.size() * sizeof(Word) + handles.count * sizeof(HandleState) +
+         bytes(arrays.handle_keys);
 }
 
 Result<void> plan(const PlanRequest& request, Plan& target) {
-  const auto max_handle = check(request, target);
-  if (!max_handle) return Failure(max_handle.error());
+  const auto checked = check(request, target);
+  if (!checked) return Failure(checked.error());
   const std::size_t count = request.items.size();
-  target.places = target.place_storage.take(count);
-  target.first_edges = target.edge_storage.take(count);
-  target.waiting_for = target.waiting_storage.take(count);
+  target.places = target.arrays.places.take(count);
+  target.nodes = target.arrays.nodes.take(count);
+  target.waiting_for = target.arrays.waiting_for.take(count);
   std::ranges::fill(target.places, std::uint8_t{0});
-  std::ranges::fill(target.first_edges, kNoNode);
+  std::ranges::fill(target.nodes, backend::Node{});
   std::ranges::fill(target.waiting_for, 0);
-  target.join_first_edges.clear();
+  target.joins.clear();
   target.join_waiting_for.clear();
-  target.edges.clear();
   target.duplicates.clear();
-  Scan(request, target, *max_handle).run();
-  make_regions(target, count, request.fuse);
+  target.dependencies = 0;
+  target.edges = {};
+  target.handles = {};
+  if (checked->effects == 0) {  // nothing touches anything: every item for itself
+    target.regions = target.ready_regions = count;
+    return {};
+  }
+  target.edges = target.arrays.edges.take(2 * count + 16);
+  Scan(request, target, checked->max_handle).run();
+  make_regions(target, request.fuse);
   return {};
 }
 

@@ -84,10 +84,8 @@ class Scale {
 
   // The item that goes on with the region of this one: its only waiter, when that begins no region.
   Word next_of(Word item) const {
-    if (item >= input_.first_edges.size()) return kNoNode;
-    const Word edge = input_.first_edges[item];
-    if (edge == kNoNode || input_.edges[edge].next != kNoNode) return kNoNode;
-    const Word waiter = input_.edges[edge].waiter;
+    if (item >= input_.nodes.size()) return kNoNode;
+    const Word waiter = input_.nodes[item].only_waiter();
     if (waiter >= input_.items.size()) return kNoNode;  // a join
     const std::uint8_t place = input_.places[waiter];
     return place == 0 || place == kDroppedPlace ? kNoNode : waiter;

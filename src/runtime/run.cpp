@@ -148,8 +148,8 @@ Result<void> Run::make_plan() {
   report_.queue_plan_ns = nanoseconds_since(begin);
   report_.deduped_items = memory_.plan.duplicates.size();
   report_.shape.regions = memory_.plan.regions;
-  report_.shape.edges = memory_.plan.edges.size();
-  report_.shape.joins = memory_.plan.join_first_edges.size();
+  report_.shape.edges = memory_.plan.dependencies;
+  report_.shape.joins = memory_.plan.joins.size();
   return {};
 }
 
@@ -181,7 +181,7 @@ planner::LaunchRequest Run::launch_request() const {
           .hot_opcodes = static_cast<Word>(hot),
           .hot_windows = config_.hot_windows,
           .graph_nodes = plan.regions,
-          .graph_edges = plan.edges.size(),
+          .graph_edges = plan.dependencies,
           .density_bps = static_cast<Word>(density),
           .resident_bytes = resident_bytes_,
           .budget_bytes = config_.memory_budget_bytes,
@@ -297,8 +297,7 @@ Result<void> Run::split() {
   auto waves = planner::split_waves(
       {.items = request_.items,
        .places = plan.places,
-       .edges = plan.edges,
-       .first_edges = plan.first_edges,
+       .nodes = plan.nodes,
        .order = order_,
        .handles = plan.handles,
        .handle_bytes = handle_bytes,
@@ -325,12 +324,12 @@ backend::WorkGraph Run::make_graph() {
           .origin = request_.origin,
           .ordered = request_.ordered,
           .places = plan.places,
-          .first_edges = plan.first_edges,
-          .join_first_edges = plan.join_first_edges,
+          .nodes = plan.nodes,
+          .joins = plan.joins,
           .edges = plan.edges,
           .waiting_for = plan.waiting_for,
           .join_waiting_for = plan.join_waiting_for,
-          .slot_of = plan.links.take(request_.items.size()),
+          .slot_of = plan.arrays.links.take(request_.items.size()),
           .order = order_,
           .outcomes = report_.outcomes,
           .handles = plan.handles,
@@ -391,12 +390,7 @@ std::uint64_t Run::count_published(Word end) const {
   for (Word place = 0; place < end; ++place) {
     Word item = order_.empty() ? place : order_[place];
     if (plan.places[item] != 0) continue;
-    for (++count;; ++count) {
-      const Word edge = plan.first_edges[item];
-      const Word waiter = edge == backend::kNoNode ? edge : plan.edges[edge].waiter;
-      if (waiter >= request_.items.size() || plan.places[waiter] == 0) break;
-      item = waiter;
-    }
+    for (; item != backend::kNoNode; item = plan.next_of(item)) ++count;
   }
   return count;
 }

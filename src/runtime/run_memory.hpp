@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "everkernel/backend/backend.hpp"
+#include "everkernel/memory/large_array.hpp"
 #include "everkernel/memory/shared_region.hpp"
 #include "everkernel/planner/effects.hpp"
 #include "everkernel/planner/plan.hpp"
@@ -38,9 +39,9 @@ struct RunMemory {
   std::optional<planner::Topology> last_topology;  ///< for hysteresis
   std::uint64_t last_requeues = 0;                 ///< of the last run
   std::optional<memory::SharedRegion> region;      ///< ring and control words
-  planner::Storage<backend::Portion> portions;     ///< one a slot
-  planner::Storage<Word> spoilers;                 ///< one a handle
-  planner::Storage<abi::Hit> hits;                 ///< room for hits
+  memory::LargeArray<backend::Portion> portions;   ///< one a slot
+  memory::LargeArray<Word> spoilers;               ///< one a handle
+  memory::LargeArray<abi::Hit> hits;               ///< room for hits
 
   /// A compiled kernel.
   struct Entry {

@@ -1,5 +1,5 @@
 // The example handlers, by their results: on the interpreter and, where this build has it, as
-// native code in both memory modes.
+// native code for every use of memory.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -20,7 +20,7 @@ using ir::Ending;
 using ir::ItemFrame;
 using ir::Outcome;
 
-enum class Execution { interpreter, native_shared, native_exclusive, native_light };
+enum class Execution { interpreter, native_shared, native_exclusive, native_planned, native_light };
 
 std::string name_of(const testing::TestParamInfo<Execution>& info) {
   switch (info.param) {
@@ -30,6 +30,8 @@ std::string name_of(const testing::TestParamInfo<Execution>& info) {
       return "native_shared";
     case Execution::native_exclusive:
       return "native_exclusive";
+    case Execution::native_planned:
+      return "native_planned";
     case Execution::native_light:
       return "native_light";
   }
@@ -42,6 +44,20 @@ class Examples : public testing::TestWithParam<Execution> {
     if (GetParam() != Execution::interpreter && !jit::has_native_code()) {
       GTEST_SKIP() << "this build has no LLVM";
     }
+  }
+
+  static jit::MemoryUse memory_use() {
+    switch (GetParam()) {
+      case Execution::native_shared:
+        return jit::MemoryUse::shared;
+      case Execution::native_planned:
+        return jit::MemoryUse::planned;
+      case Execution::interpreter:
+      case Execution::native_exclusive:
+      case Execution::native_light:
+        break;
+    }
+    return jit::MemoryUse::exclusive;
   }
 
   // A neighbour so large that the whole program takes the light passes of src/jit/native.cpp.
@@ -60,8 +76,7 @@ class Examples : public testing::TestWithParam<Execution> {
     ASSERT_TRUE(verified) << verified.error().message;
     program_ = *verified;
     if (GetParam() == Execution::interpreter) return;
-    auto native = jit::NativeProgram::compile(
-        *program_, {.shared_memory = GetParam() == Execution::native_shared});
+    auto native = jit::NativeProgram::compile(*program_, {.memory = memory_use()});
     ASSERT_TRUE(native) << native.error().message;
     native_.emplace(std::move(*native));
   }
@@ -203,13 +218,14 @@ TEST_P(LongDigests, sha256_of_a_million_letters) {
                                0xa497200e, 0x046d39cc, 0xc7112cd0}));
 }
 
-const auto kEveryExecution = testing::Values(Execution::interpreter, Execution::native_shared,
-                                             Execution::native_exclusive, Execution::native_light);
+const auto kEveryExecution =
+    testing::Values(Execution::interpreter, Execution::native_shared, Execution::native_exclusive,
+                    Execution::native_planned, Execution::native_light);
 INSTANTIATE_TEST_SUITE_P(Executions, Examples, kEveryExecution, name_of);
 INSTANTIATE_TEST_SUITE_P(Executions, Digests, kEveryExecution, name_of);
 INSTANTIATE_TEST_SUITE_P(Executions, LongDigests,
                          testing::Values(Execution::native_shared, Execution::native_exclusive,
-                                         Execution::native_light),
+                                         Execution::native_planned, Execution::native_light),
                          name_of);
 
 }  // namespace

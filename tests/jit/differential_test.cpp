@@ -3,17 +3,9 @@
 // EVERKERNEL_SEED=N begins with batch N (its programs and frames follow from N alone), so the
 // command that a failure prints repeats it. EVERKERNEL_SECONDS=S says how long to run; 0 is one
 // batch.
-#include <fmt/format.h>
 #include <gtest/gtest.h>
-#include <signal.h>
-#include <unistd.h>
 
-#include <array>
-#include <chrono>
-#include <cstdlib>
 #include <map>
-#include <optional>
-#include <random>
 #include <string>
 #include <vector>
 
@@ -21,101 +13,26 @@
 #include "everkernel/ir/parser.hpp"
 #include "everkernel/ir/printer.hpp"
 #include "skip.hpp"
+#include "support/crash_report.hpp"
 #include "support/jit_program_generator.hpp"
 #include "support/jit_trial.hpp"
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define EVERKERNEL_IS_SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define EVERKERNEL_IS_SANITIZED 1
-#endif
-#endif
+#include "support/sanitized.hpp"
+#include "support/seeds.hpp"
 
 namespace everkernel::test {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 constexpr std::size_t kHandlersEach = 24;  // of a batch: starting LLVM costs more than a handler
 constexpr std::size_t kFramesEach = 20;    // of a handler
 
-// ---- seeds and time ----
-
-std::optional<std::uint64_t> number_from(const char* name) {
-  const char* const text = std::getenv(name);
-  if (text == nullptr) return std::nullopt;
-  return std::strtoull(text, nullptr, 0);
-}
-
-std::uint64_t first_seed() {
-  if (const auto given = number_from("EVERKERNEL_SEED")) return *given;
-  std::random_device device;
-  return device() & 0x7FFFFFFFu;  // short enough to type
-}
-
-double seconds_to_run() {
-  if (const auto given = number_from("EVERKERNEL_SECONDS")) return static_cast<double>(*given);
-#if defined(EVERKERNEL_IS_SANITIZED) || !defined(__OPTIMIZE__)
-  return 10;
+// Native code is slow to make in an unoptimised build, and slow to run under a sanitizer.
+double usual_seconds() {
+#if defined(__OPTIMIZE__)
+  return kIsSanitized ? 10 : 64;
 #else
-  return 64;
+  return 10;
 #endif
 }
-
-std::string program_path() {
-  std::array<char, 4096> path{};
-  const ssize_t length = readlink("/proc/self/exe", path.data(), path.size() - 1);
-  return length > 0 ? path.data() : "jit_differential_test";
-}
-
-std::string replay_command(std::uint64_t seed) {
-  const auto* const test = testing::UnitTest::GetInstance()->current_test_info();
-  return fmt::format("EVERKERNEL_SEED={} EVERKERNEL_SECONDS=0 {} --gtest_filter={}.{}", seed,
-                     program_path(), test->test_suite_name(), test->name());
-}
-
-// Says which batch was running when generated code touches a guard page; then the signal takes its
-// ordinary course.
-class CrashReport {
- public:
-  CrashReport() {
-    struct sigaction action = {};
-    action.sa_handler = &CrashReport::report;
-    action.sa_flags = SA_NODEFER;
-    for (std::size_t i = 0; i < kSignals.size(); ++i) {
-      sigaction(kSignals[i], &action, &before_[i]);
-    }
-  }
-  CrashReport(const CrashReport&) = delete;
-  CrashReport& operator=(const CrashReport&) = delete;
-  ~CrashReport() { restore(); }
-
-  void set(std::uint64_t seed, const std::string& text) {
-    const std::string message =
-        fmt::format("\ncrashed; replay with\n  {}\n{}\n", replay_command(seed), text);
-    const std::size_t length = std::min(message.size(), message_.size());
-    std::copy_n(message.data(), length, message_.data());
-    length_ = length;
-  }
-
- private:
-  static constexpr std::array<int, 5> kSignals = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT};
-  static void restore() {
-    for (std::size_t i = 0; i < kSignals.size(); ++i) {
-      sigaction(kSignals[i], &before_[i], nullptr);
-    }
-  }
-  static void report(int number) {
-    // Nothing can be done if this write fails.
-    [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, message_.data(), length_);
-    restore();
-    if (number == SIGABRT) raise(number);
-  }
-  static inline std::array<struct sigaction, kSignals.size()> before_ = {};
-  static inline std::array<char, 20'000> message_ = {};
-  static inline std::size_t length_ = 0;
-};
 
 // ---- comparing ----
 
@@ -228,22 +145,15 @@ bool compare_all(Random& random, std::uint64_t seed, const ir::VerifiedProgram& 
   return true;
 }
 
-// Runs batches of rising seed until the time is over or one fails.
+// Runs batches until the time is over or one fails, and says what it came to.
 template <class RunBatch>
-void run_batches(double seconds, RunBatch run_batch) {
+void compare_batches(double seconds, RunBatch run_batch) {
   CrashReport crash;
   Tally tally;
-  std::uint64_t seed = first_seed();
-  std::printf("EVERKERNEL_SEED=%llu\n", static_cast<unsigned long long>(seed));
-  std::fflush(stdout);
-  const auto start = Clock::now();
-  const auto elapsed = [&] { return std::chrono::duration<double>(Clock::now() - start).count(); };
-  do {
-    if (!run_batch(seed, crash, tally)) break;
-    ++seed;
-  } while (elapsed() < seconds);
+  const double elapsed =
+      run_batches(seconds, [&](std::uint64_t seed) { return run_batch(seed, crash, tally); });
   std::printf("%zu programs, %zu runs compared three ways in %.1f s", tally.programs, tally.runs,
-              elapsed());
+              elapsed);
   if (tally.damaged > 0) std::printf(", out of %zu damaged texts", tally.damaged);
   std::printf("\n");
   for (const auto& [name, count] : tally.endings) {
@@ -263,27 +173,29 @@ std::string batch_text(Random& random) {
 
 TEST(Differential, random_programs_agree_bit_for_bit) {
   EVERKERNEL_NEEDS_NATIVE_CODE();
-  run_batches(seconds_to_run() * 3 / 4, [](std::uint64_t seed, CrashReport& crash, Tally& tally) {
-    Random random(seed);
-    const std::string text = batch_text(random);
-    crash.set(seed, text);
-    const auto program = verified(text);
-    if (!program) {
-      ADD_FAILURE() << "the generator made a program that does not verify: "
-                    << program.error().message << "\nreplay with\n  " << replay_command(seed)
-                    << "\n"
-                    << text;
-      return false;
-    }
-    return compare_all(random, seed, *program, crash, tally);
-  });
+  compare_batches(seconds_to_run(usual_seconds()) * 3 / 4,
+                  [](std::uint64_t seed, CrashReport& crash, Tally& tally) {
+                    Random random(seed);
+                    const std::string text = batch_text(random);
+                    crash.set(seed, text);
+                    const auto program = verified(text);
+                    if (!program) {
+                      ADD_FAILURE() << "the generator made a program that does not verify: "
+                                    << program.error().message << "\nreplay with\n  "
+                                    << replay_command(seed) << "\n"
+                                    << text;
+                      return false;
+                    }
+                    return compare_all(random, seed, *program, crash, tally);
+                  });
 }
 
 // Damaged texts never crash the parser or the verifier; those that still verify run like the
 // others.
 TEST(Differential, damaged_programs_are_refused_or_agree_bit_for_bit) {
   EVERKERNEL_NEEDS_NATIVE_CODE();
-  run_batches(seconds_to_run() / 4, [](std::uint64_t seed, CrashReport& crash, Tally& tally) {
+  compare_batches(seconds_to_run(usual_seconds()) / 4, [](std::uint64_t seed, CrashReport& crash,
+                                                          Tally& tally) {
     Random random(seed ^ 0x5EED0FDA3A6ED000u);
     ir::Program survivors;
     while (survivors.handlers.size() < kHandlersEach) {

@@ -310,7 +310,7 @@ TEST(Loops, code_for_a_chain_of_names_grows_with_the_chain_only) {
     text += fmt::format("output[v{}] = i; }} }}", steps);
     auto parsed = ir::parse(text);
     auto verified = ir::verify(*std::move(parsed));
-    return jit::emit_llvm(*verified, {.shared_memory = false})->size();
+    return jit::emit_llvm(*verified, {.memory = jit::MemoryUse::exclusive})->size();
   };
   EXPECT_LT(code_bytes(12), 2 * code_bytes(6));
 }

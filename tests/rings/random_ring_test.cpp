@@ -4,55 +4,24 @@
 // that a failure prints repeats it. EVERKERNEL_SECONDS=S says how long to run; 0 is one batch.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <array>
-#include <chrono>
-#include <cstdlib>
 #include <map>
-#include <optional>
-#include <random>
 #include <string>
 #include <vector>
 
 #include "everkernel/jit/native.hpp"
 #include "ring_trial.hpp"
-#include "sanitized.hpp"
+#include "support/sanitized.hpp"
+#include "support/seeds.hpp"
 
 namespace everkernel::test {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using backend::Schedule;
 
+constexpr double kUsualSeconds = kIsSanitized ? 10 : 20;
 constexpr Word kBusyTrialsEach = 50;
 constexpr Word kTrialsEach = 200;  // of a batch: compiling its kernels costs more than a dispatch
-
-std::optional<std::uint64_t> number_from(const char* name) {
-  const char* const text = std::getenv(name);
-  if (text == nullptr || *text == '\0') return std::nullopt;
-  return std::strtoull(text, nullptr, 0);
-}
-
-std::uint64_t first_seed() {
-  if (const auto given = number_from("EVERKERNEL_SEED")) return *given;
-  std::random_device device;
-  return device() & 0x7FFFFFFFu;  // short enough to type
-}
-
-double seconds_to_run() {
-  if (const auto given = number_from("EVERKERNEL_SECONDS")) return static_cast<double>(*given);
-  return kIsSanitized ? 10 : 20;
-}
-
-std::string replay_command(std::uint64_t seed) {
-  std::array<char, 4096> path{};
-  const ssize_t length = readlink("/proc/self/exe", path.data(), path.size() - 1);
-  const auto* const test = testing::UnitTest::GetInstance()->current_test_info();
-  return fmt::format("EVERKERNEL_SEED={} EVERKERNEL_SECONDS=0 {} --gtest_filter={}.{}", seed,
-                     length > 0 ? path.data() : "random_ring_test", test->test_suite_name(),
-                     test->name());
-}
 
 // ---- batches ----
 
@@ -182,27 +151,23 @@ bool run_batch(std::uint64_t seed, bool is_in_order, Tally& tally) {
   return true;
 }
 
-void run_batches(double seconds, bool is_in_order) {
+void dispatch_batches(double seconds, bool is_in_order) {
   Tally tally;
-  std::uint64_t seed = first_seed();
-  std::printf("EVERKERNEL_SEED=%llu\n", static_cast<unsigned long long>(seed));
-  std::fflush(stdout);
-  const auto start = Clock::now();
-  const auto elapsed = [&] { return std::chrono::duration<double>(Clock::now() - start).count(); };
-  while (run_batch(seed, is_in_order, tally) && elapsed() < seconds) ++seed;
+  const double elapsed =
+      run_batches(seconds, [&](std::uint64_t seed) { return run_batch(seed, is_in_order, tally); });
   std::printf(
       "%zu batches, %zu rings, %zu dispatches in %.1f s; in %zu of them workers met, "
       "%zu were skipped: their order is open\n",
-      tally.batches, tally.rings, tally.dispatches, elapsed(), tally.met, tally.skipped);
+      tally.batches, tally.rings, tally.dispatches, elapsed, tally.met, tally.skipped);
   EXPECT_LE(tally.skipped, tally.dispatches / 2);
 }
 
 TEST(RandomRings, every_dispatch_leaves_what_the_model_allows) {
-  run_batches(seconds_to_run() * 2 / 3, false);
+  dispatch_batches(seconds_to_run(kUsualSeconds) * 2 / 3, false);
 }
 
 TEST(RandomRings, one_worker_leaves_the_bytes_of_its_order) {
-  run_batches(seconds_to_run() / 3, true);
+  dispatch_batches(seconds_to_run(kUsualSeconds) / 3, true);
 }
 
 // ---- the generator ----

@@ -12,19 +12,18 @@
 
 #include <atomic>
 #include <chrono>
-#include <cstdlib>
 #include <deque>
-#include <random>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "everkernel/backend/cpu/cpu_backend.hpp"
 #include "everkernel/runtime/megakernel.hpp"
-#include "sanitized.hpp"
 #include "support/bytes.hpp"
 #include "support/ir_text.hpp"
 #include "support/jit_random.hpp"
+#include "support/sanitized.hpp"
+#include "support/seeds.hpp"
 
 namespace everkernel::test {
 namespace {
@@ -41,11 +40,6 @@ constexpr Word kProducerWords = 16;  // a cache line each: count, first sum, sec
 constexpr Word kAlmostWrapped = 0xFFFFFFFDu;
 constexpr std::chrono::seconds kPatience{60};          // whatever takes longer hangs
 constexpr std::chrono::milliseconds kTimeOfRow{2500};  // of 24, unless a number of items is asked
-
-std::uint64_t number_from(const char* name, std::uint64_t otherwise) {
-  const char* const text = std::getenv(name);
-  return text != nullptr && *text != '\0' ? std::strtoull(text, nullptr, 0) : otherwise;
-}
 
 // ---- checksums, in C++ and in the language of handlers ----
 
@@ -395,14 +389,13 @@ Outcome run_row(const Row& row, std::uint64_t seed) {
 }
 
 std::uint64_t items_to_run() {
-  return number_from("EVERKERNEL_ITEMS", kIsSanitized ? 2'000'000 : 20'000'000);
+  return number_from("EVERKERNEL_ITEMS").value_or(kIsSanitized ? 2'000'000 : 20'000'000);
 }
 
 TEST(Stress, no_item_is_lost_doubled_or_torn) {
-  std::random_device device;
-  const std::uint64_t seed = number_from("EVERKERNEL_SEED", device() & 0x7FFFFFFFu);
+  const std::uint64_t seed = first_seed();
   const std::uint64_t total = items_to_run();
-  const bool is_asked = number_from("EVERKERNEL_ITEMS", 0) != 0;
+  const bool is_asked = number_from("EVERKERNEL_ITEMS").value_or(0) != 0;
   std::printf("EVERKERNEL_SEED=%llu\nEVERKERNEL_ITEMS=%llu\n",
               static_cast<unsigned long long>(seed), static_cast<unsigned long long>(total));
   std::printf("producers  slots  workers       items  M items/s\n");

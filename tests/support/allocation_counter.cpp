@@ -11,14 +11,23 @@
 namespace {
 
 std::atomic<std::size_t> allocation_counter{0};
+std::atomic<std::size_t> largest_size{0};
+
+void count(std::size_t size) noexcept {
+  allocation_counter.fetch_add(1, std::memory_order_relaxed);
+  std::size_t largest = largest_size.load(std::memory_order_relaxed);
+  while (largest < size &&
+         !largest_size.compare_exchange_weak(largest, size, std::memory_order_relaxed)) {
+  }
+}
 
 void* allocate(std::size_t size) noexcept {
-  allocation_counter.fetch_add(1, std::memory_order_relaxed);
+  count(size);
   return std::malloc(size == 0 ? 1 : size);
 }
 
 void* allocate(std::size_t size, std::align_val_t alignment) noexcept {
-  allocation_counter.fetch_add(1, std::memory_order_relaxed);
+  count(size);
   void* block = nullptr;
   const auto boundary = std::max(static_cast<std::size_t>(alignment), sizeof(void*));
   return posix_memalign(&block, boundary, size == 0 ? 1 : size) == 0 ? block : nullptr;
@@ -33,6 +42,14 @@ void* or_throw(void* block) {
 
 std::size_t everkernel::test::allocation_count() {
   return allocation_counter.load(std::memory_order_relaxed);
+}
+
+std::size_t everkernel::test::largest_allocation() {
+  return largest_size.load(std::memory_order_relaxed);
+}
+
+void everkernel::test::reset_largest_allocation() {
+  largest_size.store(0, std::memory_order_relaxed);
 }
 
 void* operator new(std::size_t n) {

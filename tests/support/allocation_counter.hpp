@@ -1,5 +1,5 @@
-// How often this program has called operator new. Programs that ask list allocation_counter.cpp
-// among their sources.
+// How often this program has called operator new, and for how much. Programs that ask list
+// allocation_counter.cpp among their sources.
 #pragma once
 
 #include <cstddef>
@@ -8,5 +8,8 @@ namespace everkernel::test {
 
 /// Allocations so far, of all threads and through every form of operator new.
 std::size_t allocation_count();
+/// Bytes of the largest one since the last reset.
+std::size_t largest_allocation();
+void reset_largest_allocation();
 
 }  // namespace everkernel::test

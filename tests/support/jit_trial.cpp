@@ -160,10 +160,12 @@ std::string difference(const RunResult& expected, const RunResult& actual) {
   return {};
 }
 
-Result<Trial> Trial::make(const ir::VerifiedProgram& program) {
-  auto shared = jit::NativeProgram::compile(program, {.shared_memory = true});
+Result<Trial> Trial::make(const ir::VerifiedProgram& program, jit::CodeCache* cache) {
+  auto shared =
+      jit::NativeProgram::compile(program, {.memory = jit::MemoryUse::shared, .cache = cache});
   if (!shared) return Failure(shared.error());
-  auto exclusive = jit::NativeProgram::compile(program, {.shared_memory = false});
+  auto exclusive =
+      jit::NativeProgram::compile(program, {.memory = jit::MemoryUse::exclusive, .cache = cache});
   if (!exclusive) return Failure(exclusive.error());
   return Trial(program, *std::move(shared), *std::move(exclusive));
 }

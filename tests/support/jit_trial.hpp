@@ -75,7 +75,8 @@ std::string difference(const RunResult& expected, const RunResult& actual);
 /// One verified program with its native code for both modes.
 class Trial {
  public:
-  static Result<Trial> make(const ir::VerifiedProgram& program);
+  /// Compiles for both uses of memory, or loads from the cache.
+  static Result<Trial> make(const ir::VerifiedProgram& program, jit::CodeCache* cache = nullptr);
   /// Parses, verifies and compiles. Ends the test program on a mistake in the text.
   static Trial from_text(std::string_view text);
 

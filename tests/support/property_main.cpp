@@ -2,6 +2,7 @@
 // to replay a run.
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <cstdint>
 #include <cstdlib>
 #include <iostream>
@@ -16,9 +17,8 @@ class ReplayHint : public testing::EmptyTestEventListener {
   explicit ReplayHint(std::string seed) : seed_(std::move(seed)) {}
   void OnTestEnd(const testing::TestInfo& test) override {
     if (!test.result()->Failed()) return;
-    std::cout << "replay: EVERKERNEL_SEED=" << seed_
-              << " property_test --gtest_filter=" << test.test_suite_name() << '.' << test.name()
-              << '\n';
+    std::cout << "replay: EVERKERNEL_SEED=" << seed_ << " " << program_invocation_short_name
+              << " --gtest_filter=" << test.test_suite_name() << '.' << test.name() << '\n';
   }
 
  private:

@@ -30,6 +30,8 @@ struct Origin {
 
 /// No node, no edge.
 inline constexpr Word kNoNode = 0xFFFFFFFFu;
+/// Bit that says that more than one node waits. Numbers of nodes are below it.
+inline constexpr Word kMany = 0x80000000u;
 /// Place of an item that does not run because an equal one does.
 inline constexpr std::uint8_t kDroppedPlace = 0xFF;
 /// Most items of a region.
@@ -40,7 +42,16 @@ inline constexpr Word kItemRemaining = 0;
 /// Outcome of an item that reached DONE. Any other value is a fault code.
 inline constexpr Word kItemDone = 0x10000;
 
-/// One item waits for a node.
+/// What waits for an item or join. Most have one waiter, and that one is here; others are edges.
+struct Node {
+  Word last_waiter = kNoNode;  ///< the one that was added last; with kMany if there are others
+  Word others = kNoNode;       ///< edges to the others
+
+  /// The only node that waits for this one, or kNoNode.
+  Word only_waiter() const { return (last_waiter & kMany) == 0 ? last_waiter : kNoNode; }
+};
+
+/// One more node that waits.
 struct Edge {
   Word waiter = 0;      ///< the node that waits
   Word next = kNoNode;  ///< next edge of the node it waits for
@@ -80,9 +91,9 @@ struct WorkGraph {
   Origin origin = {};                               ///< of every item when `origins` is empty
   bool ordered = true;                              ///< whether a fault reaches what depends on it
   std::span<const std::uint8_t> places = {};        ///< of an item in its region, or kDroppedPlace
-  std::span<const Word> first_edges = {};           ///< of an item: what waits for it
-  std::span<const Word> join_first_edges = {};      ///< of a join: what waits for it
-  std::span<const Edge> edges = {};                 ///< by index
+  std::span<const Node> nodes = {};                 ///< of an item: what waits for it
+  std::span<const Node> joins = {};                 ///< of a join: what waits for it
+  std::span<const Edge> edges = {};                 ///< of nodes with several waiters
   std::span<Word> waiting_for = {};                 ///< of an item: nodes it waits for; atomic
   std::span<Word> join_waiting_for = {};            ///< of a join: nodes it waits for; atomic
   std::span<Word> slot_of = {};                     ///< of a region that waits: its slot
@@ -94,6 +105,17 @@ struct WorkGraph {
   std::span<abi::Hit> hits = {};                    ///< room for hits
   std::atomic<std::uint64_t>* hit_count = nullptr;  ///< hits emitted, also those without room
 
+  /// The item that a region goes on with after this one, or kNoNode.
+  Word next_of(Word item) const {
+    const Word waiter = nodes[item].only_waiter();
+    return waiter < items.size() && places[waiter] != 0 ? waiter : kNoNode;
+  }
+  /// Calls `visit` with every node that waits for this one.
+  void for_each_waiter(const Node& node, const auto& visit) const {
+    if (node.last_waiter == kNoNode) return;
+    visit(node.last_waiter & ~kMany);
+    for (Word at = node.others; at != kNoNode; at = edges[at].next) visit(edges[at].waiter);
+  }
   /// Whose an item is.
   const Origin& origin_of(Word item) const { return origins.empty() ? origin : origins[item]; }
 };

@@ -5,20 +5,31 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "everkernel/base/result.hpp"
 #include "everkernel/ir/item.hpp"
 #include "everkernel/ir/verifier.hpp"
+#include "everkernel/jit/code_cache.hpp"
 
 namespace everkernel::jit {
 
+/// Whether other items may touch the same buffer words at the same time. Where none can, accesses
+/// are plain and atomics need no bus lock, so that loops vectorise. Control words are shared in any
+/// case: counters of other workers lie there.
+enum class MemoryUse : std::uint8_t {
+  shared,     ///< any item may, so that every access is atomic
+  exclusive,  ///< none does
+  planned,    ///< only items of one handler that declares `commutes`; a plan orders all others
+};
+
 /// What the code may rely on.
 struct NativeOptions {
-  /// Whether other items may touch the same buffer words at the same time. If not, accesses are
-  /// plain and atomics need no bus lock, so that loops vectorise.
-  bool shared_memory = true;
+  MemoryUse memory = MemoryUse::shared;  ///< who else touches the buffers
+  CodeCache* cache = nullptr;            ///< where code is looked for first, and kept; may be null
 };
 
 /// Whether this build has LLVM.
@@ -28,14 +39,17 @@ bool has_native_code();
 /// only.
 class NativeProgram {
  public:
-  /// Compiles every handler. Fails with `unsupported` in a build without LLVM, or on a machine LLVM
-  /// does not know.
+  /// Compiles every handler, or loads what a cache has of the same program. Fails with
+  /// `unsupported` in a build without LLVM, or on a machine LLVM does not know.
   static Result<NativeProgram> compile(const ir::VerifiedProgram& program,
                                        const NativeOptions& options);
 
   NativeProgram(NativeProgram&&) noexcept;             ///< takes over
   NativeProgram& operator=(NativeProgram&&) noexcept;  ///< drops its own, takes over
   ~NativeProgram();                                    ///< unmaps the code
+
+  /// Whether the code came from a cache and was not compiled here.
+  bool is_from_cache() const { return is_from_cache_; }
 
   /// Runs one item of the handler at that index of the program's handlers.
   ir::Outcome run(std::size_t handler_index, ir::ItemFrame& frame) const {
@@ -46,9 +60,10 @@ class NativeProgram {
  private:
   using Entry = ir::Word (*)(ir::ItemFrame*);
   struct Code;
-  NativeProgram(std::unique_ptr<Code> code, std::vector<Entry> entries);
+  NativeProgram(std::unique_ptr<Code> code, std::vector<Entry> entries, bool is_from_cache);
   std::unique_ptr<Code> code_;
   std::vector<Entry> entries_;
+  bool is_from_cache_ = false;
 };
 
 /// The LLVM IR of a program, before optimisation, as text. Fails with `unsupported` in a build

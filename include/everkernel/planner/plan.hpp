@@ -7,42 +7,18 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <vector>
 
 #include "everkernel/abi/slot.hpp"
 #include "everkernel/backend/graph.hpp"
 #include "everkernel/base/result.hpp"
+#include "everkernel/memory/large_array.hpp"
 #include "everkernel/planner/effects.hpp"
 
 namespace everkernel::planner {
 
 using backend::Origin;
-
-/// Memory that is reused from plan to plan and not cleared in between.
-template <class T>
-class Storage {
- public:
-  /// Room for `count` values, whatever they are now.
-  std::span<T> take(std::size_t count) {
-    if (count > capacity_) {
-      values_ = std::make_unique_for_overwrite<T[]>(count);
-      capacity_ = count;
-      ++allocations_;
-    }
-    return {values_.get(), count};
-  }
-  /// Bytes it holds.
-  std::size_t size_bytes() const { return capacity_ * sizeof(T); }
-  /// Times it had to grow.
-  Word allocations() const { return allocations_; }
-
- private:
-  std::unique_ptr<T[]> values_;
-  std::size_t capacity_ = 0;
-  Word allocations_ = 0;
-};
 
 /// What to plan.
 struct PlanRequest {
@@ -63,26 +39,36 @@ struct Duplicate {
 
 /// What plan() fills; its storage is reused.
 struct Plan {
-  std::span<std::uint8_t> places;      ///< of items in their regions, or backend::kDroppedPlace
-  std::span<Word> first_edges;         ///< of items: what waits for them
-  std::span<Word> waiting_for;         ///< of items: how many nodes they wait for
-  std::vector<Word> join_first_edges;  ///< of joins
-  std::vector<Word> join_waiting_for;  ///< of joins
-  std::vector<backend::Edge> edges;    ///< by index
-  std::vector<Duplicate> duplicates;   ///< in order of dropped items
-  std::uint64_t regions = 0;           ///< first items
-  std::uint64_t ready_regions = 0;     ///< regions that wait for nothing
-  backend::HandlePlaces handles = {};  ///< of every handle that items touch
-  bool has_priorities = false;         ///< whether items differ in priority
+  std::span<std::uint8_t> places = {};      ///< of items in their regions, or kDroppedPlace
+  std::span<backend::Node> nodes = {};      ///< of items: what waits for them
+  std::span<Word> waiting_for = {};         ///< of items: how many nodes they wait for
+  std::vector<backend::Node> joins = {};    ///< nodes that stand for many
+  std::vector<Word> join_waiting_for = {};  ///< of joins: how many nodes they wait for
+  std::span<backend::Edge> edges = {};      ///< of nodes with several waiters
+  std::vector<Duplicate> duplicates = {};   ///< in order of dropped items
+  std::uint64_t dependencies = 0;           ///< pairs of a node and one that waits for it
+  std::uint64_t regions = 0;                ///< first items
+  std::uint64_t ready_regions = 0;          ///< regions that wait for nothing
+  backend::HandlePlaces handles = {};       ///< of every handle that items touch
+  bool has_priorities = false;              ///< whether items differ in priority
 
-  Storage<std::uint8_t> place_storage;   ///< of `places`
-  Storage<Word> edge_storage;            ///< of `first_edges`
-  Storage<Word> waiting_storage;         ///< of `waiting_for`
-  Storage<Word> links;                   ///< lists of readers and members while planning; then free
-  std::vector<std::byte> handle_states;  ///< while planning
-  std::vector<Word> handle_keys;         ///< of `handles`
+  /// What the spans lie in, and what planning needs beside it.
+  struct Arrays {
+    memory::LargeArray<std::uint8_t> places;  ///< a byte an item
+    memory::LargeArray<backend::Node> nodes;  ///< one an item
+    memory::LargeArray<Word> waiting_for;     ///< one an item
+    memory::LargeArray<backend::Edge> edges;  ///< as many as there are
+    memory::LargeArray<Word> links;           ///< two an item while planning, then free to use
+    memory::LargeArray<std::byte> handles;    ///< what is known of handles while planning
+    std::vector<Word> handle_keys;            ///< of `handles`
+  } arrays = {};                              ///< kept from plan to plan
 
-  /// Bytes it holds.
+  /// The item that a region goes on with after this one, or kNoNode.
+  Word next_of(Word item) const {
+    const Word waiter = nodes[item].only_waiter();
+    return waiter < nodes.size() && places[waiter] != 0 ? waiter : backend::kNoNode;
+  }
+  /// Bytes in use beside the list.
   std::size_t size_bytes() const;
 };
 

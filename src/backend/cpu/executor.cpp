@@ -66,7 +66,7 @@ Result<Executor> Executor::create(const KernelOptions& options) {
   const bool wants_native = options.execution == Execution::native;
   if (options.program &&
       (wants_native || (options.execution == Execution::automatic && jit::has_native_code()))) {
-    auto native = jit::NativeProgram::compile(*options.program, {.shared_memory = true});
+    auto native = jit::NativeProgram::compile(*options.program, {.memory = jit::MemoryUse::shared});
     if (native) {
       executor.native_ = std::move(*native);
     } else if (wants_native) {

@@ -162,32 +162,23 @@ GraphWorker::Ended GraphWorker::run_from(Continuation& at) {
       work_.push(at);
       return Ended::no;
     }
-    const Word next = next_of(at.item);
+    const Word next = graph_.next_of(at.item);
     if (next == kNoNode) break;
     if (must_leave()) return Ended::no;
     at.item = next;
     at.has_begun = false;
   }
-  release(graph_.first_edges[at.item]);
+  release(graph_.nodes[at.item]);
   return Ended::yes;
 }
 
-// The item that a region goes on with.
-Word GraphWorker::next_of(Word item) const {
-  const Word edge = graph_.first_edges[item];
-  if (edge == kNoNode) return kNoNode;
-  const Word waiter = graph_.edges[edge].waiter;
-  return waiter < graph_.items.size() && graph_.places[waiter] != 0 ? waiter : kNoNode;
-}
-
-void GraphWorker::release(Word edge) {
-  for (; edge != kNoNode; edge = graph_.edges[edge].next) release_one(graph_.edges[edge].waiter);
+void GraphWorker::release(const Node& node) {
+  const auto visit = [this](Word waiter) { release_one(waiter); };
+  graph_.for_each_waiter(node, visit);
   while (!joins_.empty()) {
     const Word join = joins_.back();
     joins_.pop_back();
-    for (Word at = graph_.join_first_edges[join]; at != kNoNode; at = graph_.edges[at].next) {
-      release_one(graph_.edges[at].waiter);
-    }
+    graph_.for_each_waiter(graph_.joins[join], visit);
   }
 }
 

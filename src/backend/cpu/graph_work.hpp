@@ -83,8 +83,7 @@ class GraphWorker {
   Ended run_from(Continuation& at);
   Move run_item(Continuation& at);
   ir::Outcome run_handler(Word handler, Continuation& at);
-  Word next_of(Word item) const;
-  void release(Word edge);
+  void release(const Node& node);
   void release_one(Word waiter);
   void run_released();
   void finish(Word slot, Word regions);

@@ -1,0 +1,44 @@
+// What run() must come to, worked out item by item and pair by pair.
+//
+// Simple before fast: items run one after the other on the reference interpreter, and every rule of
+// the planner is a loop over earlier items.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "everkernel/abi/hit.hpp"
+#include "job.hpp"
+
+namespace everkernel::test {
+
+/// What a job comes to.
+struct JobEnd {
+  std::vector<Word> outcomes = {};            // an item: backend::kItemDone, or a fault code
+  std::vector<std::vector<Word>> words = {};  // of each buffer
+  std::vector<abi::Hit> hits = {};            // by item
+  std::size_t again = 0;                      // times an item yielded or asked to be requeued
+  std::size_t prints = 0;
+};
+
+/// Of each item the one that runs for it: itself, or the earlier one it is dropped for.
+std::vector<Word> keepers_of(const JobProgram& program, const Job& job, bool dedupe);
+/// Runs the job, in the order of the list or another one that predecessors_of allows.
+JobEnd run_in_order(const JobProgram& program, const Job& job, const std::vector<Word>& keepers,
+                    Word workgroup_size, std::span<const Word> order = {});
+
+/// Of each item that is kept: those it waits for, without what follows from others.
+std::vector<std::vector<Word>> predecessors_of(const JobProgram& program, const Job& job,
+                                               const std::vector<Word>& keepers);
+/// Regions by first item.
+std::vector<std::vector<Word>> regions_of(const JobProgram& program, const Job& job,
+                                          const std::vector<Word>& keepers, bool fuse);
+
+/// The distinct opcodes of the items that are kept, ascending.
+std::vector<Word> opcodes_of(const Job& job, const std::vector<Word>& keepers);
+/// Of each item: bit k says whether opcodes[k] contributed to its output. At most 64 opcodes.
+std::vector<std::uint64_t> contributors_of(const JobProgram& program, const Job& job,
+                                           const std::vector<Word>& keepers,
+                                           const std::vector<Word>& opcodes);
+
+}  // namespace everkernel::test

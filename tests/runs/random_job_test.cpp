@@ -1,0 +1,241 @@
+// Random jobs: what run() comes back with must be what running the items one after the other gives.
+//
+// EVERKERNEL_SEED=N begins with batch N (its program, megakernels and jobs follow from N alone), so
+// the command that a failure prints repeats it. EVERKERNEL_SECONDS=S says how long to run; 0 is one
+// batch.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "everkernel/jit/native.hpp"
+#include "job_features.hpp"
+#include "job_trial.hpp"
+#include "support/crash_report.hpp"
+#include "support/sanitized.hpp"
+#include "support/seeds.hpp"
+
+namespace everkernel::test {
+namespace {
+
+constexpr double kUsualSeconds = kIsSanitized ? 20 : 30;
+constexpr Word kKernelsEach = 3;  // of a batch
+constexpr Word kJobsEach = 40;
+constexpr Word kRunsEach = 2;  // of a job
+
+struct Tally {
+  std::size_t batches = 0, jobs = 0, items = 0, runs = 0;
+};
+
+// ---- megakernels and settings ----
+
+Word random_worker_count(Random& random) {
+  const Word counts[] = {1, 2, 3, 5, 8};
+  return random.pick(counts);
+}
+
+std::vector<JobKernel> random_kernels(Random& random, const JobProgram& program,
+                                      const std::vector<JobBuffer>& buffers) {
+  const Word groups[] = {1, 1, 2, 8, 64};
+  const Word workgroup_size = random.pick(groups);
+  std::vector<JobKernel> kernels;
+  while (kernels.size() < kKernelsEach) {
+    const Word slots[] = {2, 8, 64, 1024};
+    const Word slot_count = random.pick(slots);
+    if (slot_count % workgroup_size != 0) continue;
+    const bool is_native = jit::has_native_code() && random.chance(30);
+    const JobKernelShape shape = {
+        .slot_count = slot_count,
+        .workgroup_size = workgroup_size,
+        .worker_count = random_worker_count(random),
+        .execution = is_native ? backend::Execution::native : backend::Execution::interpreter};
+    auto kernel = JobKernel::make(shape, program, buffers);
+    if (!kernel) {
+      ADD_FAILURE() << describe(shape, {}) << ": " << kernel.error().message;
+      return {};
+    }
+    kernels.push_back(*std::move(kernel));
+  }
+  return kernels;
+}
+
+RunChoice random_choice(Random& random) {
+  RunChoice choice = {.dedupe = random.chance(70),
+                      .fuse = random.chance(75),
+                      .lineage = random.chance(40),
+                      .has_progress = random.chance(20),
+                      .worker_count = random.chance(20) ? 0 : random_worker_count(random)};
+  if (random.chance(60)) choice.execution = RunExecution::interpreter;
+  if (jit::has_native_code() && random.chance(10)) choice.execution = RunExecution::jit;
+  if (random.chance(10)) choice.hit_capacity = random.between(1, 20);
+  if (random.chance(10)) {
+    for (Word tenant = 0; tenant < abi::kTenantCount; ++tenant) {
+      choice.quotas.push_back(random.between(1, 4));
+    }
+  }
+  return choice;
+}
+
+// ---- batches ----
+
+void report(std::uint64_t seed, JobKernel& kernel, const JobProgram& program, const Job& job,
+            const RunChoice& choice, const std::string& difference) {
+  const Job smaller = shrunk(kernel, program, job, choice);
+  JobModel model(program, smaller, kernel.shape().workgroup_size);
+  ADD_FAILURE() << describe(kernel.shape(), choice) << "\n"
+                << difference << "\nreplay with\n  " << replay_command(seed) << "\nshrunk ("
+                << kernel.run(model, choice) << "):\n"
+                << describe(program, smaller);
+}
+
+// Runs every job on some of the kernels; false after the first difference.
+bool run_batch(std::uint64_t seed, CrashReport& crash, Tally& tally) {
+  Random random(seed);
+  const JobProgram program = generate_program(random);
+  const std::vector<JobBuffer> buffers = generate_buffers(random, program.handles);
+  crash.set(seed, program.text);
+  std::vector<JobKernel> kernels = random_kernels(random, program, buffers);
+  if (kernels.empty()) return false;
+  for (Word i = 0; i < kJobsEach; ++i) {
+    const Job job = generate_job(random, program, buffers);
+    ++tally.jobs;
+    tally.items += job.items.size();
+    JobModel model(program, job, kernels[0].shape().workgroup_size);
+    for (Word k = 0; k < kRunsEach; ++k) {
+      JobKernel& kernel = kernels[random.below(kKernelsEach)];
+      const RunChoice choice = random_choice(random);
+      const std::string difference = kernel.run(model, choice);
+      ++tally.runs;
+      if (difference.empty()) continue;
+      report(seed, kernel, program, job, choice, difference);
+      return false;
+    }
+  }
+  ++tally.batches;
+  return true;
+}
+
+TEST(RandomJobs, every_run_gives_what_one_item_after_the_other_gives) {
+  CrashReport crash;
+  Tally tally;
+  const double seconds = run_batches(seconds_to_run(kUsualSeconds), [&](std::uint64_t seed) {
+    return run_batch(seed, crash, tally);
+  });
+  std::printf("%zu batches, %zu jobs with %zu items, %zu runs in %.1f s: %.1f jobs/s\n",
+              tally.batches, tally.jobs, tally.items, tally.runs, seconds,
+              static_cast<double>(tally.jobs) / seconds);
+}
+
+// ---- the model ----
+
+// Any order in which every item comes after its predecessors.
+std::vector<Word> random_order(Random& random, const std::vector<std::vector<Word>>& predecessors) {
+  std::vector<std::vector<Word>> successors(predecessors.size());
+  std::vector<std::size_t> missing;
+  std::vector<Word> ready, order;
+  for (Word j = 0; j < predecessors.size(); ++j) {
+    for (const Word i : predecessors[j]) successors[i].push_back(j);
+    missing.push_back(predecessors[j].size());
+    if (missing[j] == 0) ready.push_back(j);
+  }
+  while (!ready.empty()) {
+    std::swap(ready[random.below(static_cast<Word>(ready.size()))], ready.back());
+    const Word item = ready.back();
+    ready.pop_back();
+    order.push_back(item);
+    for (const Word j : successors[item]) {
+      if (--missing[j] == 0) ready.push_back(j);
+    }
+  }
+  return order;
+}
+
+// The rules of waiting are enough, and what the generator makes has one result.
+TEST(JobModel, every_order_that_the_rules_allow_has_the_same_result) {
+  for (std::uint64_t seed = 1; seed <= 120; ++seed) {
+    Random random(seed);
+    const JobProgram program = generate_program(random);
+    const std::vector<JobBuffer> buffers = generate_buffers(random, program.handles);
+    for (int i = 0; i < 5; ++i) {
+      const Job job = generate_job(random, program, buffers);
+      JobModel model(program, job, 8);
+      const auto predecessors = predecessors_of(program, job, model.keepers(true));
+      const std::vector<Word> order = random_order(random, predecessors);
+      const JobEnd end = run_in_order(program, job, model.keepers(true), 8, order);
+      ASSERT_EQ(end.outcomes, model.end(true).outcomes) << "seed " << seed << ", job " << i;
+      ASSERT_EQ(end.words, model.end(true).words) << "seed " << seed << ", job " << i;
+      ASSERT_EQ(end.hits, model.end(true).hits) << "seed " << seed << ", job " << i;
+    }
+  }
+}
+
+// Equal items that are dropped change nothing but how often something runs.
+TEST(JobModel, dropping_equal_items_changes_no_word) {
+  for (std::uint64_t seed = 1; seed <= 120; ++seed) {
+    Random random(seed);
+    const JobProgram program = generate_program(random);
+    const std::vector<JobBuffer> buffers = generate_buffers(random, program.handles);
+    for (int i = 0; i < 5; ++i) {
+      const Job job = generate_job(random, program, buffers);
+      JobModel model(program, job, 8);
+      ASSERT_EQ(model.end(true).words, model.end(false).words) << "seed " << seed << ", job " << i;
+      ASSERT_EQ(model.end(true).hits, model.end(false).hits) << "seed " << seed << ", job " << i;
+    }
+  }
+}
+
+// ---- the generator ----
+
+// Fixed seeds: the shares are those of this generator, not of a lucky run.
+TEST(JobGenerator, the_generator_reaches_everything) {
+  constexpr std::uint64_t kPrograms = 250;
+  constexpr Word kJobs = 6;
+  std::map<std::string, std::size_t> counts;
+  for (std::uint64_t seed = 1; seed <= kPrograms; ++seed) {
+    Random random(seed);
+    const JobProgram program = generate_program(random);
+    const std::vector<JobBuffer> buffers = generate_buffers(random, program.handles);
+    for (Word i = 0; i < kJobs; ++i) {
+      const Job job = generate_job(random, program, buffers);
+      JobModel model(program, job, 8);
+      for (const std::string& feature : features_of(model)) ++counts[feature];
+    }
+  }
+  const std::vector<std::string> names = all_features();
+  std::printf("share of %llu jobs\n", static_cast<unsigned long long>(kPrograms * kJobs));
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const double share =
+        100.0 * static_cast<double>(counts[names[i]]) / static_cast<double>(kPrograms * kJobs);
+    std::printf("%-44s%5.1f %%%s", names[i].c_str(), share, i % 2 == 1 ? "\n" : "   ");
+    EXPECT_GE(share, 1.0) << names[i];
+  }
+  std::printf("\n");
+}
+
+// A seed reported by one build must replay in every other; g++ and clang build the tests in turn.
+// The number is that of the generator as it is: whoever changes the generator changes it.
+TEST(JobGenerator, a_seed_means_the_same_jobs_with_every_compiler) {
+  std::uint64_t digest = 0xCBF29CE484222325u;  // FNV-1a
+  const auto add = [&](Word word) { digest = (digest ^ word) * 0x100000001B3u; };
+  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+    Random random(seed);
+    const JobProgram program = generate_program(random);
+    for (const char c : program.text) add(static_cast<unsigned char>(c));
+    const Job job = generate_job(random, program, generate_buffers(random, program.handles));
+    for (const abi::WorkItem& item : job.items) {
+      for (const Word word : {item.op_handle, item.input_handle, item.output_handle, item.param}) {
+        add(word);
+      }
+    }
+    for (const JobBuffer& buffer : job.buffers) {
+      for (const Word word : buffer.words) add(word);
+    }
+    for (const Origin& origin : job.origins) add(origin.tenant * 8u + origin.priority);
+  }
+  EXPECT_EQ(digest, 0u);
+}
+
+}  // namespace
+}  // namespace everkernel::test
