@@ -2,19 +2,20 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <string>
 
 #include "everkernel/runtime/run.hpp"
 
 namespace everkernel::cli {
 
-/// The line: a bar, items, items a second and the time left; at most 79 columns.
-std::string progress_line(const RunProgress& progress, std::chrono::nanoseconds elapsed);
+/// The line: a bar, items, and, where the rate is known, items a second and the time left.
+std::string progress_line(const RunProgress& progress, double items_per_second);
 
 /// Shows it on standard error, if that is a terminal; otherwise does nothing.
 class ProgressBar {
  public:
-  /// Begins now.
+  /// Shows nothing yet.
   ProgressBar();
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;
@@ -30,9 +31,10 @@ class ProgressBar {
   using Clock = std::chrono::steady_clock;
 
   bool is_terminal_;
-  bool has_line_ = false;  // to be cleared
-  Clock::time_point begin_ = Clock::now();
-  Clock::time_point next_ = begin_;  // not before
+  bool has_line_ = false;           // to be cleared
+  std::uint64_t items_before_ = 0;  // ended when the first update came: planning is over then
+  Clock::time_point begin_ = {};    // of the first update
+  Clock::time_point next_ = {};     // not before
 };
 
 }  // namespace everkernel::cli

@@ -95,7 +95,7 @@ std::string items_text(const Report& report) {
                             ? 0
                             : static_cast<double>(run) / static_cast<double>(report.shape.regions);
   table.add({"regions", grouped(report.shape.regions), "",
-             fmt::format("chains of {:.1f} items on average; {} between items", length,
+             fmt::format("chains of {:.1f} items on average; {}", length,
                          counted(report.shape.edges, "dependency edge"))});
   return "\nitems\n" + table.text(2);
 }
