@@ -10,7 +10,7 @@ all: setup
 setup:
 	@tools/setup.sh
 
-# A tour: a ring is made, filled, run and inspected.
+# A tour: a job of a million items with its report, and what is underneath.
 run: all
 	@tools/demo.sh build/release/bin/everkernel
 

@@ -5,6 +5,7 @@
 // touches, `shared` for buffers that several items may touch at one time.
 #include <bit>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <optional>
@@ -238,6 +239,54 @@ void ask_compile(Suite& suite) {
                              }}}});
 }
 
+/// A folder that goes with the program.
+class CacheFolder {
+ public:
+  CacheFolder() {
+    std::string name = (std::filesystem::temp_directory_path() / "everkernel-XXXXXX").string();
+    if (::mkdtemp(name.data()) == nullptr) std::abort();
+    path_ = name;
+  }
+  CacheFolder(const CacheFolder&) = delete;
+  CacheFolder& operator=(const CacheFolder&) = delete;
+  ~CacheFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+// All examples in one question: a program's handlers are compiled and loaded together.
+void ask_load(Suite& suite) {
+  std::vector<ir::VerifiedProgram> programs;
+  std::size_t text_bytes = 0;
+  for (const char* name :
+       {"countdown.ek", "dfa_scan.ek", "histogram.ek", "prefix_sum.ek", "saxpy.ek", "sha256.ek"}) {
+    const std::string text = read_example(name);
+    text_bytes += text.size();
+    programs.push_back(verified(text));
+  }
+  const CacheFolder folder;
+  jit::CodeCache cache = *jit::CodeCache::open({.directory = folder.path()});
+  const auto make_all = [&](jit::CodeCache* from, bool is_from_cache) {
+    for (const ir::VerifiedProgram& program : programs) {
+      const auto native = jit::NativeProgram::compile(program, {.cache = from});
+      if (!native || native->is_from_cache() != is_from_cache) std::abort();
+    }
+    return std::uint64_t{1};
+  };
+  make_all(&cache, false);
+  suite.ask({.name = "load",
+             .text = "the six example programs: load them from the cache, or compile them",
+             .items = programs.size(),
+             .bytes = text_bytes,
+             .contenders = {{"load", [&] { return make_all(&cache, true); }},
+                            {"compile", [&] { return make_all(nullptr, false); }}}});
+}
+
 int run(int argc, char** argv) {
   const Options options = Options::parse(argc, argv);
   if (!jit::has_native_code()) {
@@ -249,6 +298,7 @@ int run(int argc, char** argv) {
   ask_histogram(suite, options.scale(1 << 16, 64));
   ask_dfa(suite, options.scale(1 << 14, 64));
   ask_compile(suite);
+  ask_load(suite);
   return suite.finish();
 }
 

@@ -37,6 +37,8 @@ void add_dispatch(CLI::App& program, Action& action);
 void add_encode(CLI::App& program, Action& action);
 /// Adds `publish`: puts work into a ring file.
 void add_publish(CLI::App& program, Action& action);
+/// Adds `run`: runs a work queue from a job file.
+void add_run(CLI::App& program, Action& action);
 /// Adds `inspect`: decodes buffers for people and programs.
 void add_inspect(CLI::App& program, Action& action);
 

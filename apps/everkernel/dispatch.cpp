@@ -6,7 +6,6 @@
 
 #include <bit>
 #include <cerrno>
-#include <cstring>
 #include <memory>
 #include <numeric>
 #include <string>
@@ -115,24 +114,15 @@ Result<BufferInput> parse_buffer(std::string_view text) {
 Result<BufferInput> read_buffer(std::string_view text) {
   auto buffer = parse_buffer(text);
   if (!buffer) return buffer;
-  const auto bytes = read_file(buffer->path);
-  if (!bytes) {
-    Error error = bytes.error();
+  auto words = read_words(buffer->path);
+  if (!words) {
+    Error error = words.error();
     if (error.native == ENOENT && buffer->path.find(':') != std::string::npos) {
       error.hint = "what handlers may do stands behind the file as :r, :w or :rw";
     }
     return Failure(std::move(error));
   }
-  const std::size_t rest = bytes->size() % abi::kWordBytes;
-  if (rest != 0) {
-    return fail(
-        Code::corrupt,
-        fmt::format("{}: {} are not whole words of {} bytes: {} left over", in_quotes(buffer->path),
-                    counted(bytes->size(), "byte"), abi::kWordBytes, counted(rest, "byte")),
-        "a buffer is little-endian u32 words");
-  }
-  buffer->words.resize(bytes->size() / abi::kWordBytes);
-  if (!bytes->empty()) std::memcpy(buffer->words.data(), bytes->data(), bytes->size());
+  buffer->words = std::move(*words);
   return buffer;
 }
 

@@ -9,6 +9,7 @@
 #include "everkernel/abi/fault.hpp"
 #include "everkernel/base/json_writer.hpp"
 #include "everkernel/ir/limits.hpp"
+#include "fault_text.hpp"
 #include "numbers.hpp"
 #include "slot_text.hpp"
 #include "table.hpp"
@@ -57,11 +58,6 @@ std::string advice(Word code) {
       break;
   }
   return "";
-}
-
-std::string fault_text(Word code) {
-  if (code < abi::kFirstUserFault) return fmt::format("{} ({})", abi::fault_name(code), code);
-  return fmt::format("handler fault {} ({})", code - abi::kFirstUserFault, code);
 }
 
 // Why a slot that the explainer finds nothing wrong with has not ended.

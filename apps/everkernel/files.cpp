@@ -63,30 +63,63 @@ int write_all(int descriptor, std::span<const std::byte> bytes, off_t offset = -
   return 0;
 }
 
-Result<Bytes> read_all(int descriptor, const std::string& path) {
+// Reads to the end, behind the `first` records that `target` keeps; gives the bytes that were read.
+// Then `target` has room for more than those.
+template <class Record>
+Result<std::size_t> read_behind(int descriptor, const std::string& path,
+                                std::vector<Record>& target, std::size_t first) {
   struct stat info {};
   if (::fstat(descriptor, &info) != 0) return io_error("read", path, errno);
   if (S_ISDIR(info.st_mode)) return io_error("read", path, EISDIR);
   const bool is_regular = S_ISREG(info.st_mode);
   const std::size_t limit = is_regular ? kMaxFileBytes : kMaxStreamBytes;
   // One more than the size, so that the read that finds the end needs no room of its own.
-  Bytes bytes(is_regular ? std::min(static_cast<std::size_t>(info.st_size), limit) + 1
-                         : kReadBytes);
+  const std::size_t guess =
+      is_regular ? std::min(static_cast<std::size_t>(info.st_size), limit) : kReadBytes;
+  target.resize(first + guess / sizeof(Record) + 1);
   std::size_t size = 0;
   for (;;) {
-    if (size == bytes.size()) bytes.resize(size + std::max(size, kReadBytes));
-    const ssize_t count = ::read(descriptor, bytes.data() + size, bytes.size() - size);
+    if (size == (target.size() - first) * sizeof(Record)) {
+      target.resize(target.size() + std::max(target.size() - first, kReadBytes / sizeof(Record)));
+    }
+    const auto room = std::as_writable_bytes(std::span(target)).subspan(first * sizeof(Record));
+    const ssize_t count = ::read(descriptor, room.data() + size, room.size() - size);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) return io_error("read", path, errno);
-    if (count == 0) break;
+    if (count == 0) return size;
     size += static_cast<std::size_t>(count);
     if (size > limit) {
       return fail(Code::io, fmt::format("cannot read {}: it is longer than {} bytes",
                                         in_quotes(path), grouped(limit)));
     }
   }
-  bytes.resize(size);
+}
+
+Result<Bytes> read_all(int descriptor, const std::string& path) {
+  Bytes bytes;
+  const auto size = read_behind(descriptor, path, bytes, 0);
+  if (!size) return Failure(size.error());
+  bytes.resize(*size);
   return bytes;
+}
+
+// Reads a file of records behind those of `records`; `what` and `hint` are for a rest.
+template <class Record>
+Result<void> append_records(const std::string& path, std::vector<Record>& records,
+                            std::string_view what, std::string_view hint) {
+  const int descriptor = open_retrying(path.c_str(), O_RDONLY);
+  if (descriptor < 0) return io_error("read", path, errno);
+  const std::size_t first = records.size();
+  const auto size = read_behind(descriptor, path, records, first);
+  ::close(descriptor);
+  records.resize(first + (size ? *size / sizeof(Record) : 0));
+  if (!size) return Failure(size.error());
+  const std::size_t rest = *size % sizeof(Record);
+  if (rest == 0) return {};
+  return fail(Code::corrupt,
+              fmt::format("{}: {} are not whole {} of {} bytes: {} left over", in_quotes(path),
+                          counted(*size, "byte"), what, sizeof(Record), counted(rest, "byte")),
+              std::string(hint));
 }
 
 bool is_standard_output(const struct stat& info) {
@@ -141,19 +174,44 @@ Result<Bytes> read_file(const std::string& path) {
 }
 
 Result<std::vector<abi::WorkItem>> read_items(const std::string& path) {
-  const auto bytes = read_file(path);
-  if (!bytes) return Failure(bytes.error());
-  const std::size_t rest = bytes->size() % abi::kWorkItemBytes;
-  if (rest != 0) {
-    return fail(
-        Code::corrupt,
-        fmt::format("{}: {} are not whole items of {} bytes: {} left over", in_quotes(path),
-                    counted(bytes->size(), "byte"), abi::kWorkItemBytes, counted(rest, "byte")),
-        "an item is four u32: op_handle, input_handle, output_handle, param");
-  }
-  std::vector<abi::WorkItem> items(bytes->size() / abi::kWorkItemBytes);
-  if (!items.empty()) std::memcpy(items.data(), bytes->data(), bytes->size());
+  std::vector<abi::WorkItem> items;
+  EVERKERNEL_TRY(append_items(path, items));
   return items;
+}
+
+Result<void> append_items(const std::string& path, std::vector<abi::WorkItem>& items) {
+  return append_records(path, items, "items",
+                        "an item is four u32: op_handle, input_handle, output_handle, param");
+}
+
+Result<std::vector<abi::Word>> read_words(const std::string& path) {
+  std::vector<abi::Word> words;
+  EVERKERNEL_TRY(append_records(path, words, "words", "a buffer is little-endian u32 words"));
+  return words;
+}
+
+InputFile::InputFile(std::string path, int descriptor)
+    : path_(std::move(path)), descriptor_(descriptor) {}
+
+InputFile::InputFile(InputFile&& other) noexcept
+    : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)) {}
+
+InputFile::~InputFile() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+Result<InputFile> InputFile::open(const std::string& path) {
+  InputFile file(path, open_retrying(path.c_str(), O_RDONLY));
+  if (file.descriptor_ < 0) return io_error("read", path, errno);
+  return file;
+}
+
+Result<std::size_t> InputFile::read(std::span<char> target) {
+  for (;;) {
+    const ssize_t count = ::read(descriptor_, target.data(), target.size());
+    if (count >= 0) return static_cast<std::size_t>(count);
+    if (errno != EINTR) return io_error("read", path_, errno);
+  }
 }
 
 Result<OutputFile> OutputFile::stage(const std::string& path, std::span<const std::byte> bytes) {

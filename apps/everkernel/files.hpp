@@ -30,6 +30,33 @@ Result<Bytes> read_file(const std::string& path);
 
 /// Reads a file of work items. Fails with `corrupt` when it is not whole items.
 Result<std::vector<abi::WorkItem>> read_items(const std::string& path);
+/// Reads a file of work items and puts them behind those of `items`. Fails as read_items does.
+Result<void> append_items(const std::string& path, std::vector<abi::WorkItem>& items);
+
+/// Reads a file of words. Fails with `corrupt` when it is not whole words.
+Result<std::vector<abi::Word>> read_words(const std::string& path);
+
+/// A file that is read piece by piece. Move-only.
+class InputFile {
+ public:
+  /// Opens it for reading.
+  static Result<InputFile> open(const std::string& path);
+
+  InputFile(InputFile&& other) noexcept;
+  InputFile& operator=(InputFile&&) = delete;
+  InputFile(const InputFile&) = delete;
+  InputFile& operator=(const InputFile&) = delete;
+  ~InputFile();
+
+  /// Reads the next bytes, at most as many as `target` has; 0 at the end.
+  Result<std::size_t> read(std::span<char> target);
+
+ private:
+  InputFile(std::string path, int descriptor);
+
+  std::string path_;
+  int descriptor_;
+};
 
 /// Bytes that are to become a file. A regular file is replaced as a whole or not at all: the bytes
 /// wait in a temporary file beside it until commit(). A device or a pipe is written to as it is.

@@ -137,6 +137,7 @@ void add_commands(CLI::App& program, Action& action) {
   add_inspect(program, action);
   add_check(program, action);
   add_dispatch(program, action);
+  add_run(program, action);
   add_bench(program, action);
 }
 

@@ -8,6 +8,7 @@
 #include <limits>
 #include <optional>
 #include <system_error>
+#include <utility>
 
 #include "everkernel/abi/opcode.hpp"
 #include "everkernel/abi/slot.hpp"
@@ -129,6 +130,31 @@ Result<Word> parse_priority(std::string_view option, std::string_view text) {
   return fail(Code::invalid_argument,
               fmt::format("{}: {} is neither a number nor a priority", option, in_quotes(text)),
               fmt::format("priorities: {}", names_of_priorities()));
+}
+
+Result<std::uint64_t> parse_bytes(std::string_view option, std::string_view text) {
+  constexpr std::pair<std::string_view, int> kUnits[] = {{"KiB", 10}, {"MiB", 20}, {"GiB", 30}};
+  std::string_view digits = text;
+  int shift = 0;
+  for (const auto& [name, bits] : kUnits) {
+    if (!text.ends_with(name)) continue;
+    digits.remove_suffix(name.size());
+    shift = bits;
+  }
+  std::uint64_t number = 0;
+  const char* const end = digits.data() + digits.size();
+  const auto [stop, error] = std::from_chars(digits.data(), end, number);
+  if (error == std::errc::invalid_argument || stop != end) {
+    return fail(Code::invalid_argument,
+                fmt::format("{}: {} is not a number of bytes", option, in_quotes(text)),
+                "a number of bytes is 1048576 or 1024KiB or 1MiB");
+  }
+  constexpr std::uint64_t kMax = std::numeric_limits<std::int64_t>::max();
+  if (error != std::errc{} || number > kMax >> shift) {
+    return fail(Code::invalid_argument, fmt::format("{}: {} is too large", option, in_quotes(text)),
+                fmt::format("the largest number of bytes is {}", kMax));
+  }
+  return number << shift;
 }
 
 Result<std::chrono::nanoseconds> parse_duration(std::string_view option, std::string_view text) {

@@ -22,6 +22,8 @@ Result<Word> parse_number(std::string_view option, std::string_view text);
 Result<Word> parse_opcode(std::string_view option, std::string_view text);
 /// A number, or the name of a priority in any case. Whether it is in range is the library's to say.
 Result<Word> parse_priority(std::string_view option, std::string_view text);
+/// A decimal number of bytes below 2^63, alone or with KiB, MiB or GiB behind it.
+Result<std::uint64_t> parse_bytes(std::string_view option, std::string_view text);
 /// A number, whole or with a point, and one of ns, us, ms, s and m.
 Result<std::chrono::nanoseconds> parse_duration(std::string_view option, std::string_view text);
 

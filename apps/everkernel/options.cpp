@@ -128,6 +128,15 @@ CLI::Option* add_duration(CLI::App& command, const std::string& name,
   });
 }
 
+CLI::Option* add_bytes(CLI::App& command, const std::string& name,
+                       std::optional<std::uint64_t>& target, const std::string& help) {
+  return add_option(command, name, help, "BYTES", [=, &target](const Texts& texts) {
+    const auto bytes = parse_bytes(name, single(name, texts));
+    if (!bytes) throw BadUsage(bytes.error());
+    target = *bytes;
+  });
+}
+
 void add_json(CLI::App& command, bool& target) {
   command.add_flag("--json", target, "Print one JSON object instead of text");
 }

@@ -6,6 +6,7 @@
 
 #include <CLI/CLI.hpp>
 #include <chrono>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -55,6 +56,9 @@ CLI::Option* add_choice(CLI::App& command, const std::string& name, std::string&
 /// Adds an option that takes one time; giving it twice is an error.
 CLI::Option* add_duration(CLI::App& command, const std::string& name,
                           std::optional<std::chrono::nanoseconds>& target, const std::string& help);
+/// Adds an option that takes one number of bytes; giving it twice is an error.
+CLI::Option* add_bytes(CLI::App& command, const std::string& name,
+                       std::optional<std::uint64_t>& target, const std::string& help);
 /// Adds `--json`, which every command has.
 void add_json(CLI::App& command, bool& target);
 

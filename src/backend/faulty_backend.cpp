@@ -167,6 +167,7 @@ class FaultyKernel final : public Kernel {
 
   std::string_view pipeline_id() const override { return inner_->pipeline_id(); }
   Word worker_count() const override { return inner_->worker_count(); }
+  bool is_from_cache() const override { return inner_->is_from_cache(); }
 
   Result<LaunchStats> launch(const Launch& launch) override {
     EVERKERNEL_TRY(device_->step(FaultStep::launch));

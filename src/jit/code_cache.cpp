@@ -192,8 +192,10 @@ CodeKey make_code_key(std::span<const CodeKeyPart> parts) {
 /// that what was checked is what is used.
 class CodeCache::Folder {
  public:
-  Folder(Descriptor directory, std::uint64_t max_bytes)
-      : directory_(std::move(directory)), max_bytes_(max_bytes) {}
+  Folder(Descriptor directory, const CodeCacheOptions& options)
+      : directory_(std::move(directory)),
+        max_bytes_(options.max_bytes),
+        max_entries_(options.max_entries) {}
 
   std::optional<std::vector<std::byte>> get(const CodeKey& key);
   void put(const CodeKey& key, std::span<const std::byte> payload);
@@ -237,6 +239,7 @@ class CodeCache::Folder {
 
   const Descriptor directory_;
   const std::uint64_t max_bytes_;
+  const std::uint64_t max_entries_;
   mutable std::mutex mutex_;
   CodeCacheCounters counters_;
   std::string last_problem_;
@@ -350,17 +353,19 @@ bool CodeCache::Folder::write_file(const std::string& name, const CodeKey& key,
 }
 
 // Looks at the whole folder: a sum kept in memory would not know what other processes store. That
-// is a microsecond an entry, after a compile that took thousands.
+// takes microseconds an entry, which is why their number has a bound too.
 void CodeCache::Folder::shrink(const std::string& kept_name) {
   std::vector<Entry> entries = list_entries();
   std::uint64_t total = 0;
   for (const Entry& entry : entries) total += entry.size_bytes;
-  if (total <= max_bytes_) return;
+  std::uint64_t left = entries.size();
+  const auto fits = [&] { return total <= max_bytes_ && left <= max_entries_; };
+  if (fits()) return;
   std::ranges::sort(entries, {}, [](const Entry& entry) {
     return std::tuple(entry.used.tv_sec, entry.used.tv_nsec, std::string_view(entry.name));
   });
   for (const Entry& entry : entries) {
-    if (total <= max_bytes_) return;
+    if (fits()) return;
     if (entry.name == kept_name) continue;
     if (::unlinkat(directory_.get(), entry.name.c_str(), 0) == 0) {
       count(&CodeCacheCounters::evicted);
@@ -369,6 +374,7 @@ void CodeCache::Folder::shrink(const std::string& kept_name) {
       continue;
     }
     total -= entry.size_bytes;
+    --left;
   }
 }
 
@@ -419,7 +425,7 @@ Result<CodeCache> CodeCache::open(const CodeCacheOptions& options) {
   if (!*path) return CodeCache(nullptr);
   auto directory = open_directory(**path);
   if (!directory) return Failure(directory.error());
-  auto folder = std::make_unique<Folder>(std::move(*directory), options.max_bytes);
+  auto folder = std::make_unique<Folder>(std::move(*directory), options);
   folder->remove_stale_temporaries();
   return CodeCache(std::move(folder));
 }

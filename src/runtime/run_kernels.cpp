@@ -25,6 +25,7 @@ Result<std::shared_ptr<backend::Kernel>> compile(Megakernel::State& state,
                                                  const RunKernelKey& key) {
   backend::KernelOptions options = state.options;
   options.execution = key.is_jit ? backend::Execution::native : backend::Execution::interpreter;
+  options.planned = key.is_planned;
   if (key.is_jit && options.program) {
     auto chosen = specialise(*options.program, key.opcodes);
     if (!chosen) return Failure(chosen.error());
@@ -53,7 +54,8 @@ Result<RunKernel> find_kernel(Megakernel::State& state, RunMemory& memory, RunKe
   if (!kernel) return Failure(kernel.error());
   if (memory.kernels.size() == kMostKernels) memory.kernels.erase(memory.kernels.begin());
   memory.kernels.push_back({std::move(key), *kernel, generation});
-  return RunKernel{std::move(*kernel), false};
+  const bool was_compiled = (*kernel)->is_from_cache();
+  return RunKernel{std::move(*kernel), was_compiled};
 }
 
 }  // namespace everkernel

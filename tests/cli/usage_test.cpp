@@ -53,6 +53,7 @@ INSTANTIATE_TEST_SUITE_P(
         HelpCase{{"inspect"}, "Usage: everkernel inspect", "--previous-control"},
         HelpCase{{"check"}, "Usage: everkernel check", "--emit"},
         HelpCase{{"dispatch"}, "Usage: everkernel dispatch", "--buffer HANDLE=FILE[:r|w|rw]"},
+        HelpCase{{"run"}, "Usage: everkernel run", "--max-wall-time"},
         HelpCase{{"bench"}, "Usage: everkernel bench", "--smoke"}));
 
 struct WrongCase {

@@ -392,6 +392,17 @@ TEST_F(CodeCacheTest, its_size_stays_within_the_bound) {
   EXPECT_EQ(cache.counters().evicted, 90u);
 }
 
+TEST_F(CodeCacheTest, its_number_of_entries_stays_within_the_bound) {
+  auto cache = CodeCache::open({.directory = dir_.path(), .max_entries = 10});
+  ASSERT_TRUE(cache);
+  for (unsigned i = 0; i < 30; ++i) {
+    cache->put(key_number(i), payload_of(1));
+    ASSERT_LE(names().size(), 10u);
+  }
+  EXPECT_EQ(cache->counters().evicted, 20u);
+  EXPECT_TRUE(cache->get(key_number(20)));
+}
+
 TEST_F(CodeCacheTest, the_entry_used_longest_ago_goes_first) {
   CodeCache cache = open(3 * (kHeaderBytes + 100));
   for (unsigned i = 0; i < 3; ++i) cache.put(key_number(i), payload_of(100));

@@ -55,8 +55,12 @@ struct KernelOptions {
   std::optional<ir::VerifiedProgram> program = {};  ///< handlers, and the payload
   bool payload = false;                             ///< run the program's payload for every slot
   Execution execution = Execution::automatic;       ///< how handlers run
-  std::uint64_t fuel_per_item = ir::kDefaultFuel;   ///< turns of loops an item may take
-  Word worker_count = 0;                            ///< 0 = as many as the device can keep busy
+  /// Whether a plan orders all items that touch the same words, except those of one handler that
+  /// declares `commutes`. Then code need not expect other items at its buffers, and nothing may be
+  /// run that has no such plan.
+  bool planned = false;
+  std::uint64_t fuel_per_item = ir::kDefaultFuel;  ///< turns of loops an item may take
+  Word worker_count = 0;                           ///< 0 = as many as the device can keep busy
 };
 
 /// Words on the device. Thread-safe: every word is moved whole.
@@ -129,6 +133,8 @@ class Kernel {
   virtual std::string_view pipeline_id() const = 0;
   /// Workers it runs with.
   virtual Word worker_count() const = 0;
+  /// Whether its code came from a cache and was not compiled for it.
+  virtual bool is_from_cache() const { return false; }
   /// Drains the submissions and comes back when nothing can run, or at the deadline. Fails with
   /// `device_lost` when the device went away; the buffers are then lost too.
   virtual Result<LaunchStats> launch(const Launch& launch) = 0;

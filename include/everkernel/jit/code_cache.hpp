@@ -47,6 +47,7 @@ struct CodeCacheOptions {
   /// nothing or to `off` is a cache that keeps nothing.
   std::filesystem::path directory = {};
   std::uint64_t max_bytes = std::uint64_t{256} << 20;  ///< of all entries together
+  std::uint64_t max_entries = 1024;                    ///< storing looks at every entry
 };
 
 /// What became of requests, since the cache was opened here.
@@ -55,7 +56,7 @@ struct CodeCacheCounters {
   std::uint64_t misses = 0;    ///< requests without one
   std::uint64_t rejected = 0;  ///< entries that were there and removed: damaged, or not our own
   std::uint64_t stored = 0;    ///< entries written
-  std::uint64_t evicted = 0;   ///< entries removed to keep within max_bytes
+  std::uint64_t evicted = 0;   ///< entries removed to keep within the bounds
 };
 
 /// A folder of entries, one file each. Thread-safe, and safe to share between processes: entries

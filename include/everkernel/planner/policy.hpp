@@ -159,11 +159,13 @@ LaunchPolicy recommend(const LaunchRequest& request);
 /// Recommendations by request, least recently used forgotten first. One thread at a time.
 class PolicyCache {
  public:
+  /// An empty cache.
   PolicyCache() = default;
-  // The index points into the list, so a copy would answer from its origin; moving keeps both.
-  PolicyCache(const PolicyCache&) = delete;
-  PolicyCache& operator=(const PolicyCache&) = delete;
+  PolicyCache(const PolicyCache&) = delete;             ///< the index points into the list
+  PolicyCache& operator=(const PolicyCache&) = delete;  ///< the index points into the list
+  /// Takes what the other knows; entries stay where they are.
   PolicyCache(PolicyCache&&) = default;
+  /// Takes what the other knows; entries stay where they are.
   PolicyCache& operator=(PolicyCache&&) = default;
 
   /// What recommend() says, from the cache when it was asked before.

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <mutex>
 #include <string>
 #include <thread>
 
@@ -120,6 +121,7 @@ class CpuKernel final : public Kernel {
 
   std::string_view pipeline_id() const override { return pipeline_id_; }
   Word worker_count() const override { return worker_count_; }
+  bool is_from_cache() const override { return executor_->is_from_cache(); }
 
   Result<LaunchStats> launch(const Launch& launch) override {
     EVERKERNEL_TRY(prepare(launch));
@@ -231,19 +233,22 @@ std::string make_pipeline_id(const KernelOptions& options, bool is_native) {
       text += ir::print({.handlers = {verified.handler}});
     }
   }
-  return fmt::format("cpu-{}-{}x{}-{}{}-{:016x}", schedule_name(options.schedule),
+  return fmt::format("cpu-{}-{}x{}-{}{}{}-{:016x}", schedule_name(options.schedule),
                      options.geometry.slot_count, options.geometry.workgroup_size,
-                     is_native ? "native" : "interpreter", options.payload ? "-payload" : "",
+                     is_native ? "native" : "interpreter", options.planned ? "-planned" : "",
+                     options.payload ? "-payload" : "",
                      hash(fmt::format("{}\n{}", options.fuel_per_item, text)));
 }
 
 class CpuBackend final : public Backend {
  public:
+  explicit CpuBackend(const CpuBackendOptions& options) : options_(options) {}
+
   const Capabilities& capabilities() const override { return capabilities_; }
 
   Result<std::unique_ptr<Kernel>> compile(const KernelOptions& options) override {
     EVERKERNEL_TRY(check_worker_count(options.worker_count));
-    auto executor = Executor::create(options);
+    auto executor = Executor::create(options, [this] { return cache(); });
     if (!executor) return Failure(executor.error());
     const Word workers =
         options.worker_count != 0 ? options.worker_count : capabilities_.max_worker_count;
@@ -259,13 +264,25 @@ class CpuBackend final : public Backend {
   Result<void> revive() override { return {}; }
 
  private:
+  // Opened late, because most who ask what a backend can do compile nothing.
+  jit::CodeCache* cache() {
+    std::call_once(is_cache_opened_, [this] {
+      if (!options_.cache) return;
+      if (auto opened = jit::CodeCache::open(*options_.cache)) cache_ = std::move(*opened);
+    });
+    return cache_ ? &*cache_ : nullptr;
+  }
+
+  CpuBackendOptions options_;
   Capabilities capabilities_ = ask_machine();
+  std::once_flag is_cache_opened_;
+  std::optional<jit::CodeCache> cache_;
 };
 
 }  // namespace
 
-std::shared_ptr<Backend> make_backend() {
-  return std::make_shared<CpuBackend>();
+std::shared_ptr<Backend> make_backend(const CpuBackendOptions& options) {
+  return std::make_shared<CpuBackend>(options);
 }
 
 }  // namespace everkernel::backend::cpu

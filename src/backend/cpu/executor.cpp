@@ -34,7 +34,7 @@ bool has_loops(const ir::Body& body) {
 
 }  // namespace
 
-Result<Executor> Executor::create(const KernelOptions& options) {
+Result<Executor> Executor::create(const KernelOptions& options, const FindCache& find_cache) {
   Executor executor;
   executor.program_ = options.program;
   executor.dense_.assign(kDenseOpcodes, kNone);
@@ -66,7 +66,9 @@ Result<Executor> Executor::create(const KernelOptions& options) {
   const bool wants_native = options.execution == Execution::native;
   if (options.program &&
       (wants_native || (options.execution == Execution::automatic && jit::has_native_code()))) {
-    auto native = jit::NativeProgram::compile(*options.program, {.memory = jit::MemoryUse::shared});
+    const auto memory = options.planned ? jit::MemoryUse::planned : jit::MemoryUse::shared;
+    auto native =
+        jit::NativeProgram::compile(*options.program, {.memory = memory, .cache = find_cache()});
     if (native) {
       executor.native_ = std::move(*native);
     } else if (wants_native) {

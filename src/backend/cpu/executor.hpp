@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -31,9 +32,12 @@ class Executor {
   /// Index that means no handler.
   static constexpr Word kNone = ~Word{0};
 
+  /// Gives the cache for native code, or null; asked only when there is something to compile.
+  using FindCache = std::function<jit::CodeCache*()>;
+
   /// Compiles the program of the options. Fails with `unsupported` when native code was asked for
   /// and cannot be made, and with `invalid_argument` for a payload that is not there.
-  static Result<Executor> create(const KernelOptions& options);
+  static Result<Executor> create(const KernelOptions& options, const FindCache& find_cache);
 
   /// The handler of an opcode, or kNone.
   Word find(Word opcode) const {
@@ -56,6 +60,8 @@ class Executor {
   bool has_long_items() const { return has_long_items_; }
   /// Whether handlers run as native code.
   bool is_native() const { return native_.has_value(); }
+  /// Whether that code came from a cache.
+  bool is_from_cache() const { return native_ && native_->is_from_cache(); }
 
   /// Runs one item.
   ir::Outcome run(Word handler, ir::ItemFrame& frame) const {

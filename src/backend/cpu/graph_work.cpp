@@ -97,6 +97,7 @@ GraphWorker::GraphWorker(GraphWork& work, Tally& tally, const std::atomic<bool>&
 void GraphWorker::run_portion(Word slot) {
   const Portion& portion = graph_.portions[slot];
   Word ended = 0;
+  is_admitted_ = false;
   for (Word at = portion.first; at != portion.first + portion.count; ++at) {
     const Word item = graph_.order.empty() ? at : graph_.order[at];
     if (graph_.places[item] != 0) continue;
@@ -106,7 +107,7 @@ void GraphWorker::run_portion(Word slot) {
       graph_.slot_of[item] = slot;
       if (waiting_for.fetch_sub(1, std::memory_order_acq_rel) != 1) continue;
     }
-    if (run_region(item, slot) == Ended::yes) ++ended;
+    if (end_nop(item) || run_region(item, slot) == Ended::yes) ++ended;
     if (!released_.empty()) run_released();
   }
   finish(slot, ended);
@@ -159,12 +160,16 @@ GraphWorker::Ended GraphWorker::run_region(Word item, Word slot) {
 GraphWorker::Ended GraphWorker::run_from(Continuation& at) {
   for (;;) {
     if (run_item(at) != Move::done) {
+      publish_counts();
       work_.push(at);
       return Ended::no;
     }
     const Word next = graph_.next_of(at.item);
     if (next == kNoNode) break;
-    if (must_leave()) return Ended::no;
+    if (must_leave()) {
+      publish_counts();
+      return Ended::no;
+    }
     at.item = next;
     at.has_begun = false;
   }
@@ -197,6 +202,7 @@ void GraphWorker::release_one(Word waiter) {
 
 // Regions of a slot have ended. The last of them hands the slot back.
 void GraphWorker::finish(Word slot, Word regions) {
+  publish_counts();
   if (regions == 0) return;
   const std::atomic_ref left(graph_.portions[slot].left);
   if (left.fetch_sub(regions, std::memory_order_acq_rel) == regions) {
@@ -214,10 +220,15 @@ GraphWorker::Move GraphWorker::run_item(Continuation& at) {
       !work_.ring.take_quota(origin.tenant, is_counted)) [[unlikely]] {
     return Move::stuck;
   }
-  tally_.count_claim(origin.tenant, origin.priority);
+  if (origin != counted_origin_) [[unlikely]] {
+    publish_counts();
+    counted_origin_ = origin;
+  }
+  is_admitted_ = !is_counted;
+  ++claims_;
   const Word handler = work_.ring.executor->find(item.op_handle);
   if (handler == Executor::kNone) {  // NOP: a run has no other opcode without a handler
-    tally_.count_execution(item.op_handle);
+    ++nops_;
     end_item(at.item, kItemDone);
     if (is_counted) work_.ring.return_quota(origin.tenant);
     return Move::done;
@@ -236,6 +247,17 @@ GraphWorker::Move GraphWorker::run_item(Continuation& at) {
   spoil(at.item, info);
   end_item(at.item, outcome.fault_code);
   return Move::done;
+}
+
+// Ends an item that does nothing and that nothing waits for, if an item of the same origin was just
+// let in: what most of run_item() is about does not concern it.
+inline bool GraphWorker::end_nop(Word item) {
+  if (graph_.items[item].op_handle != 0 || graph_.nodes[item].last_waiter != kNoNode) return false;
+  if (!is_admitted_ || graph_.origin_of(item) != counted_origin_) return false;
+  ++claims_;
+  ++nops_;
+  end_item(item, kItemDone);
+  return true;
 }
 
 Outcome GraphWorker::run_handler(Word handler, Continuation& at) {
@@ -268,15 +290,16 @@ Outcome GraphWorker::run_handler(Word handler, Continuation& at) {
   return outcome;
 }
 
-void GraphWorker::end_item(Word item, Word outcome) {
+inline void GraphWorker::end_item(Word item, Word outcome) {
   shared_word(graph_.outcomes, item).store(outcome, std::memory_order_relaxed);
-  tally_.announce_end();
-  if (outcome == kItemDone) {
-    tally_.count_done();
-  } else {
-    tally_.count_fault();
-  }
-  tally_.publish();
+  ++(outcome == kItemDone ? done_ : faulted_);
+}
+
+// Before anybody can see that a slot has ended, its items are in the tally.
+void GraphWorker::publish_counts() {
+  tally_.count_run(counted_origin_.tenant, counted_origin_.priority,
+                   {.claims = claims_, .done = done_, .faulted = faulted_, .nops = nops_});
+  claims_ = done_ = faulted_ = nops_ = 0;
 }
 
 // ---- faults ----

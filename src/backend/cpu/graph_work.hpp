@@ -15,12 +15,13 @@
 
 namespace everkernel::backend::cpu {
 
-/// A region whose item wants to run again, or cannot run now.
+/// Where a region stands. `args` mean something only once its item has begun: they are not cleared
+/// for the many that never put anything into them.
 struct Continuation {
-  Word item = 0;                               ///< where the region stands
-  Word slot = 0;                               ///< its slot
-  bool has_begun = false;                      ///< whether `args` are the item's memory
-  std::array<Word, abi::kSlotArgs> args = {};  ///< as the item left them
+  Word item = 0;                          ///< that is next
+  Word slot = 0;                          ///< its slot
+  bool has_begun = false;                 ///< whether the item has run before and runs again
+  std::array<Word, abi::kSlotArgs> args;  ///< as the item left them
 };
 
 /// What the workers of one planned run share.
@@ -87,7 +88,9 @@ class GraphWorker {
   void release_one(Word waiter);
   void run_released();
   void finish(Word slot, Word regions);
+  bool end_nop(Word item);
   void end_item(Word item, Word outcome);
+  void publish_counts();
   bool is_spoiled(Word item, const HandlerInfo& info) const;
   void spoil(Word item, const HandlerInfo& info);
   void spoil_handle(Word handle, Word spoiler);
@@ -102,7 +105,13 @@ class GraphWorker {
   const std::atomic<bool>& must_leave_;
   ir::ItemHooks hooks_;
   ir::ItemFrame frame_;
-  Word item_ = 0;              // that runs
+  Word item_ = 0;             // that runs
+  Origin counted_origin_;     // whose claims are counted
+  bool is_admitted_ = false;  // whether those may run without a look, until the portion ends
+  Word claims_ = 0;           // counted and not yet in the tally, like the next three
+  Word done_ = 0;
+  Word faulted_ = 0;
+  Word nops_ = 0;
   std::size_t most_kept_ = 0;  // released regions this worker keeps to itself
   std::vector<Word> released_;
   std::vector<Word> joins_;

@@ -29,6 +29,24 @@ class alignas(64) Tally {
     bump(kFirstTenant + tenant);
     if (priority < abi::kPriorityCount) bump(kFirstPriority + priority);
   }
+  /// Items that one worker of planned work ran one after the other.
+  struct Stretch {
+    Word claims = 0;   ///< times one of them was run
+    Word done = 0;     ///< that reached DONE
+    Word faulted = 0;  ///< that reached FAULT
+    Word nops = 0;     ///< of those DONE, with opcode NOP
+  };
+  /// Counts them, of one tenant and priority.
+  void count_run(Word tenant, Word priority, const Stretch& stretch) {
+    add(kFirstTenant + tenant, stretch.claims);
+    add(kFirstPriority + priority, stretch.claims);
+    add(kDone, stretch.done);
+    add(kFault, stretch.faulted);
+    add(kFirstMetric, stretch.nops);
+    ended_.store(ended_.load(std::memory_order_relaxed) + stretch.done + stretch.faulted,
+                 std::memory_order_relaxed);
+    publish();
+  }
   /// A handler asked to run again later.
   void count_requeue() { bump(kRequeues); }
   /// An emit found no hit buffer.
@@ -75,9 +93,10 @@ class alignas(64) Tally {
   std::uint64_t value(std::size_t counter) const {
     return values_[counter].load(std::memory_order_relaxed);
   }
-  void bump(std::size_t counter) {
-    values_[counter].store(value(counter) + 1, std::memory_order_relaxed);
+  void add(std::size_t counter, Word count) {
+    values_[counter].store(value(counter) + count, std::memory_order_relaxed);
   }
+  void bump(std::size_t counter) { add(counter, 1); }
 
   std::atomic<std::uint64_t> ended_{0};
   std::atomic<std::uint64_t> counted_{0};

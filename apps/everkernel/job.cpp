@@ -1,0 +1,294 @@
+// Opens what a job names and checks that its parts fit together, before anything runs.
+#include "job.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include "everkernel/abi/opcode.hpp"
+#include "everkernel/runtime/run.hpp"
+#include "files.hpp"
+#include "handler_file.hpp"
+#include "job_parser.hpp"
+#include "numbers.hpp"
+
+namespace everkernel::cli {
+namespace {
+
+// The handles of a job: open addressing, because every item asks twice.
+class HandleSet {
+ public:
+  // Room for `count` handles with half the places free.
+  explicit HandleSet(std::size_t count) {
+    std::size_t places = 16;
+    while (places < count * 2) places *= 2;
+    places_.resize(places);
+  }
+  // Whether it was new.
+  bool insert(Word handle) {
+    Word& place = places_[find(handle)];
+    return std::exchange(place, handle) != handle;
+  }
+  bool contains(Word handle) const { return places_[find(handle)] == handle; }
+
+ private:
+  std::size_t find(Word handle) const {
+    const std::size_t mask = places_.size() - 1;
+    std::size_t at = (std::size_t{handle} * 0x9E3779B97F4A7C15u >> 24) & mask;
+    while (places_[at] != 0 && places_[at] != handle) at = (at + 1) & mask;
+    return at;
+  }
+
+  std::vector<Word> places_ = {};  // 0 = free: no handle is 0
+};
+
+// What items of an opcode must name.
+struct OpcodeNeeds {
+  Word opcode = 0;
+  std::string_view name = {};
+  std::string_view input = {};   // what the handler does with it; empty when it leaves it alone
+  std::string_view output = {};  // likewise
+};
+
+std::string_view verb(bool reads, bool writes) {
+  if (reads && writes) return "reads and writes";
+  return reads ? "reads" : writes ? "writes" : "";
+}
+
+// By rising opcode. A handler that changes args[0] or args[1] finds its buffers by itself.
+std::vector<OpcodeNeeds> needs_of(const std::optional<ir::VerifiedProgram>& handlers) {
+  std::vector<OpcodeNeeds> needs = {{.opcode = static_cast<Word>(abi::Opcode::nop), .name = "NOP"}};
+  if (!handlers) return needs;
+  for (const ir::VerifiedHandler& handler : handlers->handlers()) {
+    if (handler.handler.is_payload) continue;
+    const ir::Effects& effects = handler.effects;
+    OpcodeNeeds row{.opcode = handler.handler.opcode, .name = handler.handler.name};
+    if (!effects.moves_buffers) {
+      row.input = verb(effects.reads_input, effects.writes_input);
+      row.output = verb(effects.reads_output, effects.writes_output);
+    }
+    needs.push_back(row);
+  }
+  std::ranges::sort(needs, {}, &OpcodeNeeds::opcode);
+  return needs;
+}
+
+// Checks items one after the other; a place is made only for a mistake.
+class ItemChecker {
+ public:
+  ItemChecker(const Job& job, const HandleSet& handles)
+      : job_(job), handles_(handles), needs_(needs_of(job.handlers)), last_(&needs_.front()) {}
+
+  // `list` is what the job calls the items from `first` to `end`.
+  Result<void> check(std::string_view list, std::size_t first, std::size_t end) {
+    for (std::size_t i = first; i < end; ++i) {
+      const abi::WorkItem& item = job_.items[i];
+      if (item.op_handle != last_->opcode && !find(item.op_handle)) {
+        return unknown_opcode(fmt::format("{}[{}].op", list, i - first), item.op_handle);
+      }
+      if (!fits(item.input_handle, last_->input)) {
+        return wrong_handle(fmt::format("{}[{}].input", list, i - first), item.input_handle,
+                            "input", last_->input);
+      }
+      if (!fits(item.output_handle, last_->output)) {
+        return wrong_handle(fmt::format("{}[{}].output", list, i - first), item.output_handle,
+                            "output", last_->output);
+      }
+    }
+    return {};
+  }
+
+ private:
+  // Items of one opcode often come in a row: the last one is tried first.
+  bool find(Word opcode) {
+    const auto found = std::ranges::lower_bound(needs_, opcode, {}, &OpcodeNeeds::opcode);
+    if (found == needs_.end() || found->opcode != opcode) return false;
+    last_ = &*found;
+    return true;
+  }
+  bool fits(Word handle, std::string_view use) const {
+    return handle == 0 ? use.empty() : handles_.contains(handle);
+  }
+  Failure unknown_opcode(const std::string& place, Word opcode) const {
+    if (abi::find_opcode(opcode) != nullptr) {
+      return job_error(job_.path, place,
+                       fmt::format("{} ({}) is an operation of rings", opcode_text(opcode), opcode),
+                       "items of a run are those of handlers, and NOP (0)");
+    }
+    return job_error(job_.path, place, fmt::format("no handler has opcode {}", opcode),
+                     job_.handlers ? fmt::format("handlers are {}", names())
+                                   : "the job names no handlers: \"handlers\": \"FILE.ek\"");
+  }
+  Failure wrong_handle(const std::string& place, Word handle, std::string_view which,
+                       std::string_view use) const {
+    if (handle == 0) {
+      return job_error(
+          job_.path, place,
+          fmt::format("handler {} {} its {}, but the item names none", last_->name, use, which),
+          "give the handle of a buffer");
+    }
+    return job_error(job_.path, place, fmt::format("no buffer has handle {}", handle),
+                     "\"buffers\" lists every buffer with its handle");
+  }
+  std::string names() const {
+    constexpr std::size_t kShown = 8;
+    std::string text;
+    for (const OpcodeNeeds& row : std::span(needs_).first(std::min(needs_.size(), kShown))) {
+      text += fmt::format("{}{} ({})", text.empty() ? "" : ", ", row.name, row.opcode);
+    }
+    return needs_.size() > kShown ? text + ", ..." : text;
+  }
+
+  const Job& job_;
+  const HandleSet& handles_;
+  std::vector<OpcodeNeeds> needs_;
+  const OpcodeNeeds* last_;
+};
+
+// --- what the job names --------------------------------------------------------------------------
+
+std::string beside(const std::string& job, const std::string& path) {
+  return std::filesystem::path(job).parent_path() / path;
+}
+
+// An error of a file, behind the place that names it.
+Failure at_place(const std::string& path, std::string_view place, Error error) {
+  error.message = fmt::format("{}: {}: {}", path, place, error.message);
+  if (error.hint.empty()) error.hint = "paths in a job are relative to its file";
+  return Failure(std::move(error));
+}
+
+Result<void> read_handlers(const JobText& text, Job& job) {
+  if (!text.handlers) return {};
+  const std::string path = beside(job.path, *text.handlers);
+  auto program = parse_handlers(path);
+  if (!program) return at_place(job.path, "handlers", program.error());
+  auto verified = verify_handlers(path, std::move(*program));
+  if (!verified) return at_place(job.path, "handlers", verified.error());
+  job.handlers = std::move(*verified);
+  return {};
+}
+
+// Where the length of a buffer stands, and how many words there are.
+std::pair<std::string_view, std::uint64_t> length_of(const Job& job, const BufferText& buffer) {
+  if (buffer.words) return {"u32", buffer.words->size()};
+  if (buffer.zeros) return {"zeros", *buffer.zeros};
+  std::error_code ignored;  // reading it says what is wrong
+  const auto bytes = std::filesystem::file_size(beside(job.path, *buffer.file), ignored);
+  return {"file", ignored ? 0 : bytes / sizeof(Word)};
+}
+
+Result<void> check_total(const JobText& text, const Job& job, std::uint64_t memory_bytes) {
+  std::uint64_t total = 0;
+  for (std::size_t i = 0; i < text.buffers.size(); ++i) {
+    const auto [source, words] = length_of(job, text.buffers[i]);
+    if (words > memory::kMaxBufferWords) {
+      return job_error(job.path, fmt::format("buffers[{}].{}", i, source),
+                       fmt::format("{} are too many", counted(words, "word")),
+                       fmt::format("a buffer has at most {}", grouped(memory::kMaxBufferWords)));
+    }
+    total += words * sizeof(Word);
+    if (total > memory_bytes) {
+      return job_error(job.path, fmt::format("buffers[{}].{}", i, source),
+                       fmt::format("with this one the buffers take {}, and there are {}",
+                                   counted(total, "byte"), grouped(memory_bytes)),
+                       "make them smaller, or fewer");
+    }
+  }
+  return {};
+}
+
+Result<void> read_buffers(JobText& text, Job& job) {
+  for (std::size_t i = 0; i < text.buffers.size(); ++i) {
+    BufferText& given = text.buffers[i];
+    JobBuffer buffer{.handle = given.handle, .owner = given.owner};
+    if (given.file) {
+      auto words = read_words(beside(job.path, *given.file));
+      if (!words) return at_place(job.path, fmt::format("buffers[{}].file", i), words.error());
+      buffer.words = std::move(*words);
+    } else if (given.words) {
+      buffer.words = std::move(*given.words);
+    }
+    buffer.word_count = given.zeros ? *given.zeros : buffer.words.size();
+    job.buffers.push_back(std::move(buffer));
+  }
+  return {};
+}
+
+Result<void> read_more_items(const JobText& text, Job& job) {
+  if (!text.items_file) {
+    if (text.has_items) return {};
+    return job_error(job.path, "items", "there are neither items nor an items_file",
+                     "\"items\": [ {\"op\": 64, \"input\": 1, \"output\": 2} ]");
+  }
+  const auto read = append_items(beside(job.path, *text.items_file), job.items);
+  if (!read) return at_place(job.path, "items_file", read.error());
+  if (job.items.size() > kMaxRunItems) {
+    return job_error(job.path, "items_file", counted(job.items.size(), "item") + " are too many",
+                     fmt::format("a run has at most {}", grouped(kMaxRunItems)));
+  }
+  if (!job.origins.empty()) job.origins.resize(job.items.size());
+  return {};
+}
+
+// --- what fits together --------------------------------------------------------------------------
+
+Result<void> check_handles(const JobText& text, const Job& job, HandleSet& handles) {
+  for (std::size_t i = 0; i < text.buffers.size(); ++i) {
+    if (handles.insert(text.buffers[i].handle)) continue;
+    return job_error(job.path, fmt::format("buffers[{}].handle", i),
+                     fmt::format("{} is another buffer's handle", text.buffers[i].handle),
+                     "every buffer has a handle of its own");
+  }
+  HandleSet named(job.outputs.size());
+  for (std::size_t i = 0; i < job.outputs.size(); ++i) {
+    const std::string place = fmt::format("outputs[{}]", i);
+    if (!handles.contains(job.outputs[i])) {
+      return job_error(job.path, place, fmt::format("no buffer has handle {}", job.outputs[i]),
+                       "\"buffers\" lists every buffer with its handle");
+    }
+    if (!named.insert(job.outputs[i])) {
+      return job_error(job.path, place, fmt::format("{} is named twice", job.outputs[i]),
+                       "name it once");
+    }
+  }
+  return {};
+}
+
+Result<void> check_served(const JobText& text, const Job& job) {
+  if (text.file_count == 0) return {};
+  return job_error(job.path, "files", "this version has no IO service",
+                   "\"buffers\": [ {\"handle\": 1, \"file\": \"data.bin\"} ] gives handlers the "
+                   "words of a file");
+}
+
+}  // namespace
+
+Result<Job> read_job(const std::string& path, std::uint64_t memory_bytes) {
+  auto text = parse_job(path);
+  if (!text) return Failure(text.error());
+  Job job{.path = path,
+          .items = std::move(text->items),
+          .origins = std::move(text->origins),
+          .ordered = text->ordered,
+          .outputs = std::move(text->outputs)};
+  HandleSet handles(text->buffers.size());
+  EVERKERNEL_TRY(check_handles(*text, job, handles));
+  EVERKERNEL_TRY(read_handlers(*text, job));
+  const std::size_t inline_count = job.items.size();
+  EVERKERNEL_TRY(read_more_items(*text, job));
+  ItemChecker checker(job, handles);
+  EVERKERNEL_TRY(checker.check("items", 0, inline_count));
+  EVERKERNEL_TRY(checker.check("items_file", inline_count, job.items.size()));
+  // Last, for it may take long: the words.
+  EVERKERNEL_TRY(check_total(*text, job, memory_bytes));
+  EVERKERNEL_TRY(read_buffers(*text, job));
+  EVERKERNEL_TRY(check_served(*text, job));
+  return job;
+}
+
+}  // namespace everkernel::cli

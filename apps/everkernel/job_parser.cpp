@@ -1,0 +1,553 @@
+// A handler of nlohmann's token stream with the format as tables: which keys an object has, of what
+// kind and range. The parser below it keeps its own stack, so that no nesting is too deep.
+#include "job_parser.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <istream>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <streambuf>
+#include <string_view>
+#include <utility>
+
+#include "everkernel/abi/control.hpp"
+#include "everkernel/runtime/run.hpp"
+#include "files.hpp"
+#include "numbers.hpp"
+
+namespace everkernel::cli {
+namespace {
+
+// --- the format ----------------------------------------------------------------------------------
+
+enum class Kind { number, text, truth, list, object };
+
+// A value where it may stand: a field of an object, or an element of a list.
+struct Field {
+  std::string_view name = {};
+  Kind kind = Kind::number;
+  std::uint64_t lowest = 0;
+  std::uint64_t highest = 0;
+};
+
+constexpr std::uint64_t kMaxWord = 0xFFFFFFFFu;
+// The longest path Linux takes.
+constexpr std::size_t kMaxPathBytes = 4096;
+// Of a text in a message.
+constexpr std::size_t kShownBytes = 60;
+
+constexpr Field kWhole{.kind = Kind::object};
+constexpr Field kEntry{.kind = Kind::object};
+constexpr Field kWordElement{.highest = kMaxWord};
+constexpr Field kHandleElement{.lowest = 1, .highest = memory::kMaxHandle};
+
+enum JobField { handlers, buffers, files, items, items_file, ordered, outputs };
+constexpr Field kJobFields[] = {{"handlers", Kind::text},   {"buffers", Kind::list},
+                                {"files", Kind::list},      {"items", Kind::list},
+                                {"items_file", Kind::text}, {"ordered", Kind::truth},
+                                {"outputs", Kind::list}};
+
+enum BufferField { buffer_handle, buffer_u32, buffer_zeros, buffer_file, buffer_tenant };
+constexpr Field kBufferFields[] = {{"handle", Kind::number, 1, memory::kMaxHandle},
+                                   {"u32", Kind::list},
+                                   {"zeros", Kind::number, 0, memory::kMaxBufferWords},
+                                   {"file", Kind::text},
+                                   {"tenant", Kind::number, 0, abi::kMaxTenant}};
+constexpr unsigned kSources = 1u << buffer_u32 | 1u << buffer_zeros | 1u << buffer_file;
+
+constexpr const char* kOneSource = "a buffer has one of u32, zeros and file";
+
+enum FileField { file_handle, file_path, file_access };
+constexpr Field kFileFields[] = {
+    {"handle", Kind::number, 1, memory::kMaxHandle}, {"path", Kind::text}, {"access", Kind::text}};
+
+enum ItemField { item_op, item_input, item_output, item_param, item_tenant, item_priority };
+constexpr Field kItemFields[] = {{"op", Kind::number, 0, kMaxWord},
+                                 {"input", Kind::number, 0, memory::kMaxHandle},
+                                 {"output", Kind::number, 0, memory::kMaxHandle},
+                                 {"param", Kind::number, 0, kMaxWord},
+                                 {"tenant", Kind::number, 0, abi::kMaxTenant},
+                                 {"priority", Kind::number, 0, abi::kPriorityCount - 1}};
+
+// The part of the job that is being read.
+enum class Where { start, job, buffers, buffer, words, files, file, items, item, outputs };
+
+std::span<const Field> fields_of(Where where) {
+  switch (where) {
+    case Where::job:
+      return kJobFields;
+    case Where::buffer:
+      return kBufferFields;
+    case Where::file:
+      return kFileFields;
+    case Where::item:
+      return kItemFields;
+    case Where::start:
+    case Where::buffers:
+    case Where::words:
+    case Where::files:
+    case Where::items:
+    case Where::outputs:
+      break;
+  }
+  return {};
+}
+
+std::string shown(std::string_view text) {
+  if (text.size() <= kShownBytes) return in_quotes(text);
+  return in_quotes(text.substr(0, kShownBytes)) + "...";
+}
+
+// A key that reads like one needs no quotes.
+std::string shown_key(std::string_view name) {
+  const auto is_plain = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+  };
+  const bool plain =
+      !name.empty() && name.size() <= kShownBytes && std::ranges::all_of(name, is_plain);
+  return plain ? std::string(name) : shown(name);
+}
+
+std::string names_of(std::span<const Field> fields) {
+  std::string names;
+  for (const Field& field : fields) {
+    names += names.empty() ? "" : ", ";
+    names += field.name;
+  }
+  return names;
+}
+
+std::string wanted(const Field& field) {
+  switch (field.kind) {
+    case Kind::number:
+      return fmt::format("a whole number {}..{}", field.lowest, field.highest);
+    case Kind::text:
+      return field.name == "access" ? "\"r\", \"w\" or \"rw\"" : "a path in quotes";
+    case Kind::truth:
+      return "true or false";
+    case Kind::list:
+      return "a list: [...]";
+    case Kind::object:
+      return "an object: {...}";
+  }
+  return {};
+}
+
+// How a value is written.
+std::string form_of(Kind kind) {
+  switch (kind) {
+    case Kind::number:
+      return "numbers have no quotes, sign, point or exponent: 1000, not 1e3";
+    case Kind::text:
+      return "texts stand in quotes: \"ops.ek\"";
+    case Kind::truth:
+      return "without quotes";
+    case Kind::list:
+      return "also a single value of a list stands in brackets";
+    case Kind::object:
+      return "a list of objects is [ {\"handle\": 1, \"zeros\": 8}, ... ]";
+  }
+  return {};
+}
+
+// --- the tokens ----------------------------------------------------------------------------------
+
+class JobParser final : public nlohmann::json_sax<nlohmann::json> {
+ public:
+  explicit JobParser(const std::string& path) : path_(path) {}
+
+  // What was wrong; only after parsing failed.
+  const Error& error() const { return error_; }
+  JobText take() { return std::move(job_); }
+
+  bool null() override { return mismatch("null"); }
+  bool boolean(bool truth) override;
+  bool number_integer(std::int64_t number) override;
+  bool number_unsigned(std::uint64_t number) override;
+  bool number_float(double, const std::string& text) override;
+  bool string(std::string& text) override;
+  bool binary(nlohmann::json::binary_t&) override { return mismatch("binary"); }
+  bool start_object(std::size_t) override;
+  bool key(std::string& name) override;
+  bool end_object() override;
+  bool start_array(std::size_t) override;
+  bool end_array() override;
+  bool parse_error(std::size_t, const std::string&,
+                   const nlohmann::json::exception& failure) override;
+
+ private:
+  const Field& expected() const;
+  std::string place() const;
+  bool fail_at(const std::string& place, const std::string& message, std::string hint = {});
+  bool mismatch(const std::string& got);
+  bool missing(std::string_view name, std::string hint);
+  void store(Word number);
+  void store_item(Word number);
+  bool store_text(std::string& text);
+  bool end_buffer();
+  bool end_item();
+
+  // Which field of the object at hand is being read; `index` into fields_of(where_).
+  std::size_t index() const { return static_cast<std::size_t>(field_ - fields_of(where_).data()); }
+  bool has(unsigned field) const { return (seen_ >> field & 1) != 0; }
+
+  const std::string& path_;
+  JobText job_ = {};
+  Error error_ = {};
+  Where where_ = Where::start;
+  const Field* field_ = nullptr;  // of the object at hand, behind its key
+  unsigned job_seen_ = 0;         // fields of the job that were given
+  unsigned seen_ = 0;             // fields of the entry at hand that were given
+  std::size_t entry_ = 0;         // its place in its list
+  BufferText buffer_ = {};
+  abi::WorkItem item_ = {};
+  backend::Origin origin_ = {};
+};
+
+const Field& JobParser::expected() const {
+  switch (where_) {
+    case Where::start:
+      return kWhole;
+    case Where::job:
+    case Where::buffer:
+    case Where::file:
+    case Where::item:
+      return *field_;
+    case Where::buffers:
+    case Where::files:
+    case Where::items:
+      return kEntry;
+    case Where::words:
+      return kWordElement;
+    case Where::outputs:
+      return kHandleElement;
+  }
+  return kWhole;
+}
+
+// Where the value at hand stands: `buffers[2].u32[5]`.
+std::string JobParser::place() const {
+  const auto entry = [this](std::string_view list) {
+    const std::string name = fmt::format("{}[{}]", list, entry_);
+    return field_ == nullptr ? name : fmt::format("{}.{}", name, field_->name);
+  };
+  switch (where_) {
+    case Where::start:
+      return {};
+    case Where::job:
+      return field_ == nullptr ? "" : std::string(field_->name);
+    case Where::buffers:
+    case Where::buffer:
+      return entry("buffers");
+    case Where::words:
+      return fmt::format("buffers[{}].u32[{}]", entry_, buffer_.words->size());
+    case Where::files:
+    case Where::file:
+      return entry("files");
+    case Where::items:
+    case Where::item:
+      return entry("items");
+    case Where::outputs:
+      return fmt::format("outputs[{}]", job_.outputs.size());
+  }
+  return {};
+}
+
+bool JobParser::fail_at(const std::string& place, const std::string& message, std::string hint) {
+  error_ = job_error(path_, place, message, std::move(hint)).value();
+  return false;
+}
+
+bool JobParser::mismatch(const std::string& got) {
+  return fail_at(place(), fmt::format("{} is not {}", got, wanted(expected())),
+                 where_ == Where::start ? "a job is { \"items\": [ {\"op\": 64} ] } and more"
+                                        : form_of(expected().kind));
+}
+
+bool JobParser::missing(std::string_view name, std::string hint) {
+  field_ = nullptr;
+  return fail_at(fmt::format("{}.{}", place(), name), "it is missing", std::move(hint));
+}
+
+// --- values --------------------------------------------------------------------------------------
+
+bool JobParser::boolean(bool truth) {
+  if (expected().kind != Kind::truth) return mismatch(truth ? "true" : "false");
+  job_.ordered = truth;
+  return true;
+}
+
+bool JobParser::number_integer(std::int64_t number) {
+  return mismatch(std::to_string(number));
+}
+
+bool JobParser::number_float(double, const std::string& text) {
+  return mismatch(text.substr(0, kShownBytes));
+}
+
+bool JobParser::number_unsigned(std::uint64_t number) {
+  const Field& field = expected();
+  if (field.kind != Kind::number || number < field.lowest || number > field.highest) {
+    return mismatch(std::to_string(number));
+  }
+  store(static_cast<Word>(number));
+  return true;
+}
+
+void JobParser::store(Word number) {
+  switch (where_) {
+    case Where::words:
+      buffer_.words->push_back(number);
+      return;
+    case Where::outputs:
+      job_.outputs.push_back(number);
+      return;
+    case Where::item:
+      return store_item(number);
+    case Where::buffer:
+      if (index() == buffer_handle) buffer_.handle = number;
+      if (index() == buffer_zeros) buffer_.zeros = number;
+      if (index() == buffer_tenant) buffer_.owner = number;
+      return;
+    case Where::start:
+    case Where::job:
+    case Where::buffers:
+    case Where::files:
+    case Where::file:
+    case Where::items:
+      return;  // a number of a file, which is not served yet
+  }
+}
+
+void JobParser::store_item(Word number) {
+  switch (static_cast<ItemField>(index())) {
+    case item_op:
+      item_.op_handle = number;
+      return;
+    case item_input:
+      item_.input_handle = number;
+      return;
+    case item_output:
+      item_.output_handle = number;
+      return;
+    case item_param:
+      item_.param = number;
+      return;
+    case item_tenant:
+      origin_.tenant = static_cast<std::uint8_t>(number);
+      return;
+    case item_priority:
+      origin_.priority = static_cast<std::uint8_t>(number);
+      return;
+  }
+}
+
+bool JobParser::string(std::string& text) {
+  if (expected().kind != Kind::text) return mismatch(shown(text));
+  return store_text(text);
+}
+
+bool JobParser::store_text(std::string& text) {
+  if (where_ == Where::file && index() == file_access) {
+    if (text == "r" || text == "w" || text == "rw") return true;
+    return mismatch(shown(text));
+  }
+  if (text.empty()) return fail_at(place(), "the path is empty", "name a file");
+  if (text.size() > kMaxPathBytes || text.find('\0') != text.npos) {
+    return fail_at(place(), fmt::format("{} is no path", shown(text)),
+                   fmt::format("a path has at most {} bytes, none of them 0", kMaxPathBytes));
+  }
+  if (where_ == Where::buffer) buffer_.file = std::move(text);
+  if (where_ == Where::job) (index() == handlers ? job_.handlers : job_.items_file) = text;
+  return true;
+}
+
+// --- structure -----------------------------------------------------------------------------------
+
+bool JobParser::start_object(std::size_t) {
+  if (expected().kind != Kind::object) return mismatch("an object");
+  field_ = nullptr;
+  seen_ = 0;
+  switch (where_) {
+    case Where::start:
+      where_ = Where::job;
+      return true;
+    case Where::buffers:
+      where_ = Where::buffer;
+      buffer_ = {};
+      return true;
+    case Where::files:
+      where_ = Where::file;
+      return true;
+    case Where::items:
+      where_ = Where::item;
+      item_ = {};
+      origin_ = {};
+      return true;
+    case Where::job:
+    case Where::buffer:
+    case Where::words:
+    case Where::file:
+    case Where::item:
+    case Where::outputs:
+      break;
+  }
+  return mismatch("an object");
+}
+
+bool JobParser::key(std::string& name) {
+  const auto fields = fields_of(where_);
+  const auto found = std::ranges::find(fields, std::string_view(name), &Field::name);
+  field_ = nullptr;
+  if (found == fields.end()) {
+    const std::string around = place();
+    return fail_at(fmt::format("{}{}{}", around, around.empty() ? "" : ".", shown_key(name)),
+                   "there is no such key", fmt::format("keys here are {}", names_of(fields)));
+  }
+  field_ = &*found;
+  unsigned& seen = where_ == Where::job ? job_seen_ : seen_;
+  const unsigned bit = 1u << index();
+  if ((seen & bit) != 0) return fail_at(place(), "it is given twice", "give it once");
+  if (where_ == Where::buffer && (bit & kSources) != 0 && (seen & kSources) != 0) {
+    return fail_at(place(), "the buffer has its words already", kOneSource);
+  }
+  seen |= bit;
+  return true;
+}
+
+bool JobParser::start_array(std::size_t) {
+  if (expected().kind != Kind::list) return mismatch("a list");
+  entry_ = where_ == Where::job ? 0 : entry_;
+  if (where_ == Where::buffer) {
+    buffer_.words.emplace();
+    where_ = Where::words;
+    return true;
+  }
+  const auto list = static_cast<JobField>(index());
+  field_ = nullptr;
+  if (list == buffers) where_ = Where::buffers;
+  if (list == files) where_ = Where::files;
+  if (list == items) where_ = Where::items;
+  if (list == outputs) where_ = Where::outputs;
+  job_.has_items = job_.has_items || list == items;
+  return true;
+}
+
+bool JobParser::end_array() {
+  where_ = where_ == Where::words ? Where::buffer : Where::job;
+  return true;
+}
+
+bool JobParser::end_object() {
+  field_ = nullptr;
+  if (where_ == Where::buffer) return end_buffer();
+  if (where_ == Where::item) return end_item();
+  if (where_ == Where::job) {
+    where_ = Where::start;
+    return true;
+  }
+  if (!has(file_handle)) return missing("handle", "a file has a handle and a path");
+  if (!has(file_path)) return missing("path", "a file has a handle and a path");
+  where_ = Where::files;
+  ++job_.file_count;
+  ++entry_;
+  return true;
+}
+
+bool JobParser::end_buffer() {
+  if (!has(buffer_handle)) return missing("handle", "a buffer has a handle: items name it by that");
+  if ((seen_ & kSources) == 0) return fail_at(place(), "it has no words", kOneSource);
+  // The list grew by doubling; buffers stay for the whole run.
+  if (buffer_.words) buffer_.words->shrink_to_fit();
+  job_.buffers.push_back(std::move(buffer_));
+  where_ = Where::buffers;
+  ++entry_;
+  return true;
+}
+
+bool JobParser::end_item() {
+  if (!has(item_op)) return missing("op", "an item has an op: the opcode of its handler");
+  if (job_.items.size() == kMaxRunItems) {
+    return fail_at(place(), fmt::format("a run has at most {} items", grouped(kMaxRunItems)),
+                   "split the job");
+  }
+  // Most jobs give no item an origin, and then none takes memory for it.
+  if (origin_ != backend::Origin{} && job_.origins.empty()) {
+    job_.origins.resize(job_.items.size());
+    job_.origins.push_back(origin_);
+  } else if (!job_.origins.empty()) {
+    job_.origins.push_back(origin_);
+  }
+  job_.items.push_back(item_);
+  where_ = Where::items;
+  ++entry_;
+  return true;
+}
+
+// The exception's text is `[…] parse error at line 3, column 9: what; last read: '…'`.
+bool JobParser::parse_error(std::size_t, const std::string& token,
+                            const nlohmann::json::exception& failure) {
+  constexpr int kNumberOverflow = 406;  // of nlohmann's: no double is that large
+  if (failure.id == kNumberOverflow) return mismatch(shown(token));
+  std::string_view text = failure.what();
+  const std::size_t line = text.find("line ");
+  if (line != text.npos) text.remove_prefix(line);
+  const std::size_t read = text.find("; last read: ");
+  std::string message(text.substr(0, read));
+  if (read != text.npos) {
+    const std::size_t begin = read + 2;
+    message += fmt::format("; {}", text.substr(begin, kShownBytes));
+    if (text.size() > begin + kShownBytes) message += "...";
+  }
+  error_ = job_error(path_, {}, message, "a job file is JSON text").value();
+  return false;
+}
+
+// --- the bytes -----------------------------------------------------------------------------------
+
+// Gives the file to the tokens piece by piece and keeps the error that ended it.
+class FileText final : public std::streambuf {
+ public:
+  explicit FileText(InputFile file) : file_(std::move(file)) {}
+  const Result<std::size_t>& last_read() const { return last_read_; }
+
+ protected:
+  int_type underflow() override {
+    if (last_read_) last_read_ = file_.read(bytes_);
+    if (!last_read_ || *last_read_ == 0) return traits_type::eof();
+    setg(bytes_.data(), bytes_.data(), bytes_.data() + *last_read_);
+    return traits_type::to_int_type(bytes_.front());
+  }
+
+ private:
+  InputFile file_;
+  Result<std::size_t> last_read_ = std::size_t{0};
+  std::array<char, 1 << 16> bytes_ = {};
+};
+
+}  // namespace
+
+Failure job_error(const std::string& path, const std::string& place, const std::string& message,
+                  std::string hint) {
+  const std::string where = place.empty() ? "" : place + ": ";
+  return fail(Code::invalid_argument, fmt::format("{}: {}{}", path, where, message),
+              std::move(hint));
+}
+
+Result<JobText> parse_job(const std::string& path) {
+  auto file = InputFile::open(path);
+  if (!file) return Failure(file.error());
+  const auto text = std::make_unique<FileText>(std::move(*file));
+  std::istream stream(text.get());
+  JobParser parser(path);
+  const bool parsed = nlohmann::json::sax_parse(stream, &parser);
+  if (!text->last_read()) return Failure(text->last_read().error());
+  if (!parsed) return Failure(parser.error());
+  return parser.take();
+}
+
+}  // namespace everkernel::cli

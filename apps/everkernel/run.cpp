@@ -1,0 +1,208 @@
+// `everkernel run`: a whole work queue, planned, published, run and reported.
+//
+// The job is checked whole before anything runs, and everything has run before the first file is
+// written: a failure leaves the output folder as it was.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <unordered_map>
+
+#include "backends.hpp"
+#include "commands.hpp"
+#include "everkernel/runtime/megakernel.hpp"
+#include "files.hpp"
+#include "job.hpp"
+#include "options.hpp"
+#include "progress.hpp"
+#include "run_outcome.hpp"
+
+namespace everkernel::cli {
+namespace {
+
+// Slots of the ring the run refills as it drains.
+constexpr Word kRingSlots = 1024;
+
+struct RunCommand {
+  std::string job = {};
+  std::optional<std::chrono::nanoseconds> max_wall_time = {};
+  std::optional<Word> workers = {};
+  bool no_dedupe = false;
+  bool no_fuse = false;
+  bool lineage = false;
+  bool interpreter = false;
+  bool jit = false;
+  std::optional<Word> hit_capacity = {};
+  std::optional<std::uint64_t> memory_budget = {};
+  std::optional<std::string> outputs = {};
+  std::string backend = "auto";
+  bool json = false;
+};
+
+Result<void> check_usage(const RunCommand& command) {
+  if (command.max_wall_time && command.max_wall_time->count() <= 0) {
+    return bad_usage("--max-wall-time: no time at all", "give at least 1ns, or leave it out");
+  }
+  if (command.workers == 0u) {
+    return bad_usage("--workers: 0 is no number of workers", "give 1 or more, or leave it out");
+  }
+  if (command.hit_capacity == 0u) {
+    return bad_usage("--hit-capacity: 0 has no room", "give 1 or more, or leave it out");
+  }
+  if (command.memory_budget == std::uint64_t{0}) {
+    return bad_usage("--memory-budget: nothing fits in 0 bytes", "give more, or leave it out");
+  }
+  if (command.interpreter && command.jit) {
+    return bad_usage("--interpreter and --jit do not go together", "give one of them, or none");
+  }
+  return {};
+}
+
+// What the buffers of any backend here may take: they lie in this machine's memory first.
+std::uint64_t host_memory_bytes() {
+  std::uint64_t bytes = 0;
+  for (const backend::Capabilities& backend : all_backends()) {
+    if (backend.supported) bytes = std::max(bytes, backend.memory_bytes);
+  }
+  return bytes;
+}
+
+Result<std::vector<DataBuffer>> make_buffers(Megakernel& kernel, Job& job) {
+  std::vector<DataBuffer> buffers;
+  for (JobBuffer& given : job.buffers) {
+    auto buffer = kernel.create_buffer(
+        {.handle = given.handle, .word_count = given.word_count, .owner = given.owner});
+    if (!buffer) return Failure(buffer.error());
+    if (!given.words.empty()) EVERKERNEL_TRY(buffer->write(0, given.words));
+    given.words = {};  // they lie in the buffer now, and may be most of the memory
+    buffers.push_back(std::move(*buffer));
+  }
+  return buffers;
+}
+
+RunExecution execution_of(const RunCommand& command) {
+  if (command.interpreter) return RunExecution::interpreter;
+  return command.jit ? RunExecution::jit : RunExecution::automatic;
+}
+
+Result<Report> run_items(Megakernel& kernel, const RunCommand& command, const Job& job) {
+  ProgressBar bar;
+  RunConfig config{.origins = job.origins,
+                   .ordered = job.ordered,
+                   .dedupe = !command.no_dedupe,
+                   .fuse = !command.no_fuse,
+                   .lineage = command.lineage,
+                   .max_wall_time = command.max_wall_time.value_or(kDefaultRunTime),
+                   .worker_count = command.workers.value_or(0),
+                   .execution = execution_of(command),
+                   .hit_capacity = command.hit_capacity.value_or(0),
+                   .memory_budget_bytes = command.memory_budget.value_or(0)};
+  if (bar.is_shown()) {
+    config.progress = [&bar](const RunProgress& progress) { bar.update(progress); };
+  }
+  return kernel.run(job.items, config);
+}
+
+Result<void> read_outputs(std::span<const DataBuffer> buffers, RunOutcome& outcome) {
+  std::unordered_map<Word, const DataBuffer*> by_handle;
+  for (const DataBuffer& buffer : buffers) by_handle.emplace(buffer.handle(), &buffer);
+  for (const Word handle : outcome.job.outputs) {
+    const DataBuffer* const buffer = by_handle.at(handle);
+    RunOutput output{.handle = handle, .words = std::vector<Word>(buffer->word_count())};
+    if (!output.words.empty()) EVERKERNEL_TRY(buffer->read(0, output.words));
+    outcome.outputs.push_back(std::move(output));
+  }
+  return {};
+}
+
+Result<void> stage_outputs(OutputFolder& folder, RunOutcome& outcome) {
+  for (const RunOutput& output : outcome.outputs) {
+    const auto bytes = std::as_bytes(std::span(output.words));
+    auto path = folder.stage(fmt::format("buffer-{}.bin", output.handle), bytes);
+    if (!path) return Failure(path.error());
+    outcome.files.push_back({.path = std::move(*path), .bytes = bytes.size()});
+  }
+  return {};
+}
+
+Result<Ending> run(const RunCommand& command) {
+  EVERKERNEL_TRY(check_usage(command));
+  auto job = read_job(command.job, host_memory_bytes());
+  if (!job) return Failure(job.error());
+  const auto chosen = choose_backend(command.backend);
+  if (!chosen) return Failure(chosen.error());
+  // A run compiles code of its own where that pays.
+  auto kernel = Megakernel::create(chosen->backend, {.slot_count = kRingSlots,
+                                                     .handlers = job->handlers,
+                                                     .execution = backend::Execution::interpreter});
+  if (!kernel) return Failure(kernel.error());
+  const auto buffers = make_buffers(*kernel, *job);
+  if (!buffers) return Failure(buffers.error());
+  // Before the run, which may take an hour: a folder that cannot be written is known at once.
+  std::optional<OutputFolder> folder;
+  if (command.outputs) {
+    auto opened = OutputFolder::open(*command.outputs);
+    if (!opened) return Failure(opened.error());
+    folder.emplace(std::move(*opened));
+  }
+
+  const auto report = run_items(*kernel, command, *job);
+  if (!report) return Failure(report.error());
+  const backend::Capabilities& capabilities = chosen->backend->capabilities();
+  RunOutcome outcome{.job = *job,
+                     .report = *report,
+                     .backend = capabilities.id,
+                     .backend_reason = chosen->reason,
+                     .device = capabilities.device,
+                     .lineage = command.lineage};
+  EVERKERNEL_TRY(read_outputs(*buffers, outcome));
+  if (folder) EVERKERNEL_TRY(stage_outputs(*folder, outcome));
+  EVERKERNEL_TRY(print(command.json ? json_text(outcome) : human_text(outcome)));
+  if (folder) EVERKERNEL_TRY(folder->commit());
+  const bool is_whole = report->items_faulted == 0 && report->items_remaining == 0;
+  return is_whole ? Ending::done : Ending::incomplete;
+}
+
+void add_options(CLI::App& command, RunCommand& options) {
+  command.add_option("JOB", options.job, "The job, as JSON")->required()->type_name("");
+  add_duration(command, "--max-wall-time", options.max_wall_time,
+               "When to come back with what is done: 500ms, 10s, 2m;\nan hour unless given");
+  add_word(command, "--workers", options.workers,
+           "Workers; the launch policy decides unless given");
+  command.add_flag("--no-dedupe", options.no_dedupe, "Run equal pure items each for itself");
+  command.add_flag("--no-fuse", options.no_fuse, "Run every item as a region of its own");
+  command.add_flag("--lineage", options.lineage, "Say which handlers contributed to each region");
+  command.add_flag("--interpreter", options.interpreter, "Run the reference interpreter");
+  command.add_flag("--jit", options.jit, "Run code compiled for this job");
+  add_word(command, "--hit-capacity", options.hit_capacity,
+           "Room for hits of emit; the launch policy decides\nunless given");
+  add_bytes(command, "--memory-budget", options.memory_budget,
+            "Memory the run may take, in bytes, or with KiB, MiB or\nGiB; no limit unless given");
+  add_path(command, "--outputs", options.outputs,
+           "Folder for the buffers the job names as outputs; made if\nit is not there")
+      ->type_name("DIR");
+  add_backend(command, options.backend);
+  add_json(command, options.json);
+}
+
+}  // namespace
+
+void add_run(CLI::App& program, Action& action) {
+  const auto options = std::make_shared<RunCommand>();
+  CLI::App* command = program.add_subcommand("run", "Run a whole work queue from a job file");
+  command->group("Commands");
+  add_options(*command, *options);
+  command->footer(
+      "The result is that of running the items one after the other; docs/running-jobs.md has the\n"
+      "format of jobs and explains the report. A job:\n"
+      "  { \"handlers\": \"ops.ek\",\n"
+      "    \"buffers\": [ {\"handle\": 1, \"u32\": [1, 2, 3]}, {\"handle\": 2, \"zeros\": 3} ],\n"
+      "    \"items\": [ {\"op\": 64, \"input\": 1, \"output\": 2} ],\n"
+      "    \"outputs\": [2] }\n"
+      "Exit status: 0 every item is processed, 1 items became FAULT or remain, 2 bad usage or bad\n"
+      "input, 3 the backend failed or is not there. With 2 and 3 nothing is written.");
+  command->callback([options, &action] { action = [options] { return run(*options); }; });
+}
+
+}  // namespace everkernel::cli

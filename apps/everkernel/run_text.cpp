@@ -1,0 +1,296 @@
+// The report of `run` for people: what came out, where the time went, what was decided and why, and
+// what to do about items that failed.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "everkernel/abi/fault.hpp"
+#include "everkernel/ir/limits.hpp"
+#include "fault_text.hpp"
+#include "numbers.hpp"
+#include "run_outcome.hpp"
+#include "table.hpp"
+
+namespace everkernel::cli {
+namespace {
+
+using planner::ExecutionMode;
+using planner::Pressure;
+using planner::Topology;
+
+// Rows of a table; --json has all of them.
+constexpr std::size_t kShownRows = 12;
+// Words of an output.
+constexpr std::size_t kShownWords = 8;
+constexpr std::size_t kBarColumns = 24;
+
+std::uint64_t items_of(const Report& report) {
+  return report.items_processed + report.items_remaining + report.items_faulted;
+}
+
+std::string bps_text(Word bps) {
+  return percent(bps, 10'000);
+}
+
+// --- headline, time, items -----------------------------------------------------------------------
+
+// "3 items done in 1.22 ms", or what became of them.
+std::string result_text(const Report& report) {
+  const std::string items = counted(items_of(report), "item");
+  const std::string time = duration_text(report.wall_time);
+  if (report.items_faulted == 0 && report.items_remaining == 0) {
+    return fmt::format("{} done in {}", items, time);
+  }
+  std::string text =
+      fmt::format("{} in {}: {} processed", items, time, grouped(report.items_processed));
+  if (report.items_faulted != 0) text += fmt::format(", {} faulted", grouped(report.items_faulted));
+  if (report.items_remaining != 0)
+    text += fmt::format(", {} remain", grouped(report.items_remaining));
+  return text;
+}
+
+std::string headline(const RunOutcome& outcome) {
+  const Report& report = outcome.report;
+  const double seconds = std::chrono::duration<double>(report.wall_time).count();
+  const auto ended = static_cast<double>(report.items_processed + report.items_faulted);
+  const double rate = seconds > 0 ? ended / seconds : 0;
+  std::string text = fmt::format("run  {}: {}, {} items/s\n", outcome.job.path, result_text(report),
+                                 grouped(static_cast<std::uint64_t>(rate)));
+  if (outcome.backend_reason.empty()) return text + fmt::format("  on {}\n", outcome.backend);
+  return text + fmt::format("  auto chose {}: {}\n", outcome.backend, outcome.backend_reason);
+}
+
+std::string time_text(const RunOutcome& outcome) {
+  const Report& report = outcome.report;
+  const auto wall = static_cast<std::uint64_t>(report.wall_time.count());
+  Table table = Table::plain({Align::left, Align::right, Align::right, Align::left, Align::left});
+  const auto row = [&](const char* name, std::uint64_t time_ns, const char* what) {
+    const std::uint64_t shown = std::min(time_ns, wall);
+    table.add({name, duration_text(std::chrono::nanoseconds(time_ns)), percent(time_ns, wall),
+               bar(shown, wall, kBarColumns), what});
+  };
+  row("plan", report.queue_plan_ns, "equal items, order, regions, launch policy");
+  row("publish", report.queue_publish_ns, "filling the ring, while it drains");
+  row("dispatch", report.backend_dispatch_ns, "from the first slot to the last item");
+  if (outcome.lineage) row("lineage", report.lineage_ns, "what contributed to what");
+  // Publishing goes on while items run.
+  const std::uint64_t known = report.queue_plan_ns + report.backend_dispatch_ns + report.lineage_ns;
+  row("the rest", wall - std::min(wall, known), "memory, threads, compiling, reading back");
+  return "\ntime\n" + table.text(2);
+}
+
+std::string items_text(const Report& report) {
+  const std::uint64_t all = items_of(report);
+  Table table = Table::plain({Align::left, Align::right, Align::right, Align::left});
+  const auto row = [&](const char* name, std::uint64_t count, const char* what) {
+    table.add({name, grouped(count), percent(count, all), what});
+  };
+  row("processed", report.items_processed, "ran, or an equal item ran for them");
+  row("faulted", report.items_faulted, "ended as FAULT");
+  row("remaining", report.items_remaining, "had not run when the time was up");
+  row("deduped", report.deduped_items, "dropped: an equal pure item ran");
+  const std::uint64_t run = all - std::min(all, report.deduped_items);
+  const double length = report.shape.regions == 0
+                            ? 0
+                            : static_cast<double>(run) / static_cast<double>(report.shape.regions);
+  table.add({"regions", grouped(report.shape.regions), "",
+             fmt::format("chains of {:.1f} items on average; {}", length,
+                         counted(report.shape.edges, "dependency edge"))});
+  return "\nitems\n" + table.text(2);
+}
+
+// --- faults --------------------------------------------------------------------------------------
+
+// What a person does about a fault in a job.
+std::string advice(Word code) {
+  if (code >= abi::kFirstUserFault) return "the handler raised it: its text says when";
+  switch (abi::FaultCode{code}) {
+    case abi::FaultCode::index_out_of_range:
+      return "an index outside its buffer: make the buffer longer, or the loop shorter";
+    case abi::FaultCode::fuel_exhausted:
+      return fmt::format("its loops took more than {} turns", grouped(ir::kDefaultFuel));
+    case abi::FaultCode::permission_denied:
+      return "the buffer belongs to another tenant: see \"tenant\" of buffer and item";
+    case abi::FaultCode::bad_buffer_handle:
+      return "buffer(h) or an item without a handle: no buffer of the job has it";
+    case abi::FaultCode::deadline:
+      return "it still ran when the time was up: --max-wall-time gives more";
+    case abi::FaultCode::maybe_executed:
+      return "the device was lost while it ran: see whether its results are there";
+    case abi::FaultCode::input_faulted:
+      return "not run: an item it depends on is FAULT, see to that one";
+    case abi::FaultCode::io_error:
+      return "this version serves no IO";
+    case abi::FaultCode::none:
+    case abi::FaultCode::unknown_opcode:
+    case abi::FaultCode::tenant_out_of_range:
+    case abi::FaultCode::bad_packed_payload:
+    case abi::FaultCode::bad_fence:
+      break;
+  }
+  return "";
+}
+
+std::string faults_text(const RunOutcome& outcome) {
+  const auto& faults = outcome.report.faults;
+  if (faults.empty()) return {};
+  Table table({{"items", Align::right},
+               {"fault"},
+               {"handler"},
+               {"first item", Align::right},
+               {"what to do"}},
+              4);
+  const std::size_t shown = std::min(faults.size(), kShownRows);
+  for (const FaultCount& fault : std::span(faults).first(shown)) {
+    table.add({grouped(fault.items), fault_text(fault.code),
+               fmt::format("{} ({})", handler_name(outcome.job, fault.opcode), fault.opcode),
+               grouped(fault.first_item), advice(fault.code)});
+  }
+  return "\nfaults\n" + table.text(2) + more_line(faults.size() - shown);
+}
+
+// --- decisions -----------------------------------------------------------------------------------
+
+std::string topology_text(Topology topology) {
+  switch (topology) {
+    case Topology::empty:
+      return "nothing to do";
+    case Topology::sparse_frontier:
+      return "little is ready at one time: fewer workers, one region a ticket";
+    case Topology::dense_frontier:
+      return "much is ready at one time: all workers, contiguous ranges";
+    case Topology::hybrid_frontier:
+      return "neither sparse nor dense: tickets of 32 regions";
+    case Topology::fused_dense:
+      return "dense and hot: ranges grouped by opcode, specialised code";
+    case Topology::memory_constrained:
+      return "memory is short: fewer workers, in waves";
+  }
+  return {};
+}
+
+std::string pressure_text(Pressure pressure) {
+  switch (pressure) {
+    case Pressure::empty:
+      return "nothing to do";
+    case Pressure::light:
+      return "less than an item a lane: few workers are woken, work is published at once";
+    case Pressure::balanced:
+      return "at least an item a lane";
+    case Pressure::saturated:
+      return "four items a lane or more: all workers, ring-sized batches";
+  }
+  return {};
+}
+
+std::string execution_text(ExecutionMode mode) {
+  switch (mode) {
+    case ExecutionMode::interpreter:
+      return "the general kernel, which needs no compiling";
+    case ExecutionMode::jit:
+      return "a kernel compiled for the opcodes of this run";
+  }
+  return {};
+}
+
+std::string memory_text(const RunTelemetry& telemetry) {
+  const std::string peak = counted(telemetry.estimated_peak_device_bytes, "byte");
+  if (telemetry.device_memory_budget_bytes == 0) return peak + " at most at one time, no budget";
+  return fmt::format("{} at most at one time, of a budget of {}", peak,
+                     grouped(telemetry.device_memory_budget_bytes));
+}
+
+std::string decisions_text(const Report& report) {
+  const RunTelemetry& telemetry = report.telemetry;
+  const RunShape& shape = report.shape;
+  Table table = Table::plain({Align::left, Align::left, Align::left});
+  table.add({"topology", std::string(planner::topology_name(telemetry.topology)),
+             topology_text(telemetry.topology)});
+  table.add({"pressure", std::string(planner::pressure_name(telemetry.pressure)),
+             pressure_text(telemetry.pressure)});
+  table.add({"execution", std::string(planner::execution_mode_name(telemetry.execution_mode)),
+             execution_text(telemetry.execution_mode)});
+  table.add({"workers", grouped(shape.workers),
+             fmt::format("busy {} of their time, slept {}", bps_text(telemetry.occupancy_proxy_bps),
+                         counted(shape.worker_sleeps, "time"))});
+  table.add({"frontier", bps_text(telemetry.frontier_density_bps),
+             "of the regions could run at the start"});
+  table.add({"waves", grouped(shape.waves), memory_text(telemetry)});
+  table.add({"slots", grouped(shape.tickets),
+             fmt::format("published in {}; the ring has {}",
+                         fmt::format("{} {}", grouped(shape.publish_batches),
+                                     shape.publish_batches == 1 ? "batch" : "batches"),
+                         grouped(shape.ring_slots))});
+  const auto cached = [](bool hit) { return hit ? "from the cache" : "new"; };
+  table.add({"kernel", cached(telemetry.compiled_pipeline_cache_hit),
+             fmt::format("ring memory {}; launch policy: {}, {}",
+                         cached(telemetry.resident_input_cache_hit),
+                         counted(shape.policy_hits, "cache hit"),
+                         fmt::format("{} worked out", grouped(shape.policy_misses)))});
+  return "\ndecisions\n" + table.text(2);
+}
+
+// --- hits ----------------------------------------------------------------------------------------
+
+std::string hits_text(const RunOutcome& outcome) {
+  const Report& report = outcome.report;
+  if (report.hits.empty() && report.hits_dropped == 0) return {};
+  std::string text = fmt::format("\nhits\n  {} kept, {} dropped; there is room for {}\n",
+                                 grouped(report.hits.size()), grouped(report.hits_dropped),
+                                 grouped(report.telemetry.hit_capacity));
+  Table table({{"item", Align::right},
+               {"handler"},
+               {"a", Align::right},
+               {"b", Align::right},
+               {"c", Align::right}});
+  const std::size_t shown = std::min(report.hits.size(), kShownRows);
+  for (const abi::Hit& hit : std::span(report.hits).first(shown)) {
+    const bool is_known = hit.item < outcome.job.items.size();
+    table.add({grouped(hit.item),
+               is_known ? handler_name(outcome.job, outcome.job.items[hit.item].op_handle) : "",
+               grouped(hit.a), grouped(hit.b), grouped(hit.c)});
+  }
+  return text + table.text(2) + more_line(report.hits.size() - shown);
+}
+
+// --- outputs -------------------------------------------------------------------------------------
+
+std::string outputs_text(const RunOutcome& outcome) {
+  if (outcome.outputs.empty()) return {};
+  Table table({{"buffer", Align::right}, {"words", Align::right}, {"begins with"}, {"file"}}, 2);
+  const std::size_t shown = std::min(outcome.outputs.size(), kShownRows);
+  for (std::size_t i = 0; i < shown; ++i) {
+    const RunOutput& output = outcome.outputs[i];
+    std::string words;
+    for (const Word word :
+         std::span(output.words).first(std::min(output.words.size(), kShownWords))) {
+      words += fmt::format("{}{}", words.empty() ? "" : " ", word);
+    }
+    if (output.words.size() > kShownWords) words += " ...";
+    table.add({std::to_string(output.handle), grouped(output.words.size()), words,
+               i < outcome.files.size() ? outcome.files[i].path : ""});
+  }
+  return "\noutputs\n" + table.text(2) + more_line(outcome.outputs.size() - shown);
+}
+
+}  // namespace
+
+std::string more_line(std::size_t hidden) {
+  return hidden == 0 ? ""
+                     : fmt::format("  ... and {} more: --json has them all\n", grouped(hidden));
+}
+
+std::string handler_name(const Job& job, Word opcode) {
+  if (opcode == 0) return "NOP";
+  const auto* handler = job.handlers ? job.handlers->find(opcode) : nullptr;
+  return handler == nullptr ? "" : handler->handler.name;
+}
+
+std::string human_text(const RunOutcome& outcome) {
+  return headline(outcome) + time_text(outcome) + items_text(outcome.report) +
+         faults_text(outcome) + decisions_text(outcome.report) + hits_text(outcome) +
+         lineage_text(outcome) + outputs_text(outcome);
+}
+
+}  // namespace everkernel::cli

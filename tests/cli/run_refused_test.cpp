@@ -1,0 +1,295 @@
+// Jobs that are wrong: each is refused with its place in the message, before anything runs or is
+// written.
+#include "run_fixture.hpp"
+
+namespace everkernel::test {
+namespace {
+
+constexpr std::string_view kHandlers =
+    "handler copy = 64 pure { for i in 0 .. len(input) { output[i] = input[i]; } }\n"
+    "handler clear = 65 { output[0] = 0; }\n"
+    "handler print = 66 { printf(1, input[0], 0); }\n"
+    "handler change = 67 { input[0] = 1; }\n"
+    "handler move = 68 { args[0] = 1; output[0] = input[0]; }\n"
+    "payload { control[160] = 1; }\n";
+
+class WrongJobs : public RunProgram {
+ protected:
+  void SetUp() override {
+    write_text("ops.ek", kHandlers);
+    write_text("bad.ek", "handler x = 64 { output[0] = 1.5; }\n");
+    write_text("not.ek", "hello\n");
+    dir.write("seven.bin", Bytes(7));
+    dir.write("ok.bin", bytes_of({1, 2, 3}));
+    dir.write("forty.bin", Bytes(40));
+    dir.write("items.bin", bytes_of({64, 1, 2, 0, 64, 1, 2, 0, 99, 1, 2, 0}));
+    dir.write("handles.bin", bytes_of({0, 0, 0, 0, 64, 0x80000000u, 2, 0}));
+    dir.write("outputs.bin", bytes_of({64, 1, 0, 0}));
+  }
+
+  void expect_wrong(std::string_view job, std::string_view place) const {
+    const Outcome outcome = run_job(job);
+    expect_refused(outcome, "error: job.json: " + std::string(place));
+    EXPECT_NE(outcome.err.find("\nhint: "), std::string::npos) << outcome.err;
+    EXPECT_FALSE(has_out());
+  }
+};
+
+struct WrongCase {
+  const char* place;  // how the message begins
+  const char* job;
+};
+
+void PrintTo(const WrongCase& wrong, std::ostream* out) {
+  *out << wrong.job;
+}
+
+class WrongJob : public WrongJobs, public ::testing::WithParamInterface<WrongCase> {};
+
+TEST_P(WrongJob, is_refused_at_its_place) {
+  expect_wrong(GetParam().job, GetParam().place);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Syntax, WrongJob,
+    ::testing::Values(WrongCase{"line 1, column 1: ", ""}, WrongCase{"line 1, column 2: ", "{"},
+                      WrongCase{"line 2, column 11: ", "{\n\"items\": [x]}"},
+                      WrongCase{"line 3, column 1: ", "{\"items\": [{\"op\": 0}]}\n\n}"},
+                      WrongCase{"line 1, column 22: ", "{\"items\": [{\"op\": 0}]"},
+                      WrongCase{"line 1, column 12: ", "{\"items\": \"\xff\"}"},
+                      WrongCase{"line 1, column 20: ", "{\"items\": [{\"op\": 01}]}"},
+                      WrongCase{"line 1, column 22: ", "{\"items\": [{\"op\": 0},]}"},
+                      WrongCase{"a list is not an object", "[]"},
+                      WrongCase{"7 is not an object", "7"},
+                      WrongCase{"null is not an object", "null"},
+                      WrongCase{"'items' is not an object", "\"items\""}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Keys, WrongJob,
+    ::testing::Values(
+        WrongCase{"item: there is no such key", R"({"item": []})"},
+        WrongCase{"'a b': there is no such key", R"({"a b": []})"},
+        WrongCase{"'': there is no such key", R"({"": []})"},
+        WrongCase{"items[1].opcode: there is no such key",
+                  R"({"items": [{"op": 0}, {"opcode": 0}]})"},
+        WrongCase{"buffers[0].access: there is no such key",
+                  R"({"buffers": [{"handle": 1, "access": "r"}]})"},
+        WrongCase{"files[0].size: there is no such key", R"({"files": [{"size": 1}]})"},
+        WrongCase{"items: it is given twice", R"({"items": [], "items": []})"},
+        WrongCase{"ordered: it is given twice", R"({"ordered": true, "ordered": true})"},
+        WrongCase{"items[0].op: it is given twice", R"({"items": [{"op": 0, "op": 0}]})"},
+        WrongCase{"buffers[0].u32: it is given twice",
+                  R"({"buffers": [{"u32": [1], "u32": [2], "handle": 1}]})"},
+        WrongCase{"buffers[1].handle: it is missing",
+                  R"({"buffers": [{"handle": 1, "zeros": 1}, {"zeros": 1}]})"},
+        WrongCase{"buffers[0]: it has no words", R"({"buffers": [{"handle": 1}]})"},
+        WrongCase{"items[2].op: it is missing",
+                  R"({"items": [{"op": 0}, {"op": 0}, {"param": 1}]})"},
+        WrongCase{"items[0].op: it is missing", R"({"items": [{}]})"},
+        WrongCase{"files[0].handle: it is missing", R"({"files": [{"path": "x"}]})"},
+        WrongCase{"files[0].path: it is missing", R"({"files": [{"handle": 1}]})"}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Types, WrongJob,
+    ::testing::Values(
+        WrongCase{"handlers: 7 is not", R"({"handlers": 7})"},
+        WrongCase{"handlers: null is not", R"({"handlers": null})"},
+        WrongCase{"handlers: a list is not", R"({"handlers": ["ops.ek"]})"},
+        WrongCase{"handlers: an object is not", R"({"handlers": {"a": 1}})"},
+        WrongCase{"handlers: the path is empty", R"({"handlers": ""})"},
+        WrongCase{"handlers: 'a\\x00b' is no path", R"({"handlers": "a\u0000b"})"},
+        WrongCase{"items_file: true is not", R"({"items_file": true})"},
+        WrongCase{"ordered: 1 is not", R"({"ordered": 1})"},
+        WrongCase{"ordered: 'true' is not", R"({"ordered": "true"})"},
+        WrongCase{"ordered: null is not", R"({"ordered": null})"},
+        WrongCase{"items: null is not", R"({"items": null})"},
+        WrongCase{"items: an object is not", R"({"items": {"op": 0}})"},
+        WrongCase{"items[0]: 64 is not", R"({"items": [64]})"},
+        WrongCase{"items[1]: a list is not", R"({"items": [{"op": 0}, [0]]})"},
+        WrongCase{"buffers: 'x' is not", R"({"buffers": "x"})"},
+        WrongCase{"buffers[0]: false is not", R"({"buffers": [false]})"},
+        WrongCase{"buffers[0].u32: 5 is not", R"({"buffers": [{"handle": 1, "u32": 5}]})"},
+        WrongCase{"buffers[0].u32[1]: 'x' is not",
+                  R"({"buffers": [{"handle": 1, "u32": [5, "x"]}]})"},
+        WrongCase{"buffers[0].u32[0]: a list is not",
+                  R"({"buffers": [{"handle": 1, "u32": [[5]]}]})"},
+        WrongCase{"buffers[0].file: 3 is not", R"({"buffers": [{"handle": 1, "file": 3}]})"},
+        WrongCase{"buffers[0].zeros: a list is not",
+                  R"({"buffers": [{"handle": 1, "zeros": [3]}]})"},
+        WrongCase{"outputs: 2 is not", R"({"outputs": 2})"},
+        WrongCase{"outputs[1]: '2' is not", R"({"outputs": [2, "2"]})"},
+        WrongCase{"files: true is not", R"({"files": true})"},
+        WrongCase{"files[0].access: 'rx' is not",
+                  R"({"files": [{"handle": 1, "path": "x", "access": "rx"}]})"},
+        WrongCase{"files[0].path: 1 is not", R"({"files": [{"handle": 1, "path": 1}]})"}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Numbers, WrongJob,
+    ::testing::Values(
+        WrongCase{"items[0].op: 1.5 is not", R"({"items": [{"op": 1.5}]})"},
+        WrongCase{"items[0].op: -1 is not", R"({"items": [{"op": -1}]})"},
+        WrongCase{"items[0].op: 1e3 is not", R"({"items": [{"op": 1e3}]})"},
+        WrongCase{"items[0].op: 64.0 is not", R"({"items": [{"op": 64.0}]})"},
+        WrongCase{"items[0].op: '64' is not", R"({"items": [{"op": "64"}]})"},
+        WrongCase{"items[0].op: null is not", R"({"items": [{"op": null}]})"},
+        WrongCase{"items[0].op: true is not", R"({"items": [{"op": true}]})"},
+        WrongCase{"items[0].op: an object is not", R"({"items": [{"op": {}}]})"},
+        WrongCase{"items[0].op: 4294967296 is not", R"({"items": [{"op": 4294967296}]})"},
+        WrongCase{"items[0].op: 18446744073709551616 is not",
+                  R"({"items": [{"op": 18446744073709551616}]})"},
+        WrongCase{"items[0].op: '1e999' is not", R"({"items": [{"op": 1e999}]})"},
+        WrongCase{"handlers: '1e999' is not", R"({"handlers": 1e999})"},
+        WrongCase{"items[0].input: 2147483648 is not", R"({"items": [{"input": 2147483648}]})"},
+        WrongCase{"items[0].output: 2147483648 is not", R"({"items": [{"output": 2147483648}]})"},
+        WrongCase{"items[0].param: 4294967296 is not", R"({"items": [{"param": 4294967296}]})"},
+        WrongCase{"items[0].tenant: 29 is not", R"({"items": [{"tenant": 29}]})"},
+        WrongCase{"items[0].priority: 5 is not", R"({"items": [{"priority": 5}]})"},
+        WrongCase{"buffers[0].handle: 0 is not", R"({"buffers": [{"handle": 0}]})"},
+        WrongCase{"buffers[0].handle: 2147483648 is not",
+                  R"({"buffers": [{"handle": 2147483648}]})"},
+        WrongCase{"buffers[0].tenant: 29 is not", R"({"buffers": [{"tenant": 29}]})"},
+        WrongCase{"buffers[0].zeros: 4294967296 is not", R"({"buffers": [{"zeros": 4294967296}]})"},
+        WrongCase{"buffers[0].zeros: -1 is not", R"({"buffers": [{"zeros": -1}]})"},
+        WrongCase{"buffers[0].u32[2]: 4294967296 is not",
+                  R"({"buffers": [{"u32": [0, 4294967295, 4294967296]}]})"},
+        WrongCase{"outputs[0]: 0 is not", R"({"outputs": [0]})"},
+        WrongCase{"files[0].handle: 0 is not", R"({"files": [{"handle": 0}]})"}));
+
+// Behind each: one more key that must fit, or what it names.
+#define OPS R"("handlers": "ops.ek", )"
+#define TWO R"("buffers": [{"handle": 1, "zeros": 1}, {"handle": 2, "zeros": 1}], )"
+
+INSTANTIATE_TEST_SUITE_P(
+    Together, WrongJob,
+    ::testing::Values(
+        WrongCase{"items: there are neither items nor an items_file", "{}"},
+        WrongCase{"items: there are neither items nor an items_file", "{" OPS R"("buffers": []})"},
+        WrongCase{
+            "buffers[1].handle: 1 is another buffer's handle",
+            R"({"items": [], "buffers": [{"handle": 1, "zeros": 1}, {"handle": 1, "zeros": 1}]})"},
+        WrongCase{"buffers[0].zeros: the buffer has its words already",
+                  R"({"items": [], "buffers": [{"handle": 1, "u32": [1], "zeros": 1}]})"},
+        WrongCase{"buffers[0].file: the buffer has its words already",
+                  R"({"items": [], "buffers": [{"handle": 1, "zeros": 1, "file": "ok.bin"}]})"},
+        WrongCase{"outputs[1]: no buffer has handle 3",
+                  "{" TWO R"("items": [], "outputs": [2, 3]})"},
+        WrongCase{"outputs[1]: 2 is named twice", "{" TWO R"("items": [], "outputs": [2, 2]})"},
+        WrongCase{"items[1].op: no handler has opcode 99",
+                  "{" OPS TWO R"("items": [{"op": 0}, {"op": 99}]})"},
+        WrongCase{"items[0].op: STORE_U32 (1) is an operation of rings",
+                  "{" OPS R"("items": [{"op": 1}]})"},
+        WrongCase{"items[0].op: no handler has opcode 64", R"({"items": [{"op": 64}]})"},
+        WrongCase{"items[0].input: no buffer has handle 3",
+                  "{" OPS TWO R"("items": [{"op": 64, "input": 3, "output": 2}]})"},
+        WrongCase{"items[0].output: no buffer has handle 4",
+                  "{" OPS TWO R"("items": [{"op": 64, "input": 1, "output": 4}]})"},
+        WrongCase{"items[0].input: no buffer has handle 9",
+                  "{"
+                  R"("items": [{"op": 0, "input": 9}]})"},
+        WrongCase{"items[0].input: handler copy reads its input, but the item names none",
+                  "{" OPS TWO R"("items": [{"op": 64, "output": 2}]})"},
+        WrongCase{"items[0].output: handler copy writes its output, but the item names none",
+                  "{" OPS TWO R"("items": [{"op": 64, "input": 1}]})"},
+        WrongCase{"items[1].output: handler clear writes its output",
+                  "{" OPS TWO R"("items": [{"op": 65, "output": 1}, {"op": 65, "input": 1}]})"},
+        WrongCase{"items[0].input: handler print reads its input",
+                  "{" OPS TWO R"("items": [{"op": 66}]})"},
+        WrongCase{"items[0].input: handler change writes its input",
+                  "{" OPS TWO R"("items": [{"op": 67}]})"},
+        WrongCase{"files: this version has no IO service",
+                  R"({"items": [], "files": [{"handle": 9, "path": "big.bin", "access": "r"}]})"}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Files, WrongJob,
+    ::testing::Values(
+        WrongCase{"handlers: cannot read 'none.ek'", R"({"items": [], "handlers": "none.ek"})"},
+        WrongCase{"handlers: bad.ek:1:30: ", R"({"items": [], "handlers": "bad.ek"})"},
+        WrongCase{"handlers: not.ek:1:1: ", R"({"items": [], "handlers": "not.ek"})"},
+        WrongCase{"handlers: cannot read '.'", R"({"items": [], "handlers": "."})"},
+        WrongCase{"buffers[1].file: cannot read 'none.bin'",
+                  R"({"items": [], "buffers": [{"handle": 1, "zeros": 1},
+                                               {"handle": 2, "file": "none.bin"}]})"},
+        WrongCase{"buffers[0].file: 'seven.bin': 7 bytes are not whole words",
+                  R"({"items": [], "buffers": [{"handle": 1, "file": "seven.bin"}]})"},
+        WrongCase{"items_file: cannot read 'none.bin'", R"({"items_file": "none.bin"})"},
+        WrongCase{"items_file: 'forty.bin': 40 bytes are not whole items",
+                  R"({"items_file": "forty.bin"})"},
+        WrongCase{"items_file[2].op: no handler has opcode 99",
+                  "{" OPS TWO R"("items": [{"op": 0}], "items_file": "items.bin"})"},
+        WrongCase{"items_file[1].input: no buffer has handle 2147483648",
+                  "{" OPS TWO R"("items_file": "handles.bin"})"},
+        WrongCase{"items_file[0].output: handler copy writes its output",
+                  "{" OPS TWO R"("items_file": "outputs.bin"})"}));
+
+#undef OPS
+#undef TWO
+
+using WrongUse = WrongJobs;
+
+TEST_F(WrongUse, a_job_that_is_not_there) {
+  expect_refused(everkernel({"run", "none.json"}), "cannot read 'none.json'");
+  expect_refused(everkernel({"run", "."}), "cannot read '.'");
+  expect_refused(everkernel({"run"}), "JOB");
+}
+
+struct UseCase {
+  Args args;
+  const char* part;
+};
+
+class WrongOption : public WrongJobs, public ::testing::WithParamInterface<UseCase> {};
+
+TEST_P(WrongOption, is_refused) {
+  expect_refused(run_job(R"({"items": [{"op": 0}]})", GetParam().args), GetParam().part);
+  EXPECT_FALSE(has_out());
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Every, WrongOption,
+    ::testing::Values(UseCase{{"--max-wall-time", "0s"}, "--max-wall-time: no time at all"},
+                      UseCase{{"--max-wall-time", "0.1ns"}, "--max-wall-time: no time at all"},
+                      UseCase{{"--max-wall-time", "-1s"}, "is not a time"},
+                      UseCase{{"--max-wall-time", "10"}, "is not a time"},
+                      UseCase{{"--max-wall-time", "s"}, "is not a time"},
+                      UseCase{{"--workers", "0"}, "--workers: 0"},
+                      UseCase{{"--workers", "-1"}, "--workers"},
+                      UseCase{{"--hit-capacity", "0"}, "--hit-capacity: 0"},
+                      UseCase{{"--memory-budget", "0"}, "--memory-budget: nothing fits"},
+                      UseCase{{"--memory-budget", "1 MiB"}, "is not a number of bytes"},
+                      UseCase{{"--memory-budget", "1MB"}, "is not a number of bytes"},
+                      UseCase{{"--memory-budget", "-1"}, "is not a number of bytes"},
+                      UseCase{{"--memory-budget", "9999999999GiB"}, "is too large"},
+                      UseCase{{"--interpreter", "--jit"}, "do not go together"},
+                      UseCase{{"--frob"}, "has no option '--frob'"}));
+
+TEST_F(WrongUse, a_backend_that_is_not_there_is_status_3_and_writes_nothing) {
+  const Outcome outcome = run_job(R"({"items": [{"op": 0}]})", {"--backend", "cuda"});
+  EXPECT_EQ(outcome.status, 3);
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_TRUE(outcome.err.starts_with("error: --backend cuda: ")) << outcome.err;
+  EXPECT_FALSE(has_out());
+}
+
+TEST_F(WrongUse, more_memory_than_there_is) {
+  std::string job = R"({"items": [], "buffers": [)";
+  for (int i = 1; i <= 4096; ++i) {
+    job += (i == 1 ? "" : ",") + std::string(R"({"handle": )") + std::to_string(i) +
+           R"(, "zeros": 4294967295})";
+  }
+  expect_refused(run_job(job + "]}"), "].zeros: with this one the buffers take");
+}
+
+TEST_F(WrongUse, nesting_that_never_ends_and_texts_that_do_not_either) {
+  for (const char* open : {"[", "{\"items\":[", "{\"items\":[{\"op\":["}) {
+    expect_refused(run_job(open + std::string(1'000'000, '[')), "job.json");
+  }
+  expect_refused(run_job("{\"handlers\": \"" + std::string(1'000'000, 'a') + "\"}"),
+                 "handlers: 'aaaaaaaaaa");
+  expect_refused(run_job("{\"" + std::string(1'000'000, 'a') + "\": 1}"), "'aaaaaaaaaa");
+  expect_refused(run_job("{\"items\": [{\"op\": " + std::string(1'000'000, '1') + "}]}"),
+                 "items[0].op: '11111");
+  expect_refused(run_job("{\"items\": " + std::string(1'000'000, 'x')), "line 1, column 11");
+}
+
+}  // namespace
+}  // namespace everkernel::test
