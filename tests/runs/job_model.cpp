@@ -152,14 +152,15 @@ std::vector<Word> keepers_of(const JobProgram& program, const Job& job, bool ded
 }
 
 JobEnd run_in_order(const JobProgram& program, const Job& job, const std::vector<Word>& keepers,
-                    Word workgroup_size, std::span<const Word> order) {
+                    Word workgroup_size, const std::vector<Word>* order) {
   const std::vector<Named> named = names_of(program, job);
   Machine machine(job);
   std::vector<Word>& outcomes = machine.end.outcomes;
   outcomes.resize(job.items.size());
   std::vector<Word> faulted;
-  for (Word k = 0; k < job.items.size(); ++k) {
-    const Word j = order.empty() ? k : order[k];
+  const std::size_t count = order == nullptr ? job.items.size() : order->size();
+  for (Word k = 0; k < count; ++k) {
+    const Word j = order == nullptr ? k : (*order)[k];
     if (keepers[j] != j) continue;
     const bool is_spoiled =
         job.is_ordered && std::ranges::any_of(faulted, [&](Word i) {

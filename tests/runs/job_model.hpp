@@ -14,7 +14,7 @@ namespace everkernel::test {
 
 /// What a job comes to.
 struct JobEnd {
-  std::vector<Word> outcomes = {};            // an item: backend::kItemDone, or a fault code
+  std::vector<Word> outcomes = {};            // as in Report
   std::vector<std::vector<Word>> words = {};  // of each buffer
   std::vector<abi::Hit> hits = {};            // by item
   std::size_t again = 0;                      // times an item yielded or asked to be requeued
@@ -23,9 +23,9 @@ struct JobEnd {
 
 /// Of each item the one that runs for it: itself, or the earlier one it is dropped for.
 std::vector<Word> keepers_of(const JobProgram& program, const Job& job, bool dedupe);
-/// Runs the job, in the order of the list or another one that predecessors_of allows.
+/// Runs the job; with `order`, only the items it names, in that order. The others remain.
 JobEnd run_in_order(const JobProgram& program, const Job& job, const std::vector<Word>& keepers,
-                    Word workgroup_size, std::span<const Word> order = {});
+                    Word workgroup_size, const std::vector<Word>* order = nullptr);
 
 /// Of each item that is kept: those it waits for, without what follows from others.
 std::vector<std::vector<Word>> predecessors_of(const JobProgram& program, const Job& job,

@@ -1,6 +1,7 @@
 // Runs jobs on one megakernel and holds what comes back against the model.
 #pragma once
 
+#include <chrono>
 #include <map>
 #include <optional>
 #include <string>
@@ -30,6 +31,7 @@ struct RunChoice {
   Word hit_capacity = 0;
   std::uint64_t budget_bytes = 0;
   std::vector<Word> quotas = {};
+  std::chrono::nanoseconds time = std::chrono::seconds(60);  // whatever takes longer hangs
 };
 
 /// Both as text.
@@ -46,6 +48,9 @@ class JobModel {
   const std::vector<std::vector<Word>>& regions(bool dedupe, bool fuse);
   const std::vector<std::uint64_t>& contributors(bool dedupe);
   const std::vector<Word>& opcodes(bool dedupe);
+
+  /// What the job comes to when only these items run.
+  JobEnd end_of_some(bool dedupe, const std::vector<Word>& items);
 
   const JobProgram& program() const { return program_; }
   const Job& job() const { return job_; }
@@ -78,6 +83,7 @@ class JobKernel {
   JobKernel(const JobKernelShape& shape, Megakernel kernel)
       : shape_(shape), kernel_(std::move(kernel)) {}
   std::string check_words(const JobEnd& end) const;
+  std::string check_part(JobModel& model, const RunChoice& choice) const;
 
   JobKernelShape shape_;
   Megakernel kernel_;

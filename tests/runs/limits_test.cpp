@@ -7,7 +7,9 @@
 namespace everkernel::test {
 namespace {
 
-using namespace std::chrono_literals;
+using std::chrono::milliseconds;
+using std::chrono::nanoseconds;
+using std::chrono::seconds;
 using Clock = std::chrono::steady_clock;
 using Items = std::vector<abi::WorkItem>;
 
@@ -80,9 +82,12 @@ TEST(RunArguments, origins_are_one_an_item) {
 TEST(RunArguments, no_time_is_an_error) {
   Runner runner;
   const Items items(3, {kSet, 0, 2, 0});
-  EXPECT_EQ(code_of(runner.kernel->run(items, {.max_wall_time = 0ns})), Code::invalid_argument);
-  EXPECT_EQ(code_of(runner.kernel->run(items, {.max_wall_time = -1ns})), Code::invalid_argument);
-  EXPECT_EQ(code_of(runner.kernel->run({}, {.max_wall_time = 0ns})), Code::invalid_argument);
+  EXPECT_EQ(code_of(runner.kernel->run(items, {.max_wall_time = nanoseconds(0)})),
+            Code::invalid_argument);
+  EXPECT_EQ(code_of(runner.kernel->run(items, {.max_wall_time = nanoseconds(-1)})),
+            Code::invalid_argument);
+  EXPECT_EQ(code_of(runner.kernel->run({}, {.max_wall_time = nanoseconds(0)})),
+            Code::invalid_argument);
   EXPECT_EQ(runner.word(2), 2u) << "something ran";
 }
 
@@ -106,7 +111,7 @@ TEST(Run, of_one_item_runs_it) {
     EXPECT_EQ(report.published_items, 1u);
     EXPECT_EQ(report.shape.tickets, 1u);
     EXPECT_EQ(runner.word(2), 7u);
-    EXPECT_GT(report.wall_time, 0ns);
+    EXPECT_GT(report.wall_time, nanoseconds(0));
   }
 }
 
@@ -212,14 +217,14 @@ TEST_P(RunTime, ends_in_time_and_outputs_are_those_of_what_ran) {
     items.push_back({kWork, 0, 1 + (GetParam().is_chain ? 0 : i % 16), 20'000});
   }
   const auto start = Clock::now();
-  const Report report =
-      runner.run(items, {.fuse = GetParam().fuse, .max_wall_time = 50ms, .worker_count = 2});
+  const Report report = runner.run(
+      items, {.fuse = GetParam().fuse, .max_wall_time = milliseconds(50), .worker_count = 2});
   const auto took = Clock::now() - start;
-  EXPECT_GE(took, 50ms);
+  EXPECT_GE(took, milliseconds(50));
   if (kIsSanitized) {
     std::printf("a sanitizer is slow: no upper bound\n");
   } else {
-    EXPECT_LT(took, 100ms);
+    EXPECT_LT(took, milliseconds(100));
   }
   EXPECT_GT(report.items_remaining, 0u);
   EXPECT_EQ(report.items_faulted, 0u);
@@ -246,7 +251,8 @@ INSTANTIATE_TEST_SUITE_P(shapes, RunTime,
 
 TEST(RunTime, what_remains_was_not_before_what_ran) {
   Runner runner;
-  const Report report = runner.run(Items(20'000, {kWork, 0, 1, 20'000}), {.max_wall_time = 30ms});
+  const Report report =
+      runner.run(Items(20'000, {kWork, 0, 1, 20'000}), {.max_wall_time = milliseconds(30)});
   bool has_ended = true;
   for (std::size_t i = 0; i < report.outcomes.size(); ++i) {
     const bool is_done = report.end_of(i) == ItemEnd::processed;
@@ -260,7 +266,7 @@ TEST(RunTime, an_item_dropped_for_one_that_remains_remains) {
   Items items(20'000, {kWork, 0, 1, 20'000});
   items.push_back({kCopy, 1, 2, 0});
   items.push_back({kCopy, 1, 2, 0});
-  const Report report = runner.run(items, {.max_wall_time = 20ms});
+  const Report report = runner.run(items, {.max_wall_time = milliseconds(20)});
   EXPECT_EQ(report.deduped_items, 1u);
   EXPECT_EQ(report.end_of(20'000), ItemEnd::remaining);
   EXPECT_EQ(report.end_of(20'001), ItemEnd::remaining);
@@ -273,9 +279,9 @@ TEST(RunTime, an_item_that_does_not_end_is_given_up) {
                  .worker_count = 2},
                 "handler forever = 64 { while true { } }");
   const auto start = Clock::now();
-  const Report report = runner.run({{64, 0, 0, 0}}, {.max_wall_time = 20ms});
+  const Report report = runner.run({{64, 0, 0, 0}}, {.max_wall_time = milliseconds(20)});
   EXPECT_EQ(codes_of(report), (std::vector<Word>{10}));
-  EXPECT_LT(Clock::now() - start, 20ms + kRunGrace + 5s);
+  EXPECT_LT(Clock::now() - start, milliseconds(20) + kRunGrace + seconds(5));
   // The megakernel goes on.
   EXPECT_EQ(runner.run({{kNop, 0, 0, 0}}).items_processed, 1u);
 }
@@ -284,8 +290,8 @@ TEST(RunTime, items_that_yield_forever_remain) {
   Runner runner({.slot_count = 8, .workgroup_size = 1, .worker_count = 2},
                 "handler again = 64 { args[3] = args[3] + 1; yield; }\n"
                 "handler later = 65 { args[3] = args[3] + 1; requeue; }\n");
-  const Report report =
-      runner.run({{64, 0, 0, 0}, {65, 0, 0, 0}, {kNop, 0, 0, 0}}, {.max_wall_time = 30ms});
+  const Report report = runner.run({{64, 0, 0, 0}, {65, 0, 0, 0}, {kNop, 0, 0, 0}},
+                                   {.max_wall_time = milliseconds(30)});
   EXPECT_EQ(report.items_processed, 1u);
   EXPECT_EQ(report.items_remaining, 2u);
 }
@@ -312,7 +318,7 @@ TEST(Run, and_dispatch_and_session_take_turns) {
     auto session = runner.kernel->start();
     ASSERT_TRUE(session) << message_of(session);
     ASSERT_TRUE(session->publish_items(Items{{kAdd, 0, 2, 7}}));
-    ASSERT_TRUE(session->wait_all(10s));
+    ASSERT_TRUE(session->wait_all(seconds(10)));
   }
   runner.run({{kAdd, 0, 2, 9}});
   EXPECT_EQ(runner.word(2), 23u);
