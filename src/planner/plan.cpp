@@ -418,23 +418,25 @@ class Scan {
       if (made_at < last_barrier_) node = last_barrier_;
     }
     if (node == waiter) return;
+    if (edge_count_ == plan_.edges.size()) {
+      plan_.edges = plan_.arrays.edges.grow(2 * edge_count_, edge_count_);
+    }
     backend::Node& waited =
         node < item_count_ ? plan_.nodes[node] : plan_.joins[node - item_count_];
-    if (waited.last_waiter != kNoNode) {
-      const Word last = waited.last_waiter & ~kMany;
-      if (last == waiter) return;  // said already
-      if (edge_count_ == plan_.edges.size()) {
-        plan_.edges = plan_.arrays.edges.grow(2 * edge_count_, edge_count_);
-      }
-      plan_.edges[edge_count_] = {last, waited.others};
-      waited.others = static_cast<Word>(edge_count_++);
-      waited.last_waiter = waiter | kMany;
-    } else {
-      waited.last_waiter = waiter;
-    }
-    ++plan_.dependencies;
-    ++(waiter < item_count_ ? plan_.waiting_for[waiter]
-                            : plan_.join_waiting_for[waiter - item_count_]);
+    // Whether anybody waits already is a coin toss, so that this is written without a branch: the
+    // one who waited last moves into an edge, which counts only if there was one.
+    const Word before = waited.last_waiter;
+    const bool has_waiter = before != kNoNode;
+    const bool is_said = has_waiter && (before & ~kMany) == waiter;
+    const bool moves = has_waiter && !is_said;
+    plan_.edges[edge_count_] = {before & ~kMany, waited.others};
+    waited.others = moves ? static_cast<Word>(edge_count_) : waited.others;
+    edge_count_ += moves ? 1 : 0;
+    waited.last_waiter = is_said ? before : (has_waiter ? waiter | kMany : waiter);
+    Word& count = waiter < item_count_ ? plan_.waiting_for[waiter]
+                                       : plan_.join_waiting_for[waiter - item_count_];
+    count += is_said ? 0 : 1;
+    plan_.dependencies += is_said ? 0 : 1;
   }
 
   // Waits for whatever nothing else waits for yet, since the barrier before.
