@@ -1,6 +1,279 @@
 // Planning rule 5 by example: every decision of the launch policy changes what runs.
+#include <algorithm>
+
+#include "everkernel/jit/native.hpp"
 #include "run_fixture.hpp"
 
 namespace everkernel::test {
-namespace {}  // namespace
+namespace {
+
+using Items = std::vector<abi::WorkItem>;
+using planner::ExecutionMode;
+using planner::Pressure;
+using planner::Topology;
+
+#define EVERKERNEL_NEEDS_NATIVE_CODE() \
+  if (!jit::has_native_code()) GTEST_SKIP() << "this build has no native code"
+
+// ---- pressure ----
+
+TEST(Pressure, light_work_is_published_slot_by_slot) {
+  Runner runner;
+  const Report report =
+      runner.run({{kMove, 1, 2, 0}, {kMove, 3, 4, 0}, {kMove, 5, 6, 0}}, {.worker_count = 8});
+  EXPECT_EQ(report.telemetry.pressure, Pressure::light);
+  EXPECT_EQ(report.shape.tickets, 3u);
+  EXPECT_EQ(report.shape.publish_batches, 3u);
+}
+
+TEST(Pressure, workers_that_light_work_leaves_over_sleep) {
+  Runner runner;
+  const Report report = runner.run({{kWork, 0, 1, 200'000}}, {.worker_count = 6});
+  EXPECT_EQ(report.telemetry.pressure, Pressure::light);
+  EXPECT_GE(report.shape.worker_sleeps, 4u);
+}
+
+TEST(Pressure, balanced_work_is_published_in_small_batches) {
+  Runner runner;
+  const Report report = runner.run(Items(20, {kAdd, 0, 2, 1}), {.worker_count = 8});
+  EXPECT_EQ(report.telemetry.pressure, Pressure::balanced);
+  EXPECT_LT(report.shape.publish_batches, report.shape.tickets);
+  EXPECT_GT(report.shape.publish_batches, 1u);
+}
+
+TEST(Pressure, saturated_work_is_published_in_rings) {
+  Runner runner;
+  const Report report = runner.run(Items(60, {kAdd, 0, 2, 1}), {.worker_count = 2});
+  EXPECT_EQ(report.telemetry.pressure, Pressure::saturated);
+  EXPECT_EQ(report.shape.ring_slots, 64u);
+  EXPECT_EQ(report.shape.publish_batches, 1u);
+}
+
+TEST(Pressure, requeues_saturate_the_next_run) {
+  Runner runner({.slot_count = 64, .workgroup_size = 1, .worker_count = 4},
+                "handler again = 64 { if args[3] == 0 { args[3] = 1; requeue; } }");
+  const Items items = {{64, 0, 0, 0}};
+  EXPECT_EQ(runner.run(items, {.worker_count = 4}).telemetry.pressure, Pressure::light);
+  EXPECT_EQ(runner.run(items, {.worker_count = 4}).telemetry.pressure, Pressure::saturated);
+}
+
+// ---- topology ----
+
+TEST(Topology, of_a_chain_is_sparse_with_one_region_a_ticket_and_fewer_workers) {
+  Runner runner({.slot_count = 256, .workgroup_size = 1, .worker_count = 64});
+  const Report report =
+      runner.run(Items(500, {kScale, 0, 2, 0}), {.fuse = false, .worker_count = 64});
+  EXPECT_EQ(report.telemetry.topology, Topology::sparse_frontier);
+  EXPECT_EQ(report.shape.regions_per_ticket, 1u);
+  EXPECT_EQ(report.shape.workers, 32u);
+  EXPECT_LE(report.telemetry.frontier_density_bps, 500u);
+}
+
+TEST(Topology, of_independent_items_is_dense_with_ranges_and_all_workers) {
+  Runner runner;
+  const Report wide = runner.run(Items(1000, {kAdd, 0, 2, 0}), {.worker_count = 64});
+  EXPECT_EQ(wide.telemetry.topology, Topology::dense_frontier);
+  EXPECT_EQ(wide.shape.workers, 64u);
+  const Report long_ranges = runner.run(Items(3000, {kAdd, 0, 2, 0}), {.worker_count = 1});
+  EXPECT_EQ(long_ranges.telemetry.topology, Topology::dense_frontier);
+  EXPECT_GT(long_ranges.shape.regions_per_ticket, 32u);
+  EXPECT_EQ(long_ranges.telemetry.frontier_density_bps, 10'000u);
+}
+
+TEST(Topology, of_many_short_chains_is_hybrid_with_tickets_of_32) {
+  Runner runner;
+  Items items;
+  // Sixteen chains and as many items that wait for nothing.
+  for (Word i = 0; i < 1600; ++i) items.push_back({kScale, 0, 1 + i % 16, 0});
+  for (Word i = 0; i < 400; ++i) items.push_back({kPeek, 20, 0, i});
+  const Report report = runner.run(items, {.fuse = false, .worker_count = 1});
+  EXPECT_EQ(report.telemetry.topology, Topology::hybrid_frontier);
+  EXPECT_EQ(report.shape.regions_per_ticket, 32u);
+}
+
+TEST(Topology, of_hot_dense_graphs_is_fused_and_grouped_by_opcode) {
+  EVERKERNEL_NEEDS_NATIVE_CODE();
+  Runner runner;
+  Items items(planner::kFusedDenseEdges, {kAdd, 0, 2, 1});
+  items.push_back({kMove, 2, 3, 0});
+  const Report report = runner.run(items, {.worker_count = 2, .hot_windows = 4});
+  EXPECT_EQ(report.telemetry.topology, Topology::fused_dense);
+  EXPECT_EQ(report.telemetry.execution_mode, ExecutionMode::jit);
+  EXPECT_TRUE(report.shape.grouped_by_opcode);
+  EXPECT_GT(report.shape.regions_per_ticket, 32u);
+  EXPECT_EQ(runner.word(3), 2 * (2 + planner::kFusedDenseEdges));
+}
+
+TEST(Topology, of_little_memory_has_fewer_workers_and_waves) {
+  Runner runner;
+  Items items;
+  for (Word i = 1; i < 20; i += 2) items.push_back({kMove, i, i + 1, 5});
+  const Report all = runner.run(items, {.worker_count = 8});
+  EXPECT_EQ(all.shape.waves, 1u);
+  EXPECT_EQ(all.shape.workers, 8u);
+  // Two items with their buffers of 16 bytes fit at one time.
+  const Report some = runner.run(items, {.worker_count = 8, .memory_budget_bytes = 64});
+  EXPECT_EQ(some.telemetry.topology, Topology::memory_constrained);
+  EXPECT_EQ(some.shape.workers, 4u);
+  EXPECT_EQ(some.shape.waves, 5u);
+  EXPECT_EQ(some.telemetry.device_memory_budget_bytes, 64u);
+  EXPECT_EQ(some.items_processed, 10u);
+  for (Word i = 1; i < 20; i += 2) EXPECT_EQ(runner.word(i + 1), i * 2 + 5);
+}
+
+TEST(Topology, is_remembered_and_answers_come_from_the_cache) {
+  Runner runner;
+  const Items items(50, {kAdd, 0, 2, 0});
+  runner.run(items);
+  runner.run(items);
+  const Report report = runner.run(items);
+  EXPECT_GE(report.shape.policy_hits, 1u);
+  EXPECT_EQ(report.shape.policy_hits + report.shape.policy_misses, 3u);
+}
+
+// ---- execution mode ----
+
+TEST(ExecutionModes, a_short_queue_runs_the_kernel_that_is_there) {
+  Runner runner;
+  const Report report = runner.run(Items(100, {kAdd, 0, 2, 0}));
+  EXPECT_EQ(report.telemetry.execution_mode, ExecutionMode::interpreter);
+  EXPECT_EQ(report.shape.pipeline_id, runner.kernel->pipeline_id());
+  EXPECT_TRUE(report.telemetry.compiled_pipeline_cache_hit);
+  EXPECT_FALSE(report.shape.grouped_by_opcode);
+}
+
+TEST(ExecutionModes, a_long_queue_runs_code_of_its_opcodes_grouped_by_opcode) {
+  EVERKERNEL_NEEDS_NATIVE_CODE();
+  Runner runner;
+  Items items;
+  for (Word i = 0; i < 2048; ++i) {
+    items.push_back({kAdd, 0, 2, 1});
+    items.push_back({kPeek, 3, 0, 0});
+  }
+  const Report report = runner.run(items, {.worker_count = 2});
+  EXPECT_EQ(report.telemetry.execution_mode, ExecutionMode::jit);
+  EXPECT_NE(report.shape.pipeline_id, runner.kernel->pipeline_id());
+  EXPECT_TRUE(report.shape.grouped_by_opcode);
+  EXPECT_FALSE(report.telemetry.compiled_pipeline_cache_hit);
+  EXPECT_EQ(runner.word(2), 2u + 2048u);
+  const Report again = runner.run(items, {.worker_count = 2});
+  EXPECT_TRUE(again.telemetry.compiled_pipeline_cache_hit);
+  EXPECT_EQ(again.shape.pipeline_id, report.shape.pipeline_id);
+  items.resize(4095);
+  EXPECT_EQ(runner.run(items, {.worker_count = 2}).telemetry.execution_mode,
+            ExecutionMode::interpreter);
+}
+
+TEST(ExecutionModes, hot_windows_promote_a_short_queue) {
+  EVERKERNEL_NEEDS_NATIVE_CODE();
+  Runner runner;
+  const Items items(10, {kAdd, 0, 2, 1});
+  EXPECT_EQ(runner.run(items, {.hot_windows = 3}).telemetry.execution_mode,
+            ExecutionMode::interpreter);
+  EXPECT_EQ(runner.run(items, {.hot_windows = 4}).telemetry.execution_mode, ExecutionMode::jit);
+  EXPECT_EQ(runner.word(2), 22u);
+}
+
+TEST(ExecutionModes, what_is_asked_for_is_used) {
+  EVERKERNEL_NEEDS_NATIVE_CODE();
+  Runner runner;
+  const Report native = runner.run({{kMove, 1, 2, 0}}, {.execution = RunExecution::jit});
+  EXPECT_EQ(native.telemetry.execution_mode, ExecutionMode::jit);
+  EXPECT_EQ(runner.word(2), 2u);
+  const Report interpreted =
+      runner.run(Items(5000, {kAdd, 0, 2, 1}), {.execution = RunExecution::interpreter});
+  EXPECT_EQ(interpreted.telemetry.execution_mode, ExecutionMode::interpreter);
+  EXPECT_EQ(interpreted.shape.pipeline_id, runner.kernel->pipeline_id());
+  EXPECT_NE(interpreted.shape.pipeline_id, native.shape.pipeline_id);
+}
+
+// ---- hit capacity ----
+
+TEST(Hits, come_sorted_by_item_and_in_the_order_of_the_item) {
+  Runner runner;
+  const Report report = runner.run({{kEmit, 0, 0, 2}, {kNop, 0, 0, 0}, {kEmit, 0, 0, 3}});
+  const std::vector<abi::Hit> expected = {
+      {0, 0, 2, 7}, {0, 1, 2, 7}, {2, 0, 3, 7}, {2, 1, 3, 7}, {2, 2, 3, 7}};
+  EXPECT_EQ(report.hits, expected);
+  EXPECT_EQ(report.hits_dropped, 0u);
+  EXPECT_EQ(report.telemetry.hit_capacity, planner::kMinHitCapacity);
+}
+
+TEST(Hits, over_the_capacity_are_counted_as_dropped) {
+  Runner runner;
+  const Report report = runner.run(Items(10, {kEmit, 0, 0, 3}), {.hit_capacity = 7});
+  EXPECT_EQ(report.telemetry.hit_capacity, 7u);
+  EXPECT_EQ(report.hits.size(), 7u);
+  EXPECT_EQ(report.hits_dropped, 23u);
+  EXPECT_TRUE(std::ranges::is_sorted(report.hits, {}, &abi::Hit::item));
+  // The room of one run is not that of the next.
+  const Report next = runner.run(Items(10, {kEmit, 0, 0, 3}));
+  EXPECT_EQ(next.hits.size(), 30u);
+  EXPECT_EQ(next.hits_dropped, 0u);
+}
+
+TEST(Hits, have_twice_the_room_that_is_expected) {
+  Runner runner;
+  const Items items(1000, {kEmit, 0, 0, 1});
+  EXPECT_EQ(runner.run(items).telemetry.hit_capacity, 2000u);
+  const Report report = runner.run(items, {.expected_hits_per_item = 3});
+  EXPECT_EQ(report.telemetry.hit_capacity, 6000u);
+  EXPECT_EQ(report.telemetry.estimated_peak_device_bytes, 20 * 16 + 16 * 6000u);
+}
+
+// ---- budget ----
+
+TEST(Budget, that_holds_no_item_is_an_error_with_both_numbers) {
+  Runner runner;
+  const auto report =
+      runner.kernel->run(Items{{kSet, 0, 1, 0}, {kMove, 1, 2, 0}}, {.memory_budget_bytes = 20});
+  EXPECT_EQ(code_of(report), Code::invalid_argument);
+  EXPECT_NE(message_of(report).find("item 1"), std::string::npos) << message_of(report);
+  EXPECT_NE(message_of(report).find("32"), std::string::npos) << message_of(report);
+  EXPECT_NE(message_of(report).find("20"), std::string::npos) << message_of(report);
+  EXPECT_EQ(runner.word(1), 1u) << "something ran";
+}
+
+TEST(Budget, splits_in_waves_that_keep_the_order) {
+  for (const bool has_priorities : {false, true}) {
+    Runner runner;
+    Items items;
+    std::vector<Origin> origins;
+    Word expected = 1;
+    for (Word i = 1; i < 20; ++i) {
+      items.push_back({kMove, i, i + 1, i});
+      items.push_back({kAdd, 0, i, 1});
+      origins.insert(origins.end(),
+                     {{.priority = 3}, {.priority = static_cast<std::uint8_t>(i % 5)}});
+      expected = expected * 2 + i;
+    }
+    RunConfig config = {.worker_count = 3, .memory_budget_bytes = 50};
+    if (has_priorities) config.origins = origins;
+    const Report report = runner.run(items, config);
+    EXPECT_GE(report.shape.waves, 7u);
+    EXPECT_EQ(runner.word(20), expected);
+    EXPECT_EQ(report.items_processed, items.size());
+  }
+}
+
+// ---- priority ----
+
+TEST(Priority, urgent_items_run_first_where_nothing_says_otherwise) {
+  // Without order the items may share a counter: it says when each of them ran.
+  Runner runner({.slot_count = 64, .workgroup_size = 1, .worker_count = 1},
+                "handler stamp = 64 { output[0] = atomic_add(input[0], 1); }");
+  runner.set_word(20, 0);
+  Items items;
+  std::vector<Origin> origins;
+  for (Word i = 1; i <= 15; ++i) {
+    items.push_back({64, 20, i, 0});
+    origins.push_back({.priority = static_cast<std::uint8_t>(i % 5)});
+  }
+  runner.run(items, {.origins = origins, .ordered = false, .worker_count = 1});
+  for (Word i = 1; i <= 15; ++i) {
+    EXPECT_EQ(runner.word(i) / 3, i % 5) << "item " << i << " of priority " << i % 5;
+  }
+}
+
+}  // namespace
 }  // namespace everkernel::test

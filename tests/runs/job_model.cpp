@@ -44,7 +44,7 @@ std::vector<Named> names_of(const JobProgram& program, const Job& job) {
     // An output that is the input as well is not only added to.
     const bool is_mixed =
         named.reads[0] == item.output_handle || named.writes[0] == item.output_handle;
-    if (handler != nullptr && handler->handler.commutes && !named.is_barrier && !is_mixed) {
+    if (handler != nullptr && handler->handler.commutes && !is_mixed) {
       named.commutes_on = named.writes[1];
     }
     all.push_back(named);
@@ -138,8 +138,9 @@ std::vector<Word> keepers_of(const JobProgram& program, const Job& job, bool ded
     if (!dedupe || handler == nullptr || !handler->handler.is_pure) continue;
     if (item.input_handle == item.output_handle) continue;
     for (Word i = j; i-- > 0;) {
+      if (keepers[i] != i) continue;  // what is dropped writes nothing
       if (job.items[i] == item && job.origin_of(i).tenant == job.origin_of(j).tenant) {
-        keepers[j] = keepers[i];
+        keepers[j] = i;
         break;
       }
       if (named[i].is_barrier) break;
@@ -208,6 +209,8 @@ void add_hazards(const std::vector<Named>& named, const Named& later, Word handl
   }
   if (at == before.size()) return;
   const Named& writer = named[before[at]];
+  // An earlier group of the same opcode is none of its business; the readers since waited for it.
+  if (commute(writer, later, handle)) return;
   do {
     found.insert(before[at]);
     ++at;
@@ -221,6 +224,7 @@ std::vector<std::vector<Word>> predecessors_of(const JobProgram& program, const 
   const std::vector<Named> named = names_of(program, job);
   std::vector<std::vector<Word>> all(job.items.size());
   if (!job.is_ordered) return all;
+  std::vector<bool> has_waiter(job.items.size());
   Word barrier = kNoItem;  // the last one
   for (Word j = 0; j < job.items.size(); ++j) {
     if (keepers[j] != j) continue;
@@ -228,7 +232,7 @@ std::vector<std::vector<Word>> predecessors_of(const JobProgram& program, const 
     std::set<Word> found;
     if (named[j].is_barrier) {
       for (Word i = begin; i < j; ++i) {
-        if (keepers[i] == i) found.insert(i);
+        if (keepers[i] == i && !has_waiter[i]) found.insert(i);
       }
     } else {
       for (const Word handle : named[j].handles()) {
@@ -237,6 +241,7 @@ std::vector<std::vector<Word>> predecessors_of(const JobProgram& program, const 
     }
     if (found.empty() && barrier != kNoItem) found.insert(barrier);
     all[j].assign(found.begin(), found.end());
+    for (const Word i : found) has_waiter[i] = true;
     if (named[j].is_barrier) barrier = j;
   }
   return all;

@@ -121,7 +121,7 @@ std::string check_region(JobModel& model, bool dedupe, const std::vector<Word>& 
     return fmt::format("expected items {}, got {}", fmt::join(items, " "),
                        fmt::join(view.items, " "));
   }
-  const std::vector<Word> opcodes = model.opcodes(dedupe);
+  const std::vector<Word>& opcodes = model.opcodes(dedupe);
   std::uint64_t wide = 0;
   for (const Word item : items) wide |= model.contributors(dedupe)[item];
   Word lineage = 0;
@@ -209,6 +209,12 @@ const std::vector<std::vector<Word>>& JobModel::regions(bool dedupe, bool fuse) 
 const std::vector<std::uint64_t>& JobModel::contributors(bool dedupe) {
   auto& place = contributors_[dedupe];
   if (place.empty()) place = contributors_of(program_, job_, keepers(dedupe), opcodes(dedupe));
+  return place;
+}
+
+const std::vector<Word>& JobModel::opcodes(bool dedupe) {
+  auto& place = opcodes_[dedupe];
+  if (place.empty()) place = opcodes_of(job_, keepers(dedupe));
   return place;
 }
 

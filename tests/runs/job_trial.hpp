@@ -45,7 +45,7 @@ class JobModel {
   const JobEnd& end(bool dedupe);
   const std::vector<std::vector<Word>>& regions(bool dedupe, bool fuse);
   const std::vector<std::uint64_t>& contributors(bool dedupe);
-  std::vector<Word> opcodes(bool dedupe) { return opcodes_of(job_, keepers(dedupe)); }
+  const std::vector<Word>& opcodes(bool dedupe);
 
   const JobProgram& program() const { return program_; }
   const Job& job() const { return job_; }
@@ -58,6 +58,7 @@ class JobModel {
   std::map<bool, JobEnd> ends_ = {};
   std::map<std::pair<bool, bool>, std::vector<std::vector<Word>>> regions_ = {};
   std::map<bool, std::vector<std::uint64_t>> contributors_ = {};
+  std::map<bool, std::vector<Word>> opcodes_ = {};
 };
 
 /// A megakernel with the buffers of a batch.

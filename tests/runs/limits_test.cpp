@@ -145,7 +145,7 @@ TEST(Run, calls_progress_on_the_calling_thread) {
   for (std::size_t i = 0; i < calls.size(); ++i) {
     EXPECT_EQ(calls[i].item_count, 3001u);
     EXPECT_LE(calls[i].items_ended, 3001u);
-    if (i > 0) EXPECT_GE(calls[i].items_ended, calls[i - 1].items_ended);
+    EXPECT_GE(calls[i].items_ended, i > 0 ? calls[i - 1].items_ended : 0);
   }
 }
 

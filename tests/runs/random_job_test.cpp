@@ -6,7 +6,9 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -21,13 +23,27 @@ namespace everkernel::test {
 namespace {
 
 constexpr double kUsualSeconds = kIsSanitized ? 20 : 30;
-constexpr Word kKernelsEach = 3;  // of a batch
-constexpr Word kJobsEach = 40;
-constexpr Word kRunsEach = 2;  // of a job
+
+// A batch runs jobs of one program. Native code is compiled for the opcodes of nearly every job
+// anew, and that takes longer than the job: few jobs have it, and run more often.
+struct BatchShape {
+  Word kernels, jobs, runs;  // runs of a job
+  bool is_native;
+};
+constexpr BatchShape kInterpreted = {.kernels = 3, .jobs = 40, .runs = 3, .is_native = false};
+constexpr BatchShape kNative = {.kernels = 1, .jobs = 5, .runs = 8, .is_native = true};
+constexpr Word kNativeShare = 8;  // in 100 batches
 
 struct Tally {
-  std::size_t batches = 0, jobs = 0, items = 0, runs = 0;
+  std::size_t batches = 0, jobs = 0, items = 0, runs = 0, native = 0, waves = 0;
+  std::map<std::string_view, std::size_t> topologies = {};
 };
+
+void note(const Report& report, Tally& tally) {
+  ++tally.topologies[planner::topology_name(report.telemetry.topology)];
+  tally.native += report.telemetry.execution_mode == planner::ExecutionMode::jit ? 1u : 0u;
+  tally.waves += report.shape.waves > 1 ? 1u : 0u;
+}
 
 // ---- megakernels and settings ----
 
@@ -36,21 +52,22 @@ Word random_worker_count(Random& random) {
   return random.pick(counts);
 }
 
-std::vector<JobKernel> random_kernels(Random& random, const JobProgram& program,
+std::vector<JobKernel> random_kernels(Random& random, const BatchShape& batch,
+                                      const JobProgram& program,
                                       const std::vector<JobBuffer>& buffers) {
   const Word groups[] = {1, 1, 2, 8, 64};
   const Word workgroup_size = random.pick(groups);
   std::vector<JobKernel> kernels;
-  while (kernels.size() < kKernelsEach) {
+  while (kernels.size() < batch.kernels) {
     const Word slots[] = {2, 8, 64, 1024};
     const Word slot_count = random.pick(slots);
     if (slot_count % workgroup_size != 0) continue;
-    const bool is_native = jit::has_native_code() && random.chance(30);
-    const JobKernelShape shape = {
-        .slot_count = slot_count,
-        .workgroup_size = workgroup_size,
-        .worker_count = random_worker_count(random),
-        .execution = is_native ? backend::Execution::native : backend::Execution::interpreter};
+    const JobKernelShape shape = {.slot_count = slot_count,
+                                  .workgroup_size = workgroup_size,
+                                  .worker_count = random_worker_count(random),
+                                  .execution = batch.is_native && random.chance(30)
+                                                   ? backend::Execution::native
+                                                   : backend::Execution::interpreter};
     auto kernel = JobKernel::make(shape, program, buffers);
     if (!kernel) {
       ADD_FAILURE() << describe(shape, {}) << ": " << kernel.error().message;
@@ -61,14 +78,17 @@ std::vector<JobKernel> random_kernels(Random& random, const JobProgram& program,
   return kernels;
 }
 
-RunChoice random_choice(Random& random) {
+RunChoice random_choice(Random& random, const BatchShape& batch) {
   RunChoice choice = {.dedupe = random.chance(70),
                       .fuse = random.chance(75),
                       .lineage = random.chance(40),
                       .has_progress = random.chance(20),
                       .worker_count = random.chance(20) ? 0 : random_worker_count(random)};
-  if (random.chance(60)) choice.execution = RunExecution::interpreter;
-  if (jit::has_native_code() && random.chance(10)) choice.execution = RunExecution::jit;
+  const RunExecution executions[] = {RunExecution::jit, RunExecution::automatic,
+                                     RunExecution::interpreter};
+  choice.execution = batch.is_native      ? random.pick(executions)
+                     : random.rarely(990) ? RunExecution::interpreter
+                                          : RunExecution::automatic;
   if (random.chance(10)) choice.hit_capacity = random.between(1, 20);
   if (random.chance(10)) {
     for (Word tenant = 0; tenant < abi::kTenantCount; ++tenant) {
@@ -76,6 +96,29 @@ RunChoice random_choice(Random& random) {
     }
   }
   return choice;
+}
+
+// A budget that holds every region, so that the run comes in waves.
+void give_budget(Random& random, JobModel& model, RunChoice& choice) {
+  std::map<Word, std::uint64_t> bytes;
+  for (const JobBuffer& buffer : model.job().buffers) {
+    bytes[buffer.handle] = buffer.words.size() * sizeof(Word);
+  }
+  std::uint64_t most = 0, all = 0;
+  for (const std::vector<Word>& region : model.regions(choice.dedupe, choice.fuse)) {
+    std::set<Word> handles;
+    for (const Word item : region) {
+      const abi::WorkItem& words = model.job().items[item];
+      if (words.op_handle != 0) handles.insert({words.input_handle, words.output_handle});
+    }
+    std::uint64_t sum = 0;
+    for (const Word handle : handles) sum += bytes[handle];
+    most = std::max(most, sum);
+    all += sum;
+  }
+  choice.hit_capacity = 64;
+  const auto room = static_cast<Word>(std::min<std::uint64_t>(all / 4, 2 * most));
+  choice.budget_bytes = 16 * choice.hit_capacity + most + random.below(room + 1) + 1;
 }
 
 // ---- batches ----
@@ -93,21 +136,25 @@ void report(std::uint64_t seed, JobKernel& kernel, const JobProgram& program, co
 // Runs every job on some of the kernels; false after the first difference.
 bool run_batch(std::uint64_t seed, CrashReport& crash, Tally& tally) {
   Random random(seed);
+  const bool is_native = random.chance(kNativeShare) && jit::has_native_code();
+  const BatchShape batch = is_native ? kNative : kInterpreted;
   const JobProgram program = generate_program(random);
   const std::vector<JobBuffer> buffers = generate_buffers(random, program.handles);
   crash.set(seed, program.text);
-  std::vector<JobKernel> kernels = random_kernels(random, program, buffers);
+  std::vector<JobKernel> kernels = random_kernels(random, batch, program, buffers);
   if (kernels.empty()) return false;
-  for (Word i = 0; i < kJobsEach; ++i) {
+  for (Word i = 0; i < batch.jobs; ++i) {
     const Job job = generate_job(random, program, buffers);
     ++tally.jobs;
     tally.items += job.items.size();
     JobModel model(program, job, kernels[0].shape().workgroup_size);
-    for (Word k = 0; k < kRunsEach; ++k) {
-      JobKernel& kernel = kernels[random.below(kKernelsEach)];
-      const RunChoice choice = random_choice(random);
+    for (Word k = 0; k < batch.runs; ++k) {
+      JobKernel& kernel = kernels[random.below(batch.kernels)];
+      RunChoice choice = random_choice(random, batch);
+      if (random.chance(10)) give_budget(random, model, choice);
       const std::string difference = kernel.run(model, choice);
       ++tally.runs;
+      if (kernel.last_report()) note(*kernel.last_report(), tally);
       if (difference.empty()) continue;
       report(seed, kernel, program, job, choice, difference);
       return false;
@@ -126,6 +173,11 @@ TEST(RandomJobs, every_run_gives_what_one_item_after_the_other_gives) {
   std::printf("%zu batches, %zu jobs with %zu items, %zu runs in %.1f s: %.1f jobs/s\n",
               tally.batches, tally.jobs, tally.items, tally.runs, seconds,
               static_cast<double>(tally.jobs) / seconds);
+  std::printf("%zu runs of native code, %zu in waves;", tally.native, tally.waves);
+  for (const auto& [name, count] : tally.topologies) {
+    std::printf(" %s %zu", std::string(name).c_str(), count);
+  }
+  std::printf("\n");
 }
 
 // ---- the model ----
@@ -234,7 +286,7 @@ TEST(JobGenerator, a_seed_means_the_same_jobs_with_every_compiler) {
     }
     for (const Origin& origin : job.origins) add(origin.tenant * 8u + origin.priority);
   }
-  EXPECT_EQ(digest, 0u);
+  EXPECT_EQ(digest, 3983930235234161267u);
 }
 
 }  // namespace
