@@ -24,6 +24,9 @@
 namespace everkernel::cli {
 namespace {
 
+// Hits there is room for unless somebody says otherwise.
+constexpr Word kDefaultHitCapacity = 1024;
+
 struct DispatchCommand {
   std::string control = {};
   std::string ring = {};
@@ -69,10 +72,6 @@ Result<void> check_served(const DispatchCommand& command) {
     return bad_usage("--file: this version has no IO service",
                      "items that ask for IO stay wait_io, with their request in io_queue.bin; "
                      "--buffer gives handlers the words of a file");
-  }
-  if (command.hit_capacity) {
-    return bad_usage("--hit-capacity: this version keeps no hits",
-                     "without it emit runs, and its hits are dropped");
   }
   if (command.jit && !command.handlers) {
     return bad_usage("--jit needs --handlers", "the payload of that file runs for every slot");
@@ -207,7 +206,8 @@ Result<DispatchReport> run(Megakernel& kernel, const DispatchCommand& command,
   if (input.io_queue) buffers.io_queue = input.io_queue->bytes;
   const Submission submissions[] = {buffers};
   return kernel.dispatch({.submissions = submissions,
-                          .deadline = command.deadline.value_or(kDefaultDispatchDeadline)});
+                          .deadline = command.deadline.value_or(kDefaultDispatchDeadline),
+                          .hit_capacity = command.hit_capacity.value_or(kDefaultHitCapacity)});
 }
 
 // --- writing -----------------------------------------------------------------------------------
@@ -227,6 +227,7 @@ Result<void> stage_all(OutputFolder& folder, const SubmissionReport& report,
   EVERKERNEL_TRY(stage(folder, "ring.bin", report.ring, outcome));
   EVERKERNEL_TRY(stage(folder, "debug_log.bin", report.debug_log, outcome));
   EVERKERNEL_TRY(stage(folder, "io_queue.bin", report.io_queue, outcome));
+  EVERKERNEL_TRY(stage(folder, "hits.bin", std::as_bytes(report.hits), outcome));
   for (std::size_t i = 0; i < buffers.size(); ++i) {
     if (input.buffers[i].access == memory::Access::read) continue;
     std::vector<Word> words(buffers[i].word_count());
@@ -301,7 +302,7 @@ void add_inputs(CLI::App& command, DispatchCommand& options) {
             "HANDLE=FILE[:r|w|rw]");
   add_texts(command, "--file", options.files, "Not served by this version", "HANDLE=PATH[:r|w|rw]");
   add_word(command, "--hit-capacity", options.hit_capacity,
-           "Not served by this version: hits of emit are dropped");
+           "Room for hits of emit, 1024 unless given; more are dropped\nand counted");
 }
 
 void add_how(CLI::App& command, DispatchCommand& options) {
@@ -330,8 +331,9 @@ void add_dispatch(CLI::App& program, Action& action) {
       ->type_name("DIR");
   add_json(*command, options->json);
   command->footer(
-      "Writes control.bin, ring.bin, debug_log.bin, io_queue.bin and a buffer-HANDLE.bin for each\n"
-      "buffer that handlers may write; the files that were given are only read.\n"
+      "Writes control.bin, ring.bin, debug_log.bin, io_queue.bin, hits.bin (16-byte records: slot\n"
+      "and the three values of emit) and a buffer-HANDLE.bin for each buffer that handlers may\n"
+      "write; the files that were given are only read.\n"
       "Examples:\n"
       "  everkernel dispatch --control control.bin --ring ring.bin --out results\n"
       "  everkernel dispatch --control control.bin --ring ring.bin --handlers saxpy.ek \\\n"

@@ -134,7 +134,7 @@ void write_stats(JsonWriter& json, const DispatchStats& stats) {
   json.field("resident_resource_rows", stats.resident_resource_rows);
   json.field("resident_resource_handles", stats.resident_resource_handles);
   json.field("kernel_launches", stats.kernel_launches).field("sync_points", stats.sync_points);
-  json.field("hits_dropped", stats.hits_dropped);
+  json.field("hits", stats.hits).field("hits_dropped", stats.hits_dropped);
   json.field("recovered_after_device_loss", stats.recovered_after_device_loss);
   json.field("output_bytes_per_second", stats.output_bytes_per_second());
   json.field("readback_bytes_per_second", stats.readback_bytes_per_second());
@@ -218,9 +218,12 @@ std::string human_text(const DispatchOutcome& outcome) {
     facts.add({"dropped", grouped(outcome.debug_dropped),
                "debug records that found no room: --debug-log names a larger log"});
   }
+  if (outcome.stats.hits != 0) {
+    facts.add({"hits", grouped(outcome.stats.hits), "of emit, in hits.bin"});
+  }
   if (outcome.stats.hits_dropped != 0) {
-    facts.add(
-        {"dropped", grouped(outcome.stats.hits_dropped), "hits of emit: this version keeps none"});
+    facts.add({"dropped", grouped(outcome.stats.hits_dropped),
+               "hits of emit that found no room: --hit-capacity gives more"});
   }
   std::string text =
       fmt::format("dispatch  {}, {}  {}, {} schedule\n", outcome.backend,

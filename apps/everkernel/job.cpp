@@ -52,6 +52,7 @@ struct OpcodeNeeds {
   std::string_view name = {};
   std::string_view input = {};   // what the handler does with it; empty when it leaves it alone
   std::string_view output = {};  // likewise
+  bool awaits = false;           // asks for IO
 };
 
 std::string_view verb(bool reads, bool writes) {
@@ -66,7 +67,9 @@ std::vector<OpcodeNeeds> needs_of(const std::optional<ir::VerifiedProgram>& hand
   for (const ir::VerifiedHandler& handler : handlers->handlers()) {
     if (handler.handler.is_payload) continue;
     const ir::Effects& effects = handler.effects;
-    OpcodeNeeds row{.opcode = handler.handler.opcode, .name = handler.handler.name};
+    OpcodeNeeds row{.opcode = handler.handler.opcode,
+                    .name = handler.handler.name,
+                    .awaits = effects.can_await};
     if (!effects.moves_buffers) {
       row.input = verb(effects.reads_input, effects.writes_input);
       row.output = verb(effects.reads_output, effects.writes_output);
@@ -90,6 +93,7 @@ class ItemChecker {
       if (item.op_handle != last_->opcode && !find(item.op_handle)) {
         return unknown_opcode(fmt::format("{}[{}].op", list, i - first), item.op_handle);
       }
+      if (last_->awaits) return no_io(fmt::format("{}[{}].op", list, i - first));
       if (!fits(item.input_handle, last_->input)) {
         return wrong_handle(fmt::format("{}[{}].input", list, i - first), item.input_handle,
                             "input", last_->input);
@@ -122,6 +126,11 @@ class ItemChecker {
     return job_error(job_.path, place, fmt::format("no handler has opcode {}", opcode),
                      job_.handlers ? fmt::format("handlers are {}", names())
                                    : "the job names no handlers: \"handlers\": \"FILE.ek\"");
+  }
+  Failure no_io(const std::string& place) const {
+    return job_error(job_.path, place,
+                     fmt::format("handler {} awaits IO, and this version serves none", last_->name),
+                     "a buffer with \"file\" gives handlers the words of a file");
   }
   Failure wrong_handle(const std::string& place, Word handle, std::string_view which,
                        std::string_view use) const {

@@ -88,7 +88,7 @@ std::string items_text(const Report& report) {
   };
   row("processed", report.items_processed, "ran, or an equal item ran for them");
   row("faulted", report.items_faulted, "ended as FAULT");
-  row("remaining", report.items_remaining, "had not run when the time was up");
+  row("remaining", report.items_remaining, "had not ended when the time was up");
   row("deduped", report.deduped_items, "dropped: an equal pure item ran");
   const std::uint64_t run = all - std::min(all, report.deduped_items);
   const double length = report.shape.regions == 0

@@ -192,7 +192,7 @@ class Scan {
       if ((effects & ~kCommutes) != 0) {
         visit(item, effects);
       } else {
-        continue_after_barrier(item);
+        follow_barrier(item);
       }
     }
     plan_.handles = handles_.places();
@@ -246,14 +246,14 @@ class Scan {
     if (is_barrier) {
       last_barrier_ = item;
     } else {
-      continue_after_barrier(item);
+      follow_barrier(item);
     }
   }
 
   // Everything after a barrier waits for it, by an edge of its own only if nothing else says so.
-  void continue_after_barrier(Word item) {
+  void follow_barrier(Word node) {
     if (last_barrier_ == kNoNode || !request_.ordered) return;
-    if (plan_.waiting_for[item] == 0) wait(item, last_barrier_);
+    if (waiting_for(node) == 0) wait(node, last_barrier_);
   }
 
   // ---- duplicates ----
@@ -378,6 +378,7 @@ class Scan {
       group.base = make_join(item);
       wait(group.base, writer);
       wait_for_readers(group.base, state);
+      follow_barrier(group.base);
     }
     group.opcode = opcode;
   }
@@ -392,6 +393,7 @@ class Scan {
     } else {
       state.writer = make_join(item);
       for_each(group.members, [&](Word member) { wait(state.writer, member); });
+      follow_barrier(state.writer);
     }
     group.members = kNoNode;
     group.base = kNoNode;
@@ -410,31 +412,35 @@ class Scan {
     return item_count_ + static_cast<Word>(plan_.joins.size()) - 1;
   }
 
+  Word& waiting_for(Word node) {
+    return node < item_count_ ? plan_.waiting_for[node]
+                              : plan_.join_waiting_for[node - item_count_];
+  }
+
   void wait(Word waiter, Word node) {
     if (node == kNoNode) return;
-    // A barrier stands for everything before it.
+    // A barrier stands for everything before it, and follow_barrier() sees to that one.
     if (last_barrier_ != kNoNode) {
       const Word made_at = node < item_count_ ? node : join_made_at_[node - item_count_];
-      if (made_at < last_barrier_) node = last_barrier_;
+      if (made_at < last_barrier_) return;
     }
-    if (node == waiter) return;
+    if (edge_count_ == plan_.edges.size()) {
+      plan_.edges = plan_.arrays.edges.grow(2 * edge_count_, edge_count_);
+    }
     backend::Node& waited =
         node < item_count_ ? plan_.nodes[node] : plan_.joins[node - item_count_];
-    if (waited.last_waiter != kNoNode) {
-      const Word last = waited.last_waiter & ~kMany;
-      if (last == waiter) return;  // said already
-      if (edge_count_ == plan_.edges.size()) {
-        plan_.edges = plan_.arrays.edges.grow(2 * edge_count_, edge_count_);
-      }
-      plan_.edges[edge_count_] = {last, waited.others};
-      waited.others = static_cast<Word>(edge_count_++);
-      waited.last_waiter = waiter | kMany;
-    } else {
-      waited.last_waiter = waiter;
-    }
-    ++plan_.dependencies;
-    ++(waiter < item_count_ ? plan_.waiting_for[waiter]
-                            : plan_.join_waiting_for[waiter - item_count_]);
+    // Whether anybody waits already is a coin toss, so that this is written without a branch: the
+    // one who waited last moves into an edge, which counts only if there was one.
+    const Word before = waited.last_waiter;
+    const bool has_waiter = before != kNoNode;
+    const bool is_said = has_waiter && (before & ~kMany) == waiter;
+    const bool moves = has_waiter && !is_said;
+    plan_.edges[edge_count_] = {before & ~kMany, waited.others};
+    waited.others = moves ? static_cast<Word>(edge_count_) : waited.others;
+    edge_count_ += moves ? 1 : 0;
+    waited.last_waiter = is_said ? before : (has_waiter ? waiter | kMany : waiter);
+    waiting_for(waiter) += is_said ? 0 : 1;
+    plan_.dependencies += is_said ? 0 : 1;
   }
 
   // Waits for whatever nothing else waits for yet, since the barrier before.

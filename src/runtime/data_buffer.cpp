@@ -39,6 +39,16 @@ Result<bool> KeptMemory::restore(backend::Backend& backend) {
   return true;
 }
 
+Result<void> TableSnapshot::refresh_copies() const {
+  for (const auto& buffer : owners) {
+    const bool is_written = buffer->options.access != memory::Access::read;
+    if (!is_written || !buffer->words.keeps_copy) continue;
+    const std::scoped_lock held(buffer->mutex);
+    EVERKERNEL_TRY(buffer->words.refresh());
+  }
+  return {};
+}
+
 DataBuffer::DataBuffer(std::shared_ptr<State> state) : state_(std::move(state)) {}
 DataBuffer::DataBuffer(DataBuffer&&) noexcept = default;
 

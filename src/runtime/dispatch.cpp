@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
+#include <deque>
 #include <utility>
 
 #include "everkernel/protocol/control.hpp"
@@ -97,6 +99,9 @@ struct WorkspaceStorage {
   std::vector<Bytes> bytes;     // what the last report shows
   std::vector<Bytes> incoming;  // what the next one will, once it is checked
   std::vector<SubmissionReport> reports;
+  std::vector<abi::Hit> hits;                      // of all submissions, one after the other
+  std::vector<backend::HitBuffer> hit_buffers;     // where each of them puts its own
+  std::deque<std::atomic<std::uint64_t>> emitted;  // one a submission
 };
 
 namespace {
@@ -115,7 +120,8 @@ class Attempt {
     const auto launched = state_.kernel->launch({.submissions = storage_.rows,
                                                  .buffers = table->table.view(),
                                                  .deadline = deadline,
-                                                 .counts = storage_.counts});
+                                                 .counts = storage_.counts,
+                                                 .hits = provide_hits()});
     if (!launched) return Failure(launched.error());
     stats_.kernel_launches += launched->kernel_launches;
     stats_.sync_points += launched->sync_points;
@@ -217,12 +223,7 @@ class Attempt {
   }
 
   Result<void> refresh_copies(const TableSnapshot& table) const {
-    for (const auto& buffer : table.owners) {
-      const bool is_written = buffer->options.access != memory::Access::read;
-      if (!is_written || !buffer->words.keeps_copy) continue;
-      const std::scoped_lock held(buffer->mutex);
-      EVERKERNEL_TRY(buffer->words.refresh());
-    }
+    EVERKERNEL_TRY(table.refresh_copies());
     for (const Submission& submission : options_.submissions) {
       if (const auto* resident = std::get_if<ResidentBuffers*>(&submission)) {
         for (KeptMemory& memory : (*resident)->state().buffers) {
@@ -233,13 +234,40 @@ class Attempt {
     return {};
   }
 
+  std::span<const backend::HitBuffer> provide_hits() {
+    if (options_.hit_capacity == 0) return {};
+    const std::size_t count = options_.submissions.size();
+    storage_.hits.resize(count * options_.hit_capacity);
+    while (storage_.emitted.size() < count) storage_.emitted.emplace_back();
+    storage_.hit_buffers.clear();
+    for (std::size_t i = 0; i < count; ++i) {
+      storage_.emitted[i].store(0, std::memory_order_relaxed);
+      const auto room =
+          std::span(storage_.hits).subspan(i * options_.hit_capacity, options_.hit_capacity);
+      storage_.hit_buffers.push_back({room, &storage_.emitted[i]});
+    }
+    return storage_.hit_buffers;
+  }
+
+  // A slot's hits were emitted one after the other: a stable sort keeps their order.
+  std::span<const abi::Hit> take_hits(std::size_t submission) {
+    if (options_.hit_capacity == 0) return {};
+    const backend::HitBuffer& buffer = storage_.hit_buffers[submission];
+    const std::uint64_t emitted = buffer.emitted->load(std::memory_order_acquire);
+    const auto hits = buffer.places.first(std::min<std::size_t>(emitted, buffer.places.size()));
+    std::ranges::stable_sort(hits, {}, &abi::Hit::item);
+    return hits;
+  }
+
   void report() {
     storage_.bytes.swap(storage_.incoming);
     storage_.reports.clear();
     for (std::size_t i = 0; i < storage_.rows.size(); ++i) {
       const auto& bytes = storage_.bytes[i];
       const backend::DrainCounts& counts = storage_.counts[i];
-      storage_.reports.push_back({bytes[0], bytes[1], bytes[2], bytes[3], counts});
+      const auto hits = take_hits(i);
+      storage_.reports.push_back({bytes[0], bytes[1], bytes[2], bytes[3], counts, hits});
+      stats_.hits += hits.size();
       stats_.items_done += counts.done;
       stats_.items_faulted += counts.faulted;
       stats_.items_remaining += counts.remaining;

@@ -88,7 +88,10 @@ class Run {
   Result<Report> run() {
     EVERKERNEL_TRY(make_plan());
     EVERKERNEL_TRY(decide());
-    if (kept_items() != 0) EVERKERNEL_TRY(feed());
+    if (kept_items() != 0) {
+      EVERKERNEL_TRY(feed());
+      EVERKERNEL_TRY(table_->refresh_copies());
+    }
     settle();
     if (config_.lineage) add_lineage();
     report_.wall_time = Clock::now() - begin_;
@@ -120,7 +123,7 @@ class Run {
   Megakernel::State& state_;
   RunMemory& memory_;
   const RunConfig& config_;
-  const planner::PlanRequest request_;
+  planner::PlanRequest request_;
   const Clock::time_point begin_;
   const Clock::time_point deadline_;
   std::shared_ptr<TableSnapshot> table_;
@@ -212,7 +215,16 @@ Result<void> Run::decide() {
   if (!kernel) return Failure(kernel.error());
   kernel_ = std::move(*kernel);
   choose_order();
-  EVERKERNEL_TRY(split());
+  auto is_split = split();
+  if (!is_split && request_.fuse) {
+    // Items that fit one by one may be too much as a region.
+    request_.fuse = false;
+    EVERKERNEL_TRY(planner::plan(request_, memory_.plan));
+    report_.shape.regions = memory_.plan.regions;
+    choose_order();
+    is_split = split();
+  }
+  if (!is_split) return is_split;
   report_.queue_plan_ns += nanoseconds_since(begin);
   report_.telemetry.compiled_pipeline_cache_hit = kernel_.was_compiled;
   report_.telemetry.frontier_density_bps = policy_.density_bps;
@@ -334,8 +346,7 @@ backend::WorkGraph Run::make_graph() {
           .outcomes = report_.outcomes,
           .handles = plan.handles,
           .spoilers = spoilers,
-          .hits = memory_.hits.take(policy_.hit_capacity),
-          .hit_count = &hit_count_};
+          .hits = {memory_.hits.take(policy_.hit_capacity), &hit_count_}};
 }
 
 Result<void> Run::feed() {

@@ -86,6 +86,9 @@ struct TableSnapshot {
   memory::BufferTable table;                               ///< what handlers look handles up in
   std::vector<memory::Buffer> entries;                     ///< the places in the table
   std::vector<std::shared_ptr<DataBuffer::State>> owners;  ///< the words
+
+  /// Takes the host copies of what handlers may have written anew.
+  Result<void> refresh_copies() const;
 };
 
 struct RunMemory;

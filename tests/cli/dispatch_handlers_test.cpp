@@ -42,7 +42,7 @@ TEST_F(DispatchHandlers, a_handler_reads_its_input_and_writes_its_output) {
   EXPECT_EQ(report["items_done"], 1);
   EXPECT_EQ(out_words("buffer-2.bin"), (std::vector<Word>{101, 102, 103}));
   EXPECT_EQ(out_names(), (std::vector<std::string>{"buffer-2.bin", "control.bin", "debug_log.bin",
-                                                   "io_queue.bin", "ring.bin"}));
+                                                   "hits.bin", "io_queue.bin", "ring.bin"}));
   EXPECT_EQ(report["files"][4], Json::parse(R"({"path": "out/buffer-2.bin", "bytes": 12})"));
   EXPECT_EQ(dir.read("y.bin"), bytes_of({10, 20, 30}));
 }
@@ -65,7 +65,8 @@ TEST_P(Access, is_what_the_option_says) {
       {"--handlers", "ops.ek", "--buffer", GetParam().input, "--buffer", GetParam().output});
   EXPECT_EQ(out_words("ring.bin")[3] >> 16, code);
   std::vector<std::string> names = GetParam().written;
-  names.insert(names.end(), {"control.bin", "debug_log.bin", "io_queue.bin", "ring.bin"});
+  names.insert(names.end(),
+               {"control.bin", "debug_log.bin", "hits.bin", "io_queue.bin", "ring.bin"});
   EXPECT_EQ(out_names(), names);
 }
 
@@ -142,11 +143,22 @@ TEST_F(DispatchHandlers, without_jit_the_payload_does_not_run) {
   EXPECT_EQ(dispatch_json(1, {"--handlers", "ops.ek"})["faults"][0]["fault_code"], 1);
 }
 
+TEST_F(DispatchHandlers, hits_are_written_with_their_slot) {
+  publish(67, {});
+  const auto report = dispatch_json(0, {"--handlers", "ops.ek"});
+  EXPECT_EQ(report["hits"], 2);
+  EXPECT_EQ(report["hits_dropped"], 0);
+  EXPECT_EQ(out_words("hits.bin"), (std::vector<Word>{0, 1, 2, 3, 0, 4, 5, 6}));
+}
+
 TEST_F(DispatchHandlers, hits_that_have_no_place_to_go_are_counted) {
   publish(67, {});
-  EXPECT_EQ(dispatch_json(0, {"--handlers", "ops.ek"})["hits_dropped"], 2);
-  EXPECT_NE(dispatch({"--handlers", "ops.ek"}).out.find("2  hits of emit: this version keeps none"),
-            std::string::npos);
+  const auto report = dispatch_json(0, {"--handlers", "ops.ek", "--hit-capacity", "1"});
+  EXPECT_EQ(report["hits"], 1);
+  EXPECT_EQ(report["hits_dropped"], 1);
+  EXPECT_EQ(out_words("hits.bin"), (std::vector<Word>{0, 1, 2, 3}));
+  const auto text = dispatch({"--handlers", "ops.ek", "--hit-capacity", "1"}).out;
+  EXPECT_NE(text.find("1  hits of emit that found no room"), std::string::npos) << text;
 }
 
 TEST_F(DispatchHandlers, io_that_nobody_serves_remains_with_its_request) {

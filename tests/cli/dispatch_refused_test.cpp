@@ -37,7 +37,6 @@ INSTANTIATE_TEST_SUITE_P(
     Usage, RefusedDispatch,
     ::testing::Values(
         RefusedCase{"file", {"--file", "9=x.bin:r"}, "--file: this version has no IO service"},
-        RefusedCase{"hits", {"--hit-capacity", "8"}, "--hit-capacity: this version keeps no hits"},
         RefusedCase{"jit_alone", {"--jit"}, "--jit needs --handlers"},
         RefusedCase{
             "no_payload", {"--jit", "--handlers", "ops.ek"}, "--jit: 'ops.ek' has no payload"},

@@ -59,8 +59,8 @@ TEST_F(Dispatch, writes_the_bytes_that_the_wire_format_says) {
                                                {.status = 3, .opcode = 2, .args = {5, 161}},
                                                {},
                                                {.status = 3, .opcode = 9}}));
-  EXPECT_EQ(out_names(),
-            (std::vector<std::string>{"control.bin", "debug_log.bin", "io_queue.bin", "ring.bin"}));
+  EXPECT_EQ(out_names(), (std::vector<std::string>{"control.bin", "debug_log.bin", "hits.bin",
+                                                   "io_queue.bin", "ring.bin"}));
 }
 
 TEST_F(Dispatch, leaves_the_files_it_was_given_as_they_were) {

@@ -11,6 +11,7 @@ constexpr std::string_view kHandlers =
     "handler print = 66 { printf(1, input[0], 0); }\n"
     "handler change = 67 { input[0] = 1; }\n"
     "handler move = 68 { args[0] = 1; output[0] = input[0]; }\n"
+    "handler load = 69 { if args[3] == 0 { args[3] = 1; await read(9, 0, 1, 8); } }\n"
     "payload { control[160] = 1; }\n";
 
 class WrongJobs : public RunProgram {
@@ -196,6 +197,7 @@ INSTANTIATE_TEST_SUITE_P(
                   "{" OPS TWO R"("items": [{"op": 66}]})"},
         WrongCase{"items[0].input: handler change writes its input",
                   "{" OPS TWO R"("items": [{"op": 67}]})"},
+        WrongCase{"items[0].op: handler load awaits IO", "{" OPS R"("items": [{"op": 69}]})"},
         WrongCase{"files: this version has no IO service",
                   R"({"items": [], "files": [{"handle": 9, "path": "big.bin", "access": "r"}]})"}));
 

@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "everkernel/backend/capabilities.hpp"
+#include "everkernel/backend/hit_buffer.hpp"
 #include "everkernel/base/result.hpp"
 #include "everkernel/ir/limits.hpp"
 #include "everkernel/ir/verifier.hpp"
@@ -103,7 +104,7 @@ struct DrainCounts {
   std::uint64_t done = 0;             ///< items that reached DONE
   std::uint64_t faulted = 0;          ///< items that reached FAULT
   std::uint64_t remaining = 0;        ///< slots that are still active
-  std::uint64_t hits_dropped = 0;     ///< emits: a drain has no hit buffer
+  std::uint64_t hits_dropped = 0;     ///< emits that found no room
   DrainEnd end = DrainEnd::complete;  ///< why the workers stopped
 };
 
@@ -113,6 +114,7 @@ struct Launch {
   memory::BufferTableView buffers = {};                   ///< what handles mean
   Clock::time_point deadline = Clock::time_point::max();  ///< when to come back at the latest
   std::span<DrainCounts> counts = {};                     ///< filled, one a submission
+  std::span<const HitBuffer> hits = {};                   ///< one a submission, or none at all
 };
 
 /// What a launch cost, counted where it happened.

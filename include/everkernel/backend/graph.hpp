@@ -7,13 +7,12 @@
 // it, and there is no way back through host or ring.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 
-#include "everkernel/abi/hit.hpp"
 #include "everkernel/abi/slot.hpp"
+#include "everkernel/backend/hit_buffer.hpp"
 
 namespace everkernel::backend {
 
@@ -86,24 +85,23 @@ struct HandlePlaces {
 /// Everything a live kernel needs to run planned work. Nodes below items.size() are items, those
 /// above are joins: they run nothing and only pass on. What it refers to outlives the kernel.
 struct WorkGraph {
-  std::span<const abi::WorkItem> items = {};        ///< the list
-  std::span<const Origin> origins = {};             ///< one an item, or empty
-  Origin origin = {};                               ///< of every item when `origins` is empty
-  bool ordered = true;                              ///< whether a fault reaches what depends on it
-  std::span<const std::uint8_t> places = {};        ///< of an item in its region, or kDroppedPlace
-  std::span<const Node> nodes = {};                 ///< of an item: what waits for it
-  std::span<const Node> joins = {};                 ///< of a join: what waits for it
-  std::span<const Edge> edges = {};                 ///< of nodes with several waiters
-  std::span<Word> waiting_for = {};                 ///< of an item: nodes it waits for; atomic
-  std::span<Word> join_waiting_for = {};            ///< of a join: nodes it waits for; atomic
-  std::span<Word> slot_of = {};                     ///< of a region that waits: its slot
-  std::span<const Word> order = {};                 ///< first items of regions; empty = list order
-  std::span<Portion> portions = {};                 ///< one a slot of the ring
-  std::span<Word> outcomes = {};                    ///< one an item; atomic
-  HandlePlaces handles = {};                        ///< of every handle that items touch
-  std::span<Word> spoilers = {};                    ///< of a handle's place: who spoiled it; atomic
-  std::span<abi::Hit> hits = {};                    ///< room for hits
-  std::atomic<std::uint64_t>* hit_count = nullptr;  ///< hits emitted, also those without room
+  std::span<const abi::WorkItem> items = {};  ///< the list
+  std::span<const Origin> origins = {};       ///< one an item, or empty
+  Origin origin = {};                         ///< of every item when `origins` is empty
+  bool ordered = true;                        ///< whether a fault reaches what depends on it
+  std::span<const std::uint8_t> places = {};  ///< of an item in its region, or kDroppedPlace
+  std::span<const Node> nodes = {};           ///< of an item: what waits for it
+  std::span<const Node> joins = {};           ///< of a join: what waits for it
+  std::span<const Edge> edges = {};           ///< of nodes with several waiters
+  std::span<Word> waiting_for = {};           ///< of an item: nodes it waits for; atomic
+  std::span<Word> join_waiting_for = {};      ///< of a join: nodes it waits for; atomic
+  std::span<Word> slot_of = {};               ///< of a region that waits: its slot
+  std::span<const Word> order = {};           ///< first items of regions; empty = list order
+  std::span<Portion> portions = {};           ///< one a slot of the ring
+  std::span<Word> outcomes = {};              ///< one an item; atomic
+  HandlePlaces handles = {};                  ///< of every handle that items touch
+  std::span<Word> spoilers = {};              ///< of a handle's place: who spoiled it; atomic
+  HitBuffer hits = {};                        ///< where emit puts its hits
 
   /// The item that a region goes on with after this one, or kNoNode.
   Word next_of(Word item) const {

@@ -131,7 +131,7 @@ struct LiveCounters {
       {};                                                                 ///< claims by tenant
   std::array<std::uint64_t, abi::kPriorityCount> priority_claims = {};    ///< claims by priority
   std::array<std::uint64_t, abi::kControlMetrics.count> executions = {};  ///< by opcode below 32
-  std::uint64_t sleeps = 0;   ///< times a worker went to sleep
+  std::uint64_t sleeps = 0;    ///< times a worker went to sleep
   std::uint64_t busy_ns = 0;   ///< of planned work: time workers had something to run
   std::uint64_t requeues = 0;  ///< of planned work: times an item asked to run again later
 };

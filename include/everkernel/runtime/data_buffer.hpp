@@ -18,9 +18,9 @@ struct DataBufferOptions {
   std::size_t word_count = 0;                          ///< words, zeroed
   memory::Access access = memory::Access::read_write;  ///< what handlers may do
   Word owner = memory::kEveryTenant;                   ///< a tenant 0..28, or every tenant
-  /// Whether the host keeps a copy, refreshed after every write and dispatch, from which the buffer
-  /// is restored after the device was lost. A session does not refresh it: what its items wrote
-  /// since is lost with the device.
+  /// Whether the host keeps a copy, refreshed after every write, dispatch and run, from which the
+  /// buffer is restored after the device was lost. A session does not refresh it: what its items
+  /// wrote since is lost with the device.
   bool keep_host_copy = false;
 };
 

@@ -71,6 +71,7 @@ struct DispatchOptions {
   Recovery recovery = Recovery::retry_once;      ///< what to do when the device is lost
   Workspace* workspace = nullptr;                ///< storage to reuse; null makes fresh storage
   std::chrono::nanoseconds deadline = kDefaultDispatchDeadline;  ///< from the call on
+  Word hit_capacity = 0;  ///< room for hits of emit, in each submission
 };
 
 /// What a dispatch cost. Every field is counted where it happens.
@@ -91,7 +92,8 @@ struct DispatchStats {
   std::uint64_t items_done = 0;               ///< items that reached DONE
   std::uint64_t items_faulted = 0;            ///< items that reached FAULT
   std::uint64_t items_remaining = 0;          ///< slots still active
-  std::uint64_t hits_dropped = 0;             ///< emits: a dispatch has no hit buffer
+  std::uint64_t hits = 0;                     ///< emits that found room
+  std::uint64_t hits_dropped = 0;             ///< emits that did not
 
   /// Drained bytes a second; 0 when no time passed.
   std::uint64_t output_bytes_per_second() const;
@@ -111,6 +113,7 @@ struct SubmissionReport {
   std::span<const std::byte> debug_log = {};  ///< PRINTF records
   std::span<const std::byte> io_queue = {};   ///< IO requests
   backend::DrainCounts counts = {};           ///< items by how they ended
+  std::span<const abi::Hit> hits = {};        ///< what was emitted, sorted by slot
 };
 
 /// What a dispatch gives. Move-only.

@@ -154,16 +154,18 @@ class CpuKernel final : public Kernel {
     while (drains_.size() < drain_count_) drains_.push_back(std::make_unique<Drain>());
     for (std::size_t i = 0; i < drain_count_; ++i) {
       const DeviceBuffers& buffers = launch.submissions[i];
-      EVERKERNEL_TRY(drains_[i]->prepare({.control = bytes_of(*buffers.control),
-                                          .slots = bytes_of(*buffers.ring),
-                                          .debug_log = bytes_of(*buffers.debug_log),
-                                          .io_queue = bytes_of(*buffers.io_queue),
-                                          .buffers = launch.buffers,
-                                          .executor = executor_.get(),
-                                          .schedule = options_.schedule,
-                                          .fuel_per_item = options_.fuel_per_item,
-                                          .worker_count = worker_count_,
-                                          .abort = &abort_}));
+      EVERKERNEL_TRY(
+          drains_[i]->prepare({.control = bytes_of(*buffers.control),
+                               .slots = bytes_of(*buffers.ring),
+                               .debug_log = bytes_of(*buffers.debug_log),
+                               .io_queue = bytes_of(*buffers.io_queue),
+                               .buffers = launch.buffers,
+                               .executor = executor_.get(),
+                               .schedule = options_.schedule,
+                               .fuel_per_item = options_.fuel_per_item,
+                               .worker_count = worker_count_,
+                               .abort = &abort_,
+                               .hits = launch.hits.empty() ? HitBuffer{} : launch.hits[i]}));
     }
     return {};
   }

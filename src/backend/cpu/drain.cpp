@@ -155,6 +155,7 @@ Result<void> Drain::prepare(const DrainSetup& setup) {
   ring_->fuel_per_item = setup.fuel_per_item;
   ring_->worker_count = setup.worker_count;
   ring_->abort = setup.abort;
+  ring_->hits = setup.hits;
   schedule_ = setup.schedule;
   // Nothing may wait in the hands of a worker whose item takes long.
   chunk_ = setup.executor->has_long_items()

@@ -26,6 +26,7 @@ struct DrainSetup {
   std::uint64_t fuel_per_item = 0;       ///< turns of loops
   Word worker_count = 1;                 ///< most that may take part
   const Word* abort = nullptr;           ///< non-zero at the deadline
+  HitBuffer hits = {};                   ///< where emit puts its hits
 };
 
 /// Drains one ring with any number of workers that come and go. Its storage is kept for the next.

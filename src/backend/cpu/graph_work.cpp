@@ -353,8 +353,7 @@ void GraphWorker::print(Word fmt, Word a, Word b) {
 }
 
 void GraphWorker::emit(Word a, Word b, Word c) {
-  const std::uint64_t place = graph_.hit_count->fetch_add(1, std::memory_order_relaxed);
-  if (place < graph_.hits.size()) graph_.hits[place] = {item_, a, b, c};
+  static_cast<void>(graph_.hits.append({item_, a, b, c}));
 }
 
 }  // namespace everkernel::backend::cpu

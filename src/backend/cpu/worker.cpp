@@ -52,8 +52,8 @@ void print_record(void* self, Word fmt, Word a, Word b) {
   static_cast<Worker*>(self)->print(fmt, a, b);
 }
 
-void count_hit(void* self, Word, Word, Word) {
-  static_cast<Worker*>(self)->drop_hit();
+void append_hit(void* self, Word a, Word b, Word c) {
+  static_cast<Worker*>(self)->emit(a, b, c);
 }
 
 }  // namespace
@@ -82,7 +82,7 @@ bool Ring::is_aborted() const {
 }
 
 Worker::Worker(Ring& ring, Tally& tally) : ring_(ring), tally_(tally) {
-  hooks_ = {.self = this, .print = print_record, .emit = count_hit};
+  hooks_ = {.self = this, .print = print_record, .emit = append_hit};
   frame_.control = ring.control.data();
   frame_.control_words = static_cast<Word>(ring.control.size());
   frame_.abort = ring.abort;

@@ -9,6 +9,7 @@
 #include "backend/cpu/executor.hpp"
 #include "backend/cpu/tally.hpp"
 #include "everkernel/abi/io_queue.hpp"
+#include "everkernel/backend/hit_buffer.hpp"
 #include "everkernel/protocol/debug_log.hpp"
 #include "everkernel/protocol/io_queue.hpp"
 #include "everkernel/protocol/words.hpp"
@@ -28,6 +29,7 @@ struct Ring {
   memory::BufferTableView buffers = {};            ///< what handles mean
   std::uint64_t fuel_per_item = ir::kDefaultFuel;  ///< turns of loops
   const Word* abort = nullptr;                     ///< non-zero ends items that run
+  HitBuffer hits = {};                             ///< where emit puts its hits
 
   std::atomic<std::uint64_t> prefetches{0};  ///< IO slots nobody waits for, one bit each
   /// Slots claimed of tenants whose quota is below the number of workers. Other quotas cannot be
@@ -131,8 +133,10 @@ class Worker {
 
   /// Appends a record for the slot that runs, or counts it as dropped.
   void print(Word fmt, Word a, Word b);
-  /// Counts an emit that has no place to go.
-  void drop_hit() { tally_.count_hit_dropped(); }
+  /// Appends a hit of the slot that runs, or counts it as dropped.
+  void emit(Word a, Word b, Word c) {
+    if (!ring_.hits.append({current_slot_, a, b, c})) tally_.count_hit_dropped();
+  }
 
  private:
   enum class Admission { run, stuck };
