@@ -253,7 +253,7 @@ class Scan {
   // Everything after a barrier waits for it, by an edge of its own only if nothing else says so.
   void follow_barrier(Word node) {
     if (last_barrier_ == kNoNode || !request_.ordered) return;
-    if (waiting_for(node) == 0) wait(node, last_barrier_);
+    if (waiting_for(node) == 0) add_edge(node, last_barrier_);
   }
 
   // ---- duplicates ----
@@ -419,11 +419,15 @@ class Scan {
 
   void wait(Word waiter, Word node) {
     if (node == kNoNode) return;
-    // A barrier stands for everything before it, and follow_barrier() sees to that one.
+    // A barrier stands for everything up to it, and follow_barrier() sees to that one.
     if (last_barrier_ != kNoNode) {
       const Word made_at = node < item_count_ ? node : join_made_at_[node - item_count_];
-      if (made_at < last_barrier_) return;
+      if (made_at <= last_barrier_) return;
     }
+    add_edge(waiter, node);
+  }
+
+  void add_edge(Word waiter, Word node) {
     if (edge_count_ == plan_.edges.size()) {
       plan_.edges = plan_.arrays.edges.grow(2 * edge_count_, edge_count_);
     }
@@ -448,12 +452,12 @@ class Scan {
     const Word begin = last_barrier_ == kNoNode ? 0 : last_barrier_;
     for (Word node = begin; node < item; ++node) {
       if (plan_.nodes[node].last_waiter == kNoNode && plan_.places[node] != kDroppedPlace) {
-        wait(item, node);
+        add_edge(item, node);
       }
     }
     for (; joins_seen_ < plan_.joins.size(); ++joins_seen_) {
       if (plan_.joins[joins_seen_].last_waiter == kNoNode) {
-        wait(item, item_count_ + static_cast<Word>(joins_seen_));
+        add_edge(item, item_count_ + static_cast<Word>(joins_seen_));
       }
     }
   }
