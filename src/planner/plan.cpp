@@ -230,8 +230,10 @@ class Scan {
   void visit(Word item, Effects effects) {
     if (request_.dedupe && (effects & kPure) != 0 && is_duplicate(item, effects)) return;
     const WorkItem& words = request_.items[item];
-    const bool is_barrier = (effects & kBarrier) != 0;
-    if (is_barrier && request_.ordered) wait_for_everything(item);
+    if ((effects & kBarrier) != 0) {
+      visit_barrier(item, effects);
+      return;
+    }
     const bool is_in_place = words.input_handle == words.output_handle;
     const bool touches_input = (effects & (kReadsInput | kWritesInput)) != 0;
     if (is_in_place) {
@@ -243,11 +245,26 @@ class Scan {
       access(item, 1, (effects & kReadsOutput) != 0, (effects & kWritesOutput) != 0,
              (effects & kCommutes) != 0);
     }
-    if (is_barrier) {
-      last_barrier_ = item;
-    } else {
-      follow_barrier(item);
-    }
+    follow_barrier(item);
+  }
+
+  // A barrier waits for everything, whatever it names, and everything later waits for it. So all
+  // there is to note is what it writes.
+  void visit_barrier(Word item, Effects effects) {
+    if (request_.ordered) wait_for_everything(item);
+    last_barrier_ = item;
+    const WorkItem& words = request_.items[item];
+    if (words.input_handle != 0) note_barrier(item, words.input_handle, effects & kWritesInput);
+    if (words.output_handle != 0) note_barrier(item, words.output_handle, effects & kWritesOutput);
+  }
+
+  void note_barrier(Word item, Word handle, int writes) {
+    HandleState& state = handles_[handle];
+    if (writes == 0) return;
+    state.writer = state.last_write = item;
+    state.fingerprint = 0;
+    state.forget_readers();
+    if (state.group != kNoNode) groups_[state.group] = {};
   }
 
   // Everything after a barrier waits for it, by an edge of its own only if nothing else says so.
