@@ -388,7 +388,7 @@ class Scan {
     const Word writer = group.opcode == opcode ? kNoNode : state.writer;
     if (!state.has_readers()) {
       group.base = writer;
-    } else if (writer == kNoNode && state.reader_before == kNoNode) {
+    } else if (is_settled(writer) && is_settled_link(state.reader_before)) {
       group.base = state.reader / 2;
       state.forget_readers();
     } else {
@@ -405,7 +405,7 @@ class Scan {
     if (state.group == kNoNode) return;
     Group& group = groups_[state.group];
     if (group.members == kNoNode) return;
-    if (links_[group.members] == kNoNode) {
+    if (is_settled_link(links_[group.members])) {
       state.writer = group.members / 2;
     } else {
       state.writer = make_join(item);
@@ -429,19 +429,22 @@ class Scan {
     return item_count_ + static_cast<Word>(plan_.joins.size()) - 1;
   }
 
+  // Whether nobody needs to wait for a node: there is none, or the last barrier did.
+  bool is_settled(Word node) const {
+    if (node == kNoNode) return true;
+    if (last_barrier_ == kNoNode) return false;
+    return (node < item_count_ ? node : join_made_at_[node - item_count_]) <= last_barrier_;
+  }
+  bool is_settled_link(Word link) const { return link == kNoNode || is_settled(link / 2); }
+
   Word& waiting_for(Word node) {
     return node < item_count_ ? plan_.waiting_for[node]
                               : plan_.join_waiting_for[node - item_count_];
   }
 
   void wait(Word waiter, Word node) {
-    if (node == kNoNode) return;
     // A barrier stands for everything up to it, and follow_barrier() sees to that one.
-    if (last_barrier_ != kNoNode) {
-      const Word made_at = node < item_count_ ? node : join_made_at_[node - item_count_];
-      if (made_at <= last_barrier_) return;
-    }
-    add_edge(waiter, node);
+    if (!is_settled(node)) add_edge(waiter, node);
   }
 
   void add_edge(Word waiter, Word node) {
