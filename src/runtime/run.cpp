@@ -99,6 +99,10 @@ class Run {
   }
 
  private:
+  // A live ring has a power of two of slots.
+  Word ring_slots() const {
+    return std::bit_floor(std::max<Word>(2, state_.options.geometry.slot_count));
+  }
   std::uint64_t kept_items() const {
     return request_.items.size() - memory_.plan.duplicates.size();
   }
@@ -174,12 +178,13 @@ planner::LaunchRequest Run::launch_request() const {
   const auto hot = std::ranges::count_if(opcodes_, [&](const OpcodeCount& count) {
     return count.items >= kHotItems && count.items * kHotShare >= kept_items();
   });
-  // How much of the graph is ready at one time: what can begin at once, or, if that is more, what a
-  // level of it has on average.
-  const std::uint64_t begins =
-      plan.regions == 0 ? 0 : std::max<std::uint64_t>(1, plan.ready_regions * 10000 / plan.regions);
+  // How much of the ring is ready at one time: what can begin at once, or, if that is more, what a
+  // level of the graph has on average.
+  const std::uint64_t width = std::max<std::uint64_t>(
+      plan.ready_regions, plan.regions / std::max<std::uint64_t>(1, plan.depth));
+  const std::uint64_t most = std::min<std::uint64_t>(ring_slots(), plan.regions);
   const std::uint64_t density =
-      std::max<std::uint64_t>(begins, 10000 / std::max<Word>(1, plan.depth));
+      most == 0 ? 0 : std::max<std::uint64_t>(1, std::min(width, most) * 10000 / most);
   return {.queue_length = kept_items(),
           .requested_workers = config_.worker_count,
           .possible_workers = config_.worker_count != 0
@@ -279,7 +284,7 @@ Word Run::regions_per_ticket() const {
 
 // Light work is published slot by slot, as soon as there is one; much work a ring at a time.
 Word Run::largest_batch() const {
-  const Word capacity = std::bit_floor(std::max<Word>(2, state_.options.geometry.slot_count)) - 1;
+  const Word capacity = ring_slots() - 1;
   switch (policy_.pressure) {
     case Pressure::empty:
     case Pressure::light:
@@ -356,16 +361,15 @@ backend::WorkGraph Run::make_graph() {
 Result<void> Run::feed() {
   const Word allocations = memory_.allocations();
   backend::WorkGraph graph = make_graph();
-  auto feed = RunFeed::create(
-      memory_, graph,
-      {.slot_count = std::bit_floor(std::max<Word>(2, state_.options.geometry.slot_count)),
-       .worker_count = policy_.workers,
-       .regions_per_ticket = regions_per_ticket(),
-       .largest_batch = largest_batch(),
-       .tenant_quotas = config_.tenant_quotas,
-       .deadline = deadline_,
-       .item_count = kept_items(),
-       .progress = config_.progress ? &config_.progress : nullptr});
+  auto feed = RunFeed::create(memory_, graph,
+                              {.slot_count = ring_slots(),
+                               .worker_count = policy_.workers,
+                               .regions_per_ticket = regions_per_ticket(),
+                               .largest_batch = largest_batch(),
+                               .tenant_quotas = config_.tenant_quotas,
+                               .deadline = deadline_,
+                               .item_count = kept_items(),
+                               .progress = config_.progress ? &config_.progress : nullptr});
   if (!feed) return Failure(feed.error());
   const auto order_end = static_cast<Word>(order_.empty() ? request_.items.size() : order_.size());
   const auto stats = (*feed)->run(*kernel_.kernel, table_->table.view(), waves_, order_end);
@@ -394,7 +398,7 @@ void Run::note_feed(const FeedStats& stats) {
   report_.shape.tickets = stats.tickets;
   report_.shape.publish_batches = stats.batches;
   report_.shape.regions_per_ticket = stats.most_regions;
-  report_.shape.ring_slots = std::bit_floor(std::max<Word>(2, state_.options.geometry.slot_count));
+  report_.shape.ring_slots = ring_slots();
   report_.shape.worker_sleeps = stats.counters.sleeps;
 }
 

@@ -1,10 +1,10 @@
-// The host's half of a planned run. One thread publishes and reaps, so that nothing here is shared
-// but the slots, the desk and the bell.
+// The host's half of a planned run. Whoever holds the lock publishes and reaps: the calling thread,
+// or a worker that ran out of slots and would otherwise wait for that thread to wake up.
 #include "runtime/run_feed.hpp"
 
 #include <algorithm>
 #include <array>
-#include <thread>
+#include <mutex>
 
 #include "everkernel/base/spin.hpp"
 #include "everkernel/protocol/control.hpp"
@@ -24,9 +24,10 @@ enum Part : std::size_t { kControl, kRing, kDebugLog, kIoQueue };
 constexpr Word kObservables = 64;
 constexpr Word kDebugRecords = 1024;
 constexpr Word kIoSlots = 16;
-// Looks before the host sleeps. Workers of a run have work, so the host leaves its core to them.
-constexpr int kSpinLooks = 50;
-constexpr auto kHealthInterval = std::chrono::milliseconds(50);
+// Looks of the host before it leaves its core to the workers, and how long it stays away: they feed
+// themselves and wake it when nothing is left.
+constexpr int kSpinLooks = 200;
+constexpr auto kLookInterval = std::chrono::milliseconds(2);
 constexpr auto kProgressInterval = std::chrono::milliseconds(100);
 
 std::uint64_t nanoseconds_since(Clock::time_point begin) {
@@ -66,6 +67,7 @@ Result<std::unique_ptr<RunFeed>> RunFeed::create(RunMemory& memory, backend::Wor
   EVERKERNEL_TRY(provide(memory, graph, options.slot_count));
   std::unique_ptr<RunFeed> feed(new RunFeed(memory, graph, options));
   EVERKERNEL_TRY(feed->prepare());
+  graph.refill = {[](void* self) { return static_cast<RunFeed*>(self)->refill(); }, feed.get()};
   return feed;
 }
 
@@ -115,6 +117,10 @@ Result<FeedStats> RunFeed::run(backend::Kernel& kernel, memory::BufferTableView 
     if (!*in_time) break;
   }
   stats_.dispatch_ns = nanoseconds_since(begin);
+  {
+    const std::scoped_lock held(lock_);
+    is_over_ = true;
+  }
   desk_.close();
   live_->stop(backend::deadline_after(kRunGrace));
   stats_.counters = live_->flush_counters();
@@ -126,26 +132,67 @@ Result<FeedStats> RunFeed::run(backend::Kernel& kernel, memory::BufferTableView 
 // Publishes up to a place of the order and waits until all of it has ended; false when the time is
 // over.
 Result<bool> RunFeed::feed_wave(Word end) {
-  while (next_place_ < end) {
-    std::uint64_t room = reaped_ + slot_mask_ - next_ticket_;
-    if (room == 0) {
-      const auto in_time = wait_for_room();
-      if (!in_time || !*in_time) return in_time;
-      room = reaped_ + slot_mask_ - next_ticket_;
-    }
-    publish(end, room);
-    if (options_.progress != nullptr && Clock::now() >= next_progress_) report_progress();
-    if (Clock::now() >= options_.deadline) return false;
+  {
+    const std::scoped_lock held(lock_);
+    wave_end_ = end;
   }
-  return wait_for_wave();
+  for (int looks = 0;; ++looks) {
+    {
+      const std::scoped_lock held(lock_);
+      static_cast<void>(step());
+      if (has_ended()) return true;
+    }
+    if (looks < kSpinLooks) {
+      spin_pause();
+      continue;
+    }
+    if (looks == kSpinLooks) ++stats_.sync_points;
+    const auto now = Clock::now();
+    if (now >= options_.deadline) return false;
+    EVERKERNEL_TRY(live_->health());
+    if (now >= next_progress_) report_progress();
+    std::unique_lock held(wake_mutex_);
+    wake_.wait_until(held, std::min(options_.deadline, now + kLookInterval),
+                     [this] { return has_woken_; });
+    has_woken_ = false;
+  }
 }
 
-void RunFeed::publish(Word end, std::uint64_t room) {
+// A worker has run out of slots. It fills the ring if there is more, and wakes the host at the end.
+bool RunFeed::refill() {
+  if (!lock_.try_lock()) return false;
+  const bool has_more = !is_over_ && step();
+  const bool is_end = !is_over_ && has_ended();
+  lock_.unlock();
+  if (is_end) {
+    {
+      const std::scoped_lock held(wake_mutex_);
+      has_woken_ = true;
+    }
+    wake_.notify_one();
+  }
+  return has_more;
+}
+
+// Frees slots and fills them again, as far as there is anything; says whether there was.
+bool RunFeed::step() {
+  reap();
+  bool has_more = false;
+  while (next_place_ < wave_end_) {
+    const std::uint64_t room = reaped_ + slot_mask_ - next_ticket_;
+    if (room == 0) break;
+    publish(room);
+    has_more = true;
+  }
+  return has_more;
+}
+
+void RunFeed::publish(std::uint64_t room) {
   const auto begin = Clock::now();
   const std::uint64_t first = next_ticket_;
   const std::uint64_t most = std::min<std::uint64_t>(room, options_.largest_batch);
   std::uint64_t count = 0;
-  while (count < most && make_portion(end, slot_of(first + count))) ++count;
+  while (count < most && make_portion(slot_of(first + count))) ++count;
   if (count == 0) return;
   const auto place = desk_.reserve(count, first + count);
   // The first slot comes last: workers wait for it, and then find all the others.
@@ -161,8 +208,9 @@ void RunFeed::publish(Word end, std::uint64_t room) {
   stats_.publish_ns += nanoseconds_since(begin);
 }
 
-// The next regions of the order as the portion of a slot; false when there are none before `end`.
-bool RunFeed::make_portion(Word end, Word slot) {
+// The next regions of the order as the portion of a slot; false when the wave has none.
+bool RunFeed::make_portion(Word slot) {
+  const Word end = wave_end_;
   const auto item_at = [&](Word place) {
     return graph_.order.empty() ? place : graph_.order[place];
   };
@@ -189,56 +237,14 @@ void RunFeed::store(std::uint64_t ticket, Word first_place) {
                    {item.op_handle, origin.tenant, abi::priority_word(origin.priority, 0)}, args);
 }
 
-// ---- waiting ----
-
-Result<bool> RunFeed::wait_for_room() {
-  if (reap()) return true;
-  // Half a ring at one time: a batch behind the workers instead of slot after slot.
-  const std::uint64_t middle = reaped_ + (next_ticket_ - reaped_) / 2;
-  return await([&] {
-    const bool is_far =
-        SlotStatus{ring_.load_acquire(std::size_t{slot_of(middle)} * abi::kSlotWords)} ==
-        SlotStatus::done;
-    return is_far && reap();
-  });
-}
-
-Result<bool> RunFeed::wait_for_wave() {
-  return await([&] {
-    reap();
-    return reaped_ == next_ticket_;
-  });
-}
-
-Result<bool> RunFeed::await(const auto& is_met) {
-  if (is_met()) return true;
-  ++stats_.sync_points;
-  for (int looks = 0; looks < kSpinLooks; ++looks) {
-    spin_pause();
-    if (is_met()) return true;
-  }
-  for (;;) {
-    const std::uint32_t prepared = bell_.prepare();
-    if (is_met()) return true;
-    const auto now = Clock::now();
-    if (now >= options_.deadline) return false;
-    EVERKERNEL_TRY(live_->health());
-    if (options_.progress != nullptr && now >= next_progress_) report_progress();
-    auto until = std::min(options_.deadline, now + kHealthInterval);
-    bell_.sleep(prepared, until);
-  }
-}
-
-// Frees the slots of tickets that have ended, in order; says whether there were any.
-bool RunFeed::reap() {
-  const std::uint64_t before = reaped_;
+// Frees the slots of tickets that have ended, in order.
+void RunFeed::reap() {
   while (reaped_ < next_ticket_) {
     const std::size_t line = std::size_t{slot_of(reaped_)} * abi::kSlotWords;
     if (SlotStatus{ring_.load_acquire(line)} != SlotStatus::done) break;
     ring_.store_relaxed(line, static_cast<Word>(SlotStatus::empty));
     ++reaped_;
   }
-  return reaped_ != before;
 }
 
 void RunFeed::report_progress() {

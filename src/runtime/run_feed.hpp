@@ -1,13 +1,16 @@
 // Feeds planned work through a ring: publishes portions as slots come free, and waits for the end.
 #pragma once
 
+#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <span>
 
 #include "everkernel/backend/graph.hpp"
 #include "everkernel/backend/live.hpp"
+#include "everkernel/base/spin.hpp"
 #include "everkernel/protocol/words.hpp"
 #include "runtime/run_memory.hpp"
 
@@ -38,7 +41,7 @@ struct FeedStats {
   backend::LiveCounters counters = {};  ///< what the workers counted
 };
 
-/// One run's feeding of one ring, on the calling thread.
+/// One run's feeding of one ring: by the calling thread, and by workers that have nothing to do.
 class RunFeed {
  public:
   /// Prepares ring and control words. The graph's portions are made here. Fails with
@@ -56,13 +59,13 @@ class RunFeed {
   RunFeed(RunMemory& memory, backend::WorkGraph& graph, const FeedOptions& options);
   Result<void> prepare();
   Result<bool> feed_wave(Word end);
-  Result<bool> wait_for_room();
-  Result<bool> wait_for_wave();
-  Result<bool> await(const auto& is_met);
-  void publish(Word end, std::uint64_t room);
-  bool make_portion(Word end, Word slot);
-  void store(std::uint64_t ticket, Word first_item);
-  bool reap();
+  bool refill();
+  bool step();
+  void publish(std::uint64_t room);
+  bool make_portion(Word slot);
+  void store(std::uint64_t ticket, Word first_place);
+  void reap();
+  bool has_ended() const { return next_place_ == wave_end_ && reaped_ == next_ticket_; }
   void report_progress();
   Word slot_of(std::uint64_t ticket) const { return static_cast<Word>(ticket) & slot_mask_; }
 
@@ -74,10 +77,18 @@ class RunFeed {
   backend::TicketDesk desk_;
   backend::CompletionBell bell_;
   std::unique_ptr<backend::LiveKernel> live_;
+  backend::Clock::time_point next_progress_ = {};
+
+  std::mutex wake_mutex_;  // of the next two
+  std::condition_variable wake_;
+  bool has_woken_ = false;
+
+  SpinLock lock_;  // of everything below: whoever has nothing else to do feeds
   std::uint64_t next_ticket_ = 0;
   std::uint64_t reaped_ = 0;
   Word next_place_ = 0;
-  backend::Clock::time_point next_progress_ = {};
+  Word wave_end_ = 0;
+  bool is_over_ = false;
   FeedStats stats_;
 };
 

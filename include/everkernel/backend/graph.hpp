@@ -82,6 +82,12 @@ struct HandlePlaces {
   }
 };
 
+/// Publishes more of planned work, on the thread that calls it.
+struct Refill {
+  bool (*call)(void* self) = nullptr;  ///< says whether there was more and room for it
+  void* self = nullptr;                ///< passed to it
+};
+
 /// Everything a live kernel needs to run planned work. Nodes below items.size() are items, those
 /// above are joins: they run nothing and only pass on. What it refers to outlives the kernel.
 struct WorkGraph {
@@ -102,6 +108,10 @@ struct WorkGraph {
   HandlePlaces handles = {};                  ///< of every handle that items touch
   std::span<Word> spoilers = {};              ///< of a handle's place: who spoiled it; atomic
   HitBuffer hits = {};                        ///< where emit puts its hits
+
+  /// What a worker may call that has run out of slots, from any thread. Feeding the ring then waits
+  /// for nobody to wake up. The host feeds it as well, so that a backend need not.
+  Refill refill = {};
 
   /// The item that a region goes on with after this one, or kNoNode.
   Word next_of(Word item) const {

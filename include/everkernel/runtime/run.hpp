@@ -72,7 +72,7 @@ struct RunTelemetry {
   Word kernel_launches = 0;                       ///< kernels started
   Word sync_points = 0;                           ///< times the host waited for the kernel
   Word occupancy_proxy_bps = 0;                   ///< time workers were busy, of the time they had
-  Word frontier_density_bps = 0;                  ///< regions ready at the start, of all
+  Word frontier_density_bps = 0;                  ///< regions ready at one time, of the ring
   Word readback_buffers = 0;                      ///< buffers read back
   bool compiled_pipeline_cache_hit = false;       ///< the kernel was compiled before
   bool resident_input_cache_hit = false;          ///< ring and control memory were there before

@@ -100,10 +100,13 @@ GraphWorker::GraphWorker(GraphWork& work, Tally& tally, const std::atomic<bool>&
 }
 
 void GraphWorker::run_portion(Word slot) {
-  const Portion& portion = graph_.portions[slot];
+  // Once the last region is with somebody else the slot may be used again, so that its portion is
+  // read only here.
+  const Word first = graph_.portions[slot].first;
+  const Word end = first + graph_.portions[slot].count;
   Word ended = 0;
   is_admitted_ = false;
-  for (Word at = portion.first; at != portion.first + portion.count; ++at) {
+  for (Word at = first; at != end; ++at) {
     const Word item = graph_.order.empty() ? at : graph_.order[at];
     if (graph_.places[item] != 0) continue;
     if (must_leave()) break;

@@ -71,6 +71,11 @@ class GraphWorker {
   /// Runs regions that others shared or put aside; says whether anything went on.
   bool run_waiting();
 
+  /// Has more slots published, if there is more; says whether there was.
+  bool refill() const {
+    return graph_.refill.call != nullptr && graph_.refill.call(graph_.refill.self);
+  }
+
   /// Appends a record for the item that runs, or counts it as dropped.
   void print(Word fmt, Word a, Word b);
   /// Appends a hit of the item that runs, or counts it.

@@ -68,6 +68,8 @@ class CpuLiveKernel::Loop {
         nap_ = kShortestNap;
         flush_if_due();
         if (interval_ > kShortInterval) wait_a_while();
+      } else if (planned_ && planned_->refill()) {
+        idle_pauses_ = 0;
       } else {
         end_busy();
         be_idle();
