@@ -177,7 +177,7 @@ std::string pressure_text(Pressure pressure) {
     case Pressure::light:
       return "less than an item a lane: few workers are woken, work is published at once";
     case Pressure::balanced:
-      return "at least an item a lane";
+      return "at least an item a lane: published an eighth of the ring at a time";
     case Pressure::saturated:
       return "four items a lane or more: all workers, ring-sized batches";
   }
