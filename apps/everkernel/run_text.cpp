@@ -175,7 +175,7 @@ std::string pressure_text(Pressure pressure) {
     case Pressure::empty:
       return "nothing to do";
     case Pressure::light:
-      return "less than an item a lane: few workers are woken, work is published at once";
+      return "less than an item a lane: few workers are woken, published at once";
     case Pressure::balanced:
       return "at least an item a lane: published an eighth of the ring at a time";
     case Pressure::saturated:
@@ -204,7 +204,7 @@ std::string memory_text(const RunTelemetry& telemetry) {
 std::string decisions_text(const Report& report) {
   const RunTelemetry& telemetry = report.telemetry;
   const RunShape& shape = report.shape;
-  Table table = Table::plain({Align::left, Align::left, Align::left});
+  Table table({{""}, {""}, {""}}, 2);
   table.add({"topology", std::string(planner::topology_name(telemetry.topology)),
              topology_text(telemetry.topology)});
   table.add({"pressure", std::string(planner::pressure_name(telemetry.pressure)),
