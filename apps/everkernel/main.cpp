@@ -143,7 +143,8 @@ void add_commands(CLI::App& program, Action& action) {
 
 int run(int argc, char** argv) {
   reserve_standard_streams();
-  CLI::App program("Makes, fills, runs and reads the shared buffers of a persistent megakernel.");
+  CLI::App program(
+      "Runs work queues on a persistent megakernel; makes, fills and reads its shared buffers.");
   Action action;
   add_commands(program, action);
   try {

@@ -175,9 +175,9 @@ std::string pressure_text(Pressure pressure) {
     case Pressure::empty:
       return "nothing to do";
     case Pressure::light:
-      return "less than an item a lane: few workers are woken, work is published at once";
+      return "less than an item a lane: few workers are woken, published at once";
     case Pressure::balanced:
-      return "at least an item a lane";
+      return "at least an item a lane: published an eighth of the ring at a time";
     case Pressure::saturated:
       return "four items a lane or more: all workers, ring-sized batches";
   }
@@ -204,7 +204,7 @@ std::string memory_text(const RunTelemetry& telemetry) {
 std::string decisions_text(const Report& report) {
   const RunTelemetry& telemetry = report.telemetry;
   const RunShape& shape = report.shape;
-  Table table = Table::plain({Align::left, Align::left, Align::left});
+  Table table({{""}, {""}, {""}}, 2);
   table.add({"topology", std::string(planner::topology_name(telemetry.topology)),
              topology_text(telemetry.topology)});
   table.add({"pressure", std::string(planner::pressure_name(telemetry.pressure)),
@@ -214,8 +214,8 @@ std::string decisions_text(const Report& report) {
   table.add({"workers", grouped(shape.workers),
              fmt::format("busy {} of their time, slept {}", bps_text(telemetry.occupancy_proxy_bps),
                          counted(shape.worker_sleeps, "time"))});
-  table.add({"frontier", bps_text(telemetry.frontier_density_bps),
-             "of the regions could run at the start"});
+  table.add(
+      {"frontier", bps_text(telemetry.frontier_density_bps), "of the graph is ready at one time"});
   table.add({"waves", grouped(shape.waves), memory_text(telemetry)});
   table.add({"slots", grouped(shape.tickets),
              fmt::format("published in {}; the ring has {}",

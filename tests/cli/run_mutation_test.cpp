@@ -104,7 +104,7 @@ constexpr double kSeconds = 5;
 constexpr int kJobsInBatch = 8;
 
 TEST_F(MutatedJobs, never_crash) {
-  run_batches(kSeconds, [&](std::uint64_t seed) {
+  run_batches(seconds_to_run(kSeconds), [&](std::uint64_t seed) {
     std::mt19937_64 draw(seed);
     for (int i = 0; i < kJobsInBatch && !HasFailure(); ++i) try_one(draw);
     if (HasFailure()) std::cout << "replay: " << replay_command(seed) << '\n';
