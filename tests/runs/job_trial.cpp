@@ -9,8 +9,8 @@
 namespace everkernel::test {
 namespace {
 
-constexpr int kAttempts = 400;     // of shrinking
-constexpr int kRunsOfAttempt = 4;  // a race does not show every time
+constexpr int kRunsOfAttempt = 4;                // of shrinking: a race does not show every time
+constexpr std::chrono::seconds kShrinkTime{20};  // a run that hangs takes long every time
 
 std::string outcome_name(Word outcome) {
   if (outcome == backend::kItemDone) return "processed";
@@ -351,12 +351,12 @@ Job without(const Job& job, std::size_t first, std::size_t count) {
 }  // namespace
 
 Job shrunk(JobKernel& kernel, const JobProgram& program, Job job, const RunChoice& choice) {
-  int attempts_left = kAttempts;
+  const auto end = std::chrono::steady_clock::now() + kShrinkTime;
+  const auto has_time = [&] { return std::chrono::steady_clock::now() < end; };
   for (std::size_t piece = std::max<std::size_t>(job.items.size() / 2, 1); piece > 0;) {
     bool has_changed = false;
-    for (std::size_t at = 0; at < job.items.size() && attempts_left > 0;) {
+    for (std::size_t at = 0; at < job.items.size() && has_time();) {
       const Job smaller = without(job, at, std::min(piece, job.items.size() - at));
-      --attempts_left;
       if (still_differs(kernel, program, smaller, choice)) {
         job = smaller;
         has_changed = true;
@@ -364,7 +364,7 @@ Job shrunk(JobKernel& kernel, const JobProgram& program, Job job, const RunChoic
         at += piece;
       }
     }
-    if (!has_changed || attempts_left <= 0) piece /= 2;
+    if (!has_changed || !has_time()) piece /= 2;
   }
   return job;
 }
