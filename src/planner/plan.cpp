@@ -230,8 +230,10 @@ class Scan {
   void visit(Word item, Effects effects) {
     if (request_.dedupe && (effects & kPure) != 0 && is_duplicate(item, effects)) return;
     const WorkItem& words = request_.items[item];
-    const bool is_barrier = (effects & kBarrier) != 0;
-    if (is_barrier && request_.ordered) wait_for_everything(item);
+    if ((effects & kBarrier) != 0) {
+      visit_barrier(item, effects);
+      return;
+    }
     const bool is_in_place = words.input_handle == words.output_handle;
     const bool touches_input = (effects & (kReadsInput | kWritesInput)) != 0;
     if (is_in_place) {
@@ -243,17 +245,32 @@ class Scan {
       access(item, 1, (effects & kReadsOutput) != 0, (effects & kWritesOutput) != 0,
              (effects & kCommutes) != 0);
     }
-    if (is_barrier) {
-      last_barrier_ = item;
-    } else {
-      follow_barrier(item);
-    }
+    follow_barrier(item);
+  }
+
+  // A barrier waits for everything, whatever it names, and everything later waits for it. So all
+  // there is to note is what it writes.
+  void visit_barrier(Word item, Effects effects) {
+    if (request_.ordered) wait_for_everything(item);
+    last_barrier_ = item;
+    const WorkItem& words = request_.items[item];
+    if (words.input_handle != 0) note_barrier(item, words.input_handle, effects & kWritesInput);
+    if (words.output_handle != 0) note_barrier(item, words.output_handle, effects & kWritesOutput);
+  }
+
+  void note_barrier(Word item, Word handle, int writes) {
+    HandleState& state = handles_[handle];
+    if (writes == 0) return;
+    state.writer = state.last_write = item;
+    state.fingerprint = 0;
+    state.forget_readers();
+    if (state.group != kNoNode) groups_[state.group] = {};
   }
 
   // Everything after a barrier waits for it, by an edge of its own only if nothing else says so.
   void follow_barrier(Word node) {
     if (last_barrier_ == kNoNode || !request_.ordered) return;
-    if (waiting_for(node) == 0) wait(node, last_barrier_);
+    if (waiting_for(node) == 0) add_edge(node, last_barrier_);
   }
 
   // ---- duplicates ----
@@ -371,7 +388,7 @@ class Scan {
     const Word writer = group.opcode == opcode ? kNoNode : state.writer;
     if (!state.has_readers()) {
       group.base = writer;
-    } else if (writer == kNoNode && state.reader_before == kNoNode) {
+    } else if (is_settled(writer) && is_settled_link(state.reader_before)) {
       group.base = state.reader / 2;
       state.forget_readers();
     } else {
@@ -388,7 +405,7 @@ class Scan {
     if (state.group == kNoNode) return;
     Group& group = groups_[state.group];
     if (group.members == kNoNode) return;
-    if (links_[group.members] == kNoNode) {
+    if (is_settled_link(links_[group.members])) {
       state.writer = group.members / 2;
     } else {
       state.writer = make_join(item);
@@ -412,18 +429,25 @@ class Scan {
     return item_count_ + static_cast<Word>(plan_.joins.size()) - 1;
   }
 
+  // Whether nobody needs to wait for a node: there is none, or the last barrier did.
+  bool is_settled(Word node) const {
+    if (node == kNoNode) return true;
+    if (last_barrier_ == kNoNode) return false;
+    return (node < item_count_ ? node : join_made_at_[node - item_count_]) <= last_barrier_;
+  }
+  bool is_settled_link(Word link) const { return link == kNoNode || is_settled(link / 2); }
+
   Word& waiting_for(Word node) {
     return node < item_count_ ? plan_.waiting_for[node]
                               : plan_.join_waiting_for[node - item_count_];
   }
 
   void wait(Word waiter, Word node) {
-    if (node == kNoNode) return;
-    // A barrier stands for everything before it, and follow_barrier() sees to that one.
-    if (last_barrier_ != kNoNode) {
-      const Word made_at = node < item_count_ ? node : join_made_at_[node - item_count_];
-      if (made_at < last_barrier_) return;
-    }
+    // A barrier stands for everything up to it, and follow_barrier() sees to that one.
+    if (!is_settled(node)) add_edge(waiter, node);
+  }
+
+  void add_edge(Word waiter, Word node) {
     if (edge_count_ == plan_.edges.size()) {
       plan_.edges = plan_.arrays.edges.grow(2 * edge_count_, edge_count_);
     }
@@ -448,12 +472,12 @@ class Scan {
     const Word begin = last_barrier_ == kNoNode ? 0 : last_barrier_;
     for (Word node = begin; node < item; ++node) {
       if (plan_.nodes[node].last_waiter == kNoNode && plan_.places[node] != kDroppedPlace) {
-        wait(item, node);
+        add_edge(item, node);
       }
     }
     for (; joins_seen_ < plan_.joins.size(); ++joins_seen_) {
       if (plan_.joins[joins_seen_].last_waiter == kNoNode) {
-        wait(item, item_count_ + static_cast<Word>(joins_seen_));
+        add_edge(item, item_count_ + static_cast<Word>(joins_seen_));
       }
     }
   }

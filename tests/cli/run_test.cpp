@@ -93,6 +93,22 @@ TEST_F(Run, a_job_needs_nothing_but_items) {
   EXPECT_EQ(run_json(0, "\xEF\xBB\xBF {\"items\"\n:[ ]\t}\n")["items_processed"], 0);
 }
 
+TEST_F(Run, many_items_of_both_kinds) {
+  constexpr std::size_t kCount = 20'000;
+  std::string items;
+  for (std::size_t i = 0; i < kCount; ++i) {
+    items += fmt::format("{}{{\"op\": 65, \"output\": {}}}", i == 0 ? "" : ",", i % 2 + 4);
+  }
+  std::vector<Word> words;
+  for (std::size_t i = 0; i < kCount; ++i) words.insert(words.end(), {65, 0, 5, 0});
+  dir.write("many.bin", bytes_of(words));
+  const Json report = run_json(
+      0, job("\"items\": [" + items + R"(], "items_file": "many.bin", "outputs": [4, 5])"));
+  EXPECT_EQ(report["items_processed"], 2 * kCount);
+  EXPECT_EQ(words_in(report, 4), std::vector<Word>{kCount / 2});
+  EXPECT_EQ(words_in(report, 5), std::vector<Word>{kCount / 2 + kCount});
+}
+
 TEST_F(Run, paths_are_relative_to_the_job) {
   std::filesystem::create_directories(dir.path() / "deep/er");
   std::filesystem::rename(dir.path() / "ops.ek", dir.path() / "deep/ops.ek");

@@ -80,7 +80,7 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(WrongCase{{"frob"}, "no command 'frob'"}, WrongCase{{""}, "no command ''"},
                       WrongCase{{"dispatch"}, "--control is required"},
                       WrongCase{{"bench", "--frob"}, "everkernel bench has no option '--frob'"},
-                      WrongCase{{"run"}, "no command 'run'"},
+                      WrongCase{{"run"}, "JOB is required"},
                       WrongCase{{"--frob"}, "no option '--frob'"},
                       WrongCase{{"--json"}, "no option '--json'"},
                       WrongCase{{"info", "--frob"}, "everkernel info has no option '--frob'"},
@@ -219,7 +219,7 @@ TEST_F(Usage, a_missing_command_hints_at_those_there_are) {
   const Outcome outcome = everkernel({"frob"});
   EXPECT_EQ(outcome.err,
             "error: everkernel has no command 'frob'\n"
-            "hint: commands: info, encode, publish, inspect, check, dispatch, bench\n");
+            "hint: commands: info, encode, publish, inspect, check, dispatch, run, bench\n");
 }
 
 TEST_F(Usage, an_unknown_opcode_name_hints_at_the_table) {

@@ -80,7 +80,12 @@ bool GraphWork::pop(Continuation& continuation) {
 // ---- one worker ----
 
 GraphWorker::GraphWorker(GraphWork& work, Tally& tally, const std::atomic<bool>& must_leave)
-    : work_(work), graph_(work.graph), tally_(tally), must_leave_(must_leave) {
+    : work_(work),
+      graph_(work.graph),
+      ring_(work.ring),
+      executor_(*work.ring.executor),
+      tally_(tally),
+      must_leave_(must_leave) {
   hooks_ = {.self = this,
             .print = [](void* self, Word fmt, Word a,
                         Word b) { static_cast<GraphWorker*>(self)->print(fmt, a, b); },
@@ -91,7 +96,7 @@ GraphWorker::GraphWorker(GraphWork& work, Tally& tally, const std::atomic<bool>&
   frame_.abort = work.ring.abort;
   frame_.buffers = work.ring.buffers;
   frame_.hooks = &hooks_;
-  most_kept_ = work.ring.executor->has_long_items() ? kKeepLong : kKeepShort;
+  most_kept_ = executor_.has_long_items() ? kKeepLong : kKeepShort;
 }
 
 void GraphWorker::run_portion(Word slot) {
@@ -206,18 +211,18 @@ void GraphWorker::finish(Word slot, Word regions) {
   if (regions == 0) return;
   const std::atomic_ref left(graph_.portions[slot].left);
   if (left.fetch_sub(regions, std::memory_order_acq_rel) == regions) {
-    work_.ring.set_status(slot, abi::SlotStatus::done);
+    ring_.set_status(slot, abi::SlotStatus::done);
   }
 }
 
 // ---- items ----
 
-GraphWorker::Move GraphWorker::run_item(Continuation& at) {
+inline GraphWorker::Move GraphWorker::run_item(Continuation& at) {
   const abi::WorkItem& item = graph_.items[at.item];
   const Origin& origin = graph_.origin_of(at.item);
   bool is_counted = false;
-  if (work_.ring.standing_of(origin.tenant) != Ring::Standing::enabled ||
-      !work_.ring.take_quota(origin.tenant, is_counted)) [[unlikely]] {
+  if (ring_.standing_of(origin.tenant) != Ring::Standing::enabled ||
+      !ring_.take_quota(origin.tenant, is_counted)) [[unlikely]] {
     return Move::stuck;
   }
   if (origin != counted_origin_) [[unlikely]] {
@@ -226,18 +231,18 @@ GraphWorker::Move GraphWorker::run_item(Continuation& at) {
   }
   is_admitted_ = !is_counted;
   ++claims_;
-  const Word handler = work_.ring.executor->find(item.op_handle);
+  const Word handler = executor_.find(item.op_handle);
   if (handler == Executor::kNone) {  // NOP: a run has no other opcode without a handler
     ++nops_;
     end_item(at.item, kItemDone);
-    if (is_counted) work_.ring.return_quota(origin.tenant);
+    if (is_counted) ring_.return_quota(origin.tenant);
     return Move::done;
   }
-  const HandlerInfo& info = work_.ring.executor->info(handler);
+  const HandlerInfo& info = executor_.info(handler);
   Outcome outcome{Ending::fault, static_cast<Word>(abi::FaultCode::input_faulted)};
   const bool is_spoilable = graph_.ordered && work_.has_faults.load(std::memory_order_relaxed);
   if (!is_spoilable || !is_spoiled(at.item, info)) outcome = run_handler(handler, at);
-  if (is_counted) work_.ring.return_quota(origin.tenant);
+  if (is_counted) ring_.return_quota(origin.tenant);
   if (outcome.ending == Ending::requeue) tally_.count_requeue();
   if (outcome.ending == Ending::yield || outcome.ending == Ending::requeue) return Move::again;
   if (outcome.ending == Ending::done) {
@@ -260,10 +265,10 @@ inline bool GraphWorker::end_nop(Word item) {
   return true;
 }
 
-Outcome GraphWorker::run_handler(Word handler, Continuation& at) {
+inline Outcome GraphWorker::run_handler(Word handler, Continuation& at) {
   const abi::WorkItem& item = graph_.items[at.item];
   const Origin& origin = graph_.origin_of(at.item);
-  const HandlerInfo& info = work_.ring.executor->info(handler);
+  const HandlerInfo& info = executor_.info(handler);
   item_ = at.item;
   if (at.has_begun) {
     std::ranges::copy(at.args, frame_.args);
@@ -277,8 +282,8 @@ Outcome GraphWorker::run_handler(Word handler, Continuation& at) {
   frame_.priority = origin.priority;
   frame_.slot = at.slot;
   frame_.lanes = info.lanes;
-  frame_.fuel = work_.ring.fuel_per_item;
-  const Outcome outcome = work_.ring.executor->run(handler, frame_);
+  frame_.fuel = ring_.fuel_per_item;
+  const Outcome outcome = executor_.run(handler, frame_);
   if (info.can_leave) {
     at.has_begun = true;
     std::ranges::copy(frame_.args, at.args.begin());
@@ -348,8 +353,8 @@ void GraphWorker::spoil_handle(Word handle, Word spoiler) {
 // ---- what items say ----
 
 void GraphWorker::print(Word fmt, Word a, Word b) {
-  const bool has_room = work_.ring.log.append({fmt, {a, b, frame_.slot * abi::kSlotWords}});
-  if (!has_room) work_.ring.control.add_relaxed(abi::kControlDebugDropped.first, 1);
+  const bool has_room = ring_.log.append({fmt, {a, b, frame_.slot * abi::kSlotWords}});
+  if (!has_room) ring_.control.add_relaxed(abi::kControlDebugDropped.first, 1);
 }
 
 void GraphWorker::emit(Word a, Word b, Word c) {

@@ -96,11 +96,14 @@ class GraphWorker {
   void spoil_handle(Word handle, Word spoiler);
   static bool commutes(const abi::WorkItem& item, const HandlerInfo& info);
   bool must_leave() const {
-    return must_leave_.load(std::memory_order_relaxed) || work_.ring.is_shut_down();
+    return must_leave_.load(std::memory_order_relaxed) || ring_.is_shut_down();
   }
 
   GraphWork& work_;
-  const WorkGraph& graph_;
+  // Copies of what every item needs, so that it is one step away.
+  const WorkGraph graph_;
+  Ring& ring_;
+  const Executor& executor_;
   Tally& tally_;
   const std::atomic<bool>& must_leave_;
   ir::ItemHooks hooks_;
