@@ -64,11 +64,11 @@ std::string check_outcomes(JobModel& model, bool dedupe, const JobEnd& end, cons
                                differ("items_faulted", faulted, report.items_faulted),
                                differ("items_remaining", remaining, report.items_remaining),
                                differ("deduped_items", dropped, report.deduped_items)});
+  if (!text.empty()) return text;
   const std::uint64_t kept = end.outcomes.size() - dropped;
   if (remaining == 0 ? report.published_items != kept : report.published_items > kept) {
     return fmt::format("published_items: {} of {}", report.published_items, kept);
   }
-  if (!text.empty()) return text;
   auto row = faults.begin();
   for (const FaultCount& count : report.faults) {
     if (row == faults.end() || row->first != std::pair(count.code, count.opcode) ||
