@@ -26,18 +26,23 @@ constexpr std::size_t kFetchNodes = 16;
 // What is known about a handle at this point of the list. Half a line: the last readers are in it,
 // because nearly always there are no more than two since the last write.
 struct alignas(32) HandleState {
-  Word writer = kNoNode;         // last write: an item, or the join of a group
-  Word last_write = kNoNode;     // last item that writes it
-  Word reader = kNoNode;         // link of the last item that read it since, if any did
-  Word reader_before = kNoNode;  // link of the one before that
-  Word readers = kNoNode;        // the ones before them, a list of links
-  Word group = kNoNode;          // of commuting items, if there ever was one
-  Word fingerprint = 0;          // of the last write if that was pure, else 0
+  Word writer = kNoNode;          // last write: an item, or the join of a group
+  Word last_write = kNoNode;      // last item that writes it
+  Word reader = kNoNode;          // link of the last item that read it since, if any did
+  Word reader_before = kNoNode;   // link of the one before that
+  Word readers = kNoNode;         // the ones before them, a list of links
+  Word group = kNoNode;           // of commuting items, if there ever was one
+  Word fingerprint = 0;           // of the last write if that was pure, else 0
+  std::uint16_t write_level = 0;  // of the last write, see note_level()
+  std::uint16_t read_level = 0;   // the highest of those who read or wrote it
 
   bool has_readers() const { return reader != kNoNode; }
   void forget_readers() { reader = reader_before = readers = kNoNode; }
 };
 static_assert(sizeof(HandleState) == 32);
+
+// Levels are told apart up to this one.
+constexpr Word kMostLevels = 0xFFFF;
 
 // Commuting items on one handle.
 struct Group {
@@ -234,6 +239,7 @@ class Scan {
       visit_barrier(item, effects);
       return;
     }
+    if (request_.ordered) note_level(words, effects);
     const bool is_in_place = words.input_handle == words.output_handle;
     const bool touches_input = (effects & (kReadsInput | kWritesInput)) != 0;
     if (is_in_place) {
@@ -248,11 +254,51 @@ class Scan {
     follow_barrier(item);
   }
 
+  // How long the longest way to an item is, as far as handles tell: what comes to the same level
+  // could run at one time. The launch policy wants the number of levels and nothing else of it.
+  void note_level(const WorkItem& words, Effects effects) {
+    Word level = barrier_level_;
+    const auto look = [&](Word handle, bool touches, bool writes) {
+      if (handle == 0 || !touches) return;
+      const HandleState& state = handles_[handle];
+      level = std::max<Word>(level, writes ? state.read_level : state.write_level);
+    };
+    const bool writes_input = (effects & kWritesInput) != 0;
+    const bool writes_output = (effects & kWritesOutput) != 0;
+    const bool touches_input = (effects & (kReadsInput | kWritesInput)) != 0;
+    const bool touches_output = (effects & (kReadsOutput | kWritesOutput)) != 0;
+    look(words.input_handle, touches_input, writes_input);
+    const bool joins = (effects & kCommutes) != 0 && has_open_group(words);
+    if (!joins) look(words.output_handle, touches_output, writes_output);
+    level = std::min<Word>(level + 1, kMostLevels);
+    if (joins) level = std::max<Word>(level, handles_[words.output_handle].write_level);
+    const auto note = [&](Word handle, bool touches, bool writes) {
+      if (handle == 0 || !touches) return;
+      HandleState& state = handles_[handle];
+      const auto reached = static_cast<std::uint16_t>(level);
+      state.read_level = std::max(state.read_level, reached);
+      if (writes) state.write_level = reached;
+    };
+    note(words.input_handle, touches_input, writes_input);
+    note(words.output_handle, touches_output, writes_output);
+    plan_.depth = std::max(plan_.depth, level);
+  }
+
+  // Whether an item that commutes finds others of its opcode to be with.
+  bool has_open_group(const WorkItem& words) {
+    if (words.output_handle == 0) return false;
+    const HandleState& state = handles_[words.output_handle];
+    if (state.group == kNoNode) return false;
+    const Group& group = groups_[state.group];
+    return group.members != kNoNode && group.opcode == words.op_handle;
+  }
+
   // A barrier waits for everything, whatever it names, and everything later waits for it. So all
   // there is to note is what it writes.
   void visit_barrier(Word item, Effects effects) {
     if (request_.ordered) wait_for_everything(item);
     last_barrier_ = item;
+    barrier_level_ = plan_.depth = std::min<Word>(plan_.depth + 1, kMostLevels);
     const WorkItem& words = request_.items[item];
     if (words.input_handle != 0) note_barrier(item, words.input_handle, effects & kWritesInput);
     if (words.output_handle != 0) note_barrier(item, words.output_handle, effects & kWritesOutput);
@@ -491,6 +537,7 @@ class Scan {
   std::vector<Group> groups_;
   std::vector<Word> join_made_at_;
   Word last_barrier_ = kNoNode;
+  Word barrier_level_ = 0;
   std::size_t joins_seen_ = 0;
   std::size_t edge_count_ = 0;
 };
@@ -599,6 +646,7 @@ Result<void> plan(const PlanRequest& request, Plan& target) {
   target.join_waiting_for.clear();
   target.duplicates.clear();
   target.dependencies = 0;
+  target.depth = 1;
   target.edges = {};
   target.handles = {};
   if (checked->effects == 0) {  // nothing touches anything: every item for itself

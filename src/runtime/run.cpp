@@ -174,8 +174,12 @@ planner::LaunchRequest Run::launch_request() const {
   const auto hot = std::ranges::count_if(opcodes_, [&](const OpcodeCount& count) {
     return count.items >= kHotItems && count.items * kHotShare >= kept_items();
   });
-  const std::uint64_t density =
+  // How much of the graph is ready at one time: what can begin at once, or, if that is more, what a
+  // level of it has on average.
+  const std::uint64_t begins =
       plan.regions == 0 ? 0 : std::max<std::uint64_t>(1, plan.ready_regions * 10000 / plan.regions);
+  const std::uint64_t density =
+      std::max<std::uint64_t>(begins, 10000 / std::max<Word>(1, plan.depth));
   return {.queue_length = kept_items(),
           .requested_workers = config_.worker_count,
           .possible_workers = config_.worker_count != 0
@@ -475,6 +479,24 @@ void Run::add_lineage() {
   report_.lineage_ns = nanoseconds_since(begin);
 }
 
+// A tenant that may run nothing would keep its items until the time is over.
+Result<void> check_quotas(std::size_t item_count, const RunConfig& config) {
+  if (config.tenant_quotas.size() > abi::kTenantCount) {
+    return fail(Code::invalid_argument,
+                fmt::format("run: {} quotas for {} tenants", config.tenant_quotas.size(),
+                            abi::kTenantCount));
+  }
+  if (std::ranges::find(config.tenant_quotas, 0u) == config.tenant_quotas.end()) return {};
+  for (std::size_t i = 0; i < item_count; ++i) {
+    const Word tenant = i < config.origins.size() ? config.origins[i].tenant : config.origin.tenant;
+    if (tenant >= config.tenant_quotas.size() || config.tenant_quotas[tenant] != 0) continue;
+    return fail(Code::invalid_argument,
+                fmt::format("run: item {}: its tenant {} has a quota of 0", i, tenant),
+                "give the tenant a quota, or leave its items out");
+  }
+  return {};
+}
+
 Result<void> check_config(const Megakernel::State& state, std::size_t item_count,
                           const RunConfig& config) {
   if (config.max_wall_time <= std::chrono::nanoseconds(0)) {
@@ -487,11 +509,7 @@ Result<void> check_config(const Megakernel::State& state, std::size_t item_count
                 fmt::format("run: {} items are more than {}", item_count, kMaxRunItems),
                 "split the list");
   }
-  if (config.tenant_quotas.size() > abi::kTenantCount) {
-    return fail(Code::invalid_argument,
-                fmt::format("run: {} quotas for {} tenants", config.tenant_quotas.size(),
-                            abi::kTenantCount));
-  }
+  EVERKERNEL_TRY(check_quotas(item_count, config));
   if (state.options.payload) {
     return fail(Code::invalid_argument, "run: the megakernel runs a payload for every slot",
                 "make one without a payload");

@@ -47,10 +47,11 @@ struct Plan {
   std::span<backend::Edge> edges = {};      ///< of nodes with several waiters
   std::vector<Duplicate> duplicates = {};   ///< in order of dropped items
   std::uint64_t dependencies = 0;           ///< pairs of a node and one that waits for it
-  std::uint64_t regions = 0;                ///< first items
-  std::uint64_t ready_regions = 0;          ///< regions that wait for nothing
-  backend::HandlePlaces handles = {};       ///< of every handle that items touch
-  bool has_priorities = false;              ///< whether items differ in priority
+  Word depth = 0;  ///< length of the longest way through the graph, in items; at most 65535
+  std::uint64_t regions = 0;           ///< first items
+  std::uint64_t ready_regions = 0;     ///< regions that wait for nothing
+  backend::HandlePlaces handles = {};  ///< of every handle that items touch
+  bool has_priorities = false;         ///< whether items differ in priority
 
   /// What the spans lie in, and what planning needs beside it.
   struct Arrays {
