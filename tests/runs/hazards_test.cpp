@@ -84,6 +84,20 @@ TEST(Planning, readers_before_commuters_meet_in_one_node) {
   EXPECT_EQ(runner.word(3), 8u + 90u);
 }
 
+TEST(Planning, commuters_wait_for_every_reader_before_them) {
+  Runner runner;
+  for (Word slow = 0; slow < 3; ++slow) {
+    runner.set_word(1, 5);
+    Items items;
+    for (Word i = 0; i < 3; ++i) items.push_back({i == slow ? kSlowMove : kMove, 1, 3 + i, 0});
+    items.push_back({kAdd, 0, 1, 100});
+    items.push_back({kAdd, 0, 1, 100});
+    runner.run(items, {.worker_count = 4});
+    for (Word i = 0; i < 3; ++i) EXPECT_EQ(runner.word(3 + i), 10u) << "reader " << i;
+    EXPECT_EQ(runner.word(1), 205u);
+  }
+}
+
 TEST(Planning, a_commuter_that_reads_its_output_as_input_waits) {
   Runner runner;
   runner.set_word(1, 1);
@@ -322,6 +336,16 @@ TEST(Lineage, follows_what_was_read_and_not_what_was_overwritten) {
             (std::vector<Word>{bit(kMove), bit(kScale), bit(kMove) | bit(kAddFrom),
                                bit(kMove) | bit(kAddFrom) | bit(kCopy), bit(kSet), bit(kCopy),
                                bit(kNop)}));
+}
+
+TEST(Lineage, of_commuters_is_their_own_and_that_of_readers_is_all_of_theirs) {
+  Runner runner;
+  const Report report =
+      runner.run({{kMove, 1, 2, 0}, {kAddFrom, 2, 4, 0}, {kAddFrom, 5, 4, 0}, {kCopy, 4, 6, 0}},
+                 {.fuse = false, .lineage = true});
+  EXPECT_EQ(report.region_lineage,
+            (std::vector<Word>{bit(kMove), bit(kMove) | bit(kAddFrom), bit(kAddFrom),
+                               bit(kMove) | bit(kAddFrom) | bit(kCopy)}));
 }
 
 TEST(Lineage, of_a_region_is_that_of_all_its_items) {

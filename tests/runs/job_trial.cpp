@@ -9,8 +9,8 @@
 namespace everkernel::test {
 namespace {
 
-constexpr int kAttempts = 400;     // of shrinking
-constexpr int kRunsOfAttempt = 4;  // a race does not show every time
+constexpr int kRunsOfAttempt = 4;                // of shrinking: a race does not show every time
+constexpr std::chrono::seconds kShrinkTime{20};  // a run that hangs takes long every time
 
 std::string outcome_name(Word outcome) {
   if (outcome == backend::kItemDone) return "processed";
@@ -64,11 +64,11 @@ std::string check_outcomes(JobModel& model, bool dedupe, const JobEnd& end, cons
                                differ("items_faulted", faulted, report.items_faulted),
                                differ("items_remaining", remaining, report.items_remaining),
                                differ("deduped_items", dropped, report.deduped_items)});
+  if (!text.empty()) return text;
   const std::uint64_t kept = end.outcomes.size() - dropped;
   if (remaining == 0 ? report.published_items != kept : report.published_items > kept) {
     return fmt::format("published_items: {} of {}", report.published_items, kept);
   }
-  if (!text.empty()) return text;
   auto row = faults.begin();
   for (const FaultCount& count : report.faults) {
     if (row == faults.end() || row->first != std::pair(count.code, count.opcode) ||
@@ -351,12 +351,12 @@ Job without(const Job& job, std::size_t first, std::size_t count) {
 }  // namespace
 
 Job shrunk(JobKernel& kernel, const JobProgram& program, Job job, const RunChoice& choice) {
-  int attempts_left = kAttempts;
+  const auto end = std::chrono::steady_clock::now() + kShrinkTime;
+  const auto has_time = [&] { return std::chrono::steady_clock::now() < end; };
   for (std::size_t piece = std::max<std::size_t>(job.items.size() / 2, 1); piece > 0;) {
     bool has_changed = false;
-    for (std::size_t at = 0; at < job.items.size() && attempts_left > 0;) {
+    for (std::size_t at = 0; at < job.items.size() && has_time();) {
       const Job smaller = without(job, at, std::min(piece, job.items.size() - at));
-      --attempts_left;
       if (still_differs(kernel, program, smaller, choice)) {
         job = smaller;
         has_changed = true;
@@ -364,7 +364,7 @@ Job shrunk(JobKernel& kernel, const JobProgram& program, Job job, const RunChoic
         at += piece;
       }
     }
-    if (!has_changed || attempts_left <= 0) piece /= 2;
+    if (!has_changed || !has_time()) piece /= 2;
   }
   return job;
 }

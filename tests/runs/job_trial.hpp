@@ -31,7 +31,7 @@ struct RunChoice {
   Word hit_capacity = 0;
   std::uint64_t budget_bytes = 0;
   std::vector<Word> quotas = {};
-  std::chrono::nanoseconds time = std::chrono::seconds(60);  // whatever takes longer hangs
+  std::chrono::nanoseconds time = std::chrono::seconds(10);  // whatever takes longer hangs
 };
 
 /// Both as text.

@@ -296,6 +296,21 @@ TEST(RunTime, items_that_yield_forever_remain) {
   EXPECT_EQ(report.items_remaining, 2u);
 }
 
+// ---- many slots in turn ----
+
+// A slot may be handed back, and hold something else, while the worker that claimed it has not left
+// it: what it waited for has ended elsewhere.
+TEST(Run, goes_on_when_slots_are_handed_back_by_others) {
+  Runner runner({.slot_count = 4, .workgroup_size = 1, .worker_count = 8});
+  Items items;
+  for (Word i = 0; i < 3000; ++i) items.push_back({kScale, 0, 1 + i % 3, i});
+  for (int round = 0; round < 12; ++round) {
+    const Report report =
+        runner.run(items, {.fuse = false, .max_wall_time = seconds(10), .worker_count = 8});
+    ASSERT_EQ(report.items_processed, items.size()) << "round " << round;
+  }
+}
+
 // ---- a second time ----
 
 TEST(Run, of_the_same_shape_finds_its_memory_again) {
