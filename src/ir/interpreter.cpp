@@ -25,9 +25,7 @@ enum class Flow : std::uint8_t { next, break_loop, continue_loop, end };
 class Interpreter {
  public:
   Interpreter(const VerifiedHandler& verified, ItemFrame& frame)
-      : verified_(verified),
-        body_(verified.handler.body),
-        frame_(frame) {}
+      : verified_(verified), body_(verified.handler.body), frame_(frame) {}
 
   Outcome run() {
     try {

@@ -20,8 +20,8 @@ std::size_t rounded(std::size_t size_bytes) {
 std::byte* allocate_block(std::size_t size_bytes) {
   if (size_bytes == 0) return nullptr;
   const bool is_large = size_bytes >= kLargePage;
-  void* const block = is_large ? std::aligned_alloc(kLargePage, rounded(size_bytes))
-                               : std::malloc(size_bytes);
+  void* const block =
+      is_large ? std::aligned_alloc(kLargePage, rounded(size_bytes)) : std::malloc(size_bytes);
   if (block == nullptr) throw std::bad_alloc();
   // Only a hint: without large pages everything works, more slowly.
   if (is_large) static_cast<void>(::madvise(block, rounded(size_bytes), MADV_HUGEPAGE));

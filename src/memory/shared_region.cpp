@@ -19,10 +19,10 @@ constexpr std::size_t kPageBytes = 4096;
 
 Failure refused(std::string_view call, std::size_t size_bytes, int number) {
   const Code code = number == ENOMEM ? Code::out_of_memory : Code::io;
-  return fail(code,
-              fmt::format("shared memory: {} of {} bytes: {}", call, size_bytes,
-                          std::strerror(number)),
-              "ask for a smaller ring, or raise the limits of this process", number);
+  return fail(
+      code,
+      fmt::format("shared memory: {} of {} bytes: {}", call, size_bytes, std::strerror(number)),
+      "ask for a smaller ring, or raise the limits of this process", number);
 }
 
 Result<std::size_t> page_rounded_sum(std::span<const std::size_t> part_bytes) {
@@ -51,8 +51,7 @@ Result<SharedRegion> SharedRegion::create(std::span<const std::size_t> part_byte
   if (::fcntl(descriptor, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
     return refused("sealing", *total, errno);
   }
-  void* const address =
-      ::mmap(nullptr, *total, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+  void* const address = ::mmap(nullptr, *total, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
   if (address == MAP_FAILED) return refused("mmap", *total, errno);
   region.mapping_ = {static_cast<std::byte*>(address), *total};
   std::size_t first = 0;

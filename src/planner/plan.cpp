@@ -22,6 +22,8 @@ using backend::kNoNode;
 // touched it. So two fetches run ahead of it, the second with what the first brought.
 constexpr std::size_t kFetchHandles = 32;
 constexpr std::size_t kFetchNodes = 16;
+// Items between two looks at the clock.
+constexpr Word kClockInterval = 1 << 16;
 
 // What is known about a handle at this point of the list. Half a line: the last readers are in it,
 // because nearly always there are no more than two since the last write.
@@ -190,8 +192,10 @@ class Scan {
         equal_items_(request),
         links_(plan.arrays.links.take(2 * request.items.size())) {}
 
-  void run() {
+  // Whether it came to the end before the deadline.
+  bool run() {
     for (Word item = 0; item < item_count_; ++item) {
+      if (item % kClockInterval == 0 && backend::Clock::now() >= request_.deadline) return false;
       fetch_ahead(item);
       const Effects effects = request_.effects->find(request_.items[item].op_handle);
       if ((effects & ~kCommutes) != 0) {
@@ -202,6 +206,7 @@ class Scan {
     }
     plan_.handles = handles_.places();
     plan_.edges = plan_.edges.first(edge_count_);
+    return true;
   }
 
  private:
@@ -654,7 +659,9 @@ Result<void> plan(const PlanRequest& request, Plan& target) {
     return {};
   }
   target.edges = target.arrays.edges.take(2 * count + 16);
-  Scan(request, target, checked->max_handle).run();
+  if (!Scan(request, target, checked->max_handle).run()) {
+    return fail(Code::timeout, "run: the time was over while the list was planned");
+  }
   make_regions(target, request.fuse);
   return {};
 }

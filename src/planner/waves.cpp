@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include <cstddef>
 #include <optional>
 
@@ -21,6 +23,9 @@ using backend::kNoNode;
 // forgets them all by counting on.
 class Scale {
  public:
+  // Of the wave so far.
+  std::uint64_t used_bytes() const { return used_bytes_; }
+
   explicit Scale(const WaveInput& input)
       : input_(input), marks_(input.handle_bytes.size(), 0), used_bytes_(input.fixed_bytes) {}
 
@@ -93,9 +98,11 @@ class Scale {
 
   Failure failure(const char* what, Word item, std::uint64_t bytes) const {
     return fail(Code::invalid_argument,
-                fmt::format("run: {} {} needs {} bytes with its buffers, the budget is {}", what,
-                            item, bytes, input_.budget_bytes),
-                "raise the memory budget, or use smaller buffers");
+                fmt::format("run: {} {} needs {} bytes with its buffers{}, the budget is {}", what,
+                            item, bytes, input_.fixed_bytes != 0 ? " and room for hits" : "",
+                            input_.budget_bytes),
+                input_.fixed_bytes != 0 ? "raise the memory budget, or ask for less room for hits"
+                                        : "raise the memory budget, or use smaller buffers");
   }
 
   const WaveInput& input_;
@@ -106,12 +113,12 @@ class Scale {
 
 }  // namespace
 
-Result<std::vector<Word>> split_waves(const WaveInput& input) {
+Result<Waves> split_waves(const WaveInput& input) {
   EVERKERNEL_ASSERT(input.places.size() == input.items.size());
-  std::vector<Word> begins;
-  if (input.items.empty()) return begins;
-  begins.push_back(0);
-  if (input.budget_bytes == 0) return begins;
+  Waves waves;
+  if (input.items.empty()) return waves;
+  waves.begins.push_back(0);
+  if (input.budget_bytes == 0) return waves;
 
   Scale scale(input);
   const bool is_listed = input.order.empty();
@@ -122,13 +129,15 @@ Result<std::vector<Word>> split_waves(const WaveInput& input) {
     if (input.places[first] != 0) continue;
     if (!scale.add_region(first)) {
       if (wave_is_empty) return scale.refuse(first);
+      waves.largest_bytes = std::max(waves.largest_bytes, scale.used_bytes());
       scale.clear();
-      begins.push_back(static_cast<Word>(position));
+      waves.begins.push_back(static_cast<Word>(position));
       if (!scale.add_region(first)) return scale.refuse(first);
     }
     wave_is_empty = false;
   }
-  return begins;
+  waves.largest_bytes = std::max(waves.largest_bytes, scale.used_bytes());
+  return waves;
 }
 
 }  // namespace everkernel::planner

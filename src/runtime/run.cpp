@@ -30,6 +30,8 @@ constexpr std::uint64_t kHotShare = 64;
 // Regions in a ticket: of a hybrid graph, and at most of a dense one.
 constexpr Word kHybridRegions = 32;
 constexpr std::uint64_t kMostRegions = 256;
+// What compiling a handler may take.
+constexpr auto kCompileTime = std::chrono::milliseconds(25);
 // Tickets a worker should find, so that none is left with the last of the work.
 constexpr std::uint64_t kTicketsPerWorker = 32;
 
@@ -81,13 +83,16 @@ class Run {
                  .effects = &memory.effects,
                  .ordered = config.ordered,
                  .dedupe = config.dedupe,
-                 .fuse = config.fuse},
+                 .fuse = config.fuse,
+                 .deadline = deadline},
         begin_(begin),
         deadline_(deadline) {}
 
   Result<Report> run() {
-    EVERKERNEL_TRY(make_plan());
-    EVERKERNEL_TRY(decide());
+    auto prepared = make_plan();
+    if (prepared) prepared = decide();
+    if (!prepared && prepared.error().code == Code::timeout) return give_up();
+    if (!prepared) return Failure(prepared.error());
     if (kept_items() != 0) {
       EVERKERNEL_TRY(feed());
       EVERKERNEL_TRY(table_->refresh_copies());
@@ -99,6 +104,15 @@ class Run {
   }
 
  private:
+  // The time was over before anything could run.
+  Report give_up() {
+    report_.outcomes.assign(request_.items.size(), backend::kItemRemaining);
+    report_.items_remaining = request_.items.size();
+    report_.wall_time = Clock::now() - begin_;
+    report_.queue_plan_ns = static_cast<std::uint64_t>(report_.wall_time.count());
+    return std::move(report_);
+  }
+
   // A live ring has a power of two of slots.
   Word ring_slots() const {
     return std::bit_floor(std::max<Word>(2, state_.options.geometry.slot_count));
@@ -207,7 +221,9 @@ Result<void> Run::decide() {
   const auto begin = Clock::now();
   policy_ = memory_.policies.recommend(launch_request());
   memory_.last_topology = policy_.topology;
-  const bool can_compile = state_.backend->capabilities().native_code;
+  // Compiling cannot be cut short, so that it must fit into the time that is left.
+  const bool has_time = deadline_ - Clock::now() > kCompileTime * static_cast<int>(opcodes_.size());
+  const bool can_compile = state_.backend->capabilities().native_code && has_time;
   bool is_jit = policy_.execution == ExecutionMode::jit && can_compile;
   if (state_.options.execution == backend::Execution::native) is_jit = true;
   if (config_.execution == RunExecution::interpreter) is_jit = false;
@@ -325,7 +341,8 @@ Result<void> Run::split() {
        .budget_bytes = config_.memory_budget_bytes,
        .fixed_bytes = emits ? std::uint64_t{policy_.hit_capacity} * planner::kHitBytes : 0});
   if (!waves) return Failure(waves.error());
-  waves_ = std::move(*waves);
+  waves_ = std::move(waves->begins);
+  if (waves->largest_bytes != 0) policy_.peak_bytes = waves->largest_bytes;
   return {};
 }
 
@@ -344,6 +361,7 @@ backend::WorkGraph Run::make_graph() {
           .origins = request_.origins,
           .origin = request_.origin,
           .ordered = request_.ordered,
+          .ages = policy_.ages,
           .places = plan.places,
           .nodes = plan.nodes,
           .joins = plan.joins,

@@ -149,23 +149,24 @@ RC_GTEST_PROP(WavesProperty, are_the_longest_that_fit, ()) {
   const Planned run = random_run();
   const std::uint64_t fixed = *rc::gen::inRange<std::uint64_t>(0, 100);
   const std::uint64_t room = random_room(run);
-  const auto begins = split_waves({.items = run.items,
-                                   .places = run.places,
-                                   .nodes = run.nodes,
-                                   .order = run.order,
-                                   .handles = {.keys = run.keys, .count = run.bytes.size()},
-                                   .handle_bytes = run.bytes,
-                                   .budget_bytes = room + fixed,
-                                   .fixed_bytes = fixed});
+  const auto waves = split_waves({.items = run.items,
+                                  .places = run.places,
+                                  .nodes = run.nodes,
+                                  .order = run.order,
+                                  .handles = {.keys = run.keys, .count = run.bytes.size()},
+                                  .handle_bytes = run.bytes,
+                                  .budget_bytes = room + fixed,
+                                  .fixed_bytes = fixed});
   const auto expected = model(run, room);
   RC_CLASSIFY(expected.has_value(), "fits");
   RC_CLASSIFY(expected && expected->size() > 2, "many waves");
   if (!expected) {
-    RC_ASSERT(code_of(begins) == Code::invalid_argument);
+    RC_ASSERT(code_of(waves) == Code::invalid_argument);
     return;
   }
-  RC_ASSERT(begins.has_value());
-  RC_ASSERT(*begins == *expected);
+  RC_ASSERT(waves.has_value());
+  RC_ASSERT(waves->begins == *expected);
+  RC_ASSERT(waves->largest_bytes <= room + fixed);
 }
 
 }  // namespace

@@ -30,14 +30,16 @@ struct Planned {
 };
 
 Result<std::vector<Word>> split(const Planned& run) {
-  return split_waves({.items = run.items,
-                      .places = run.places,
-                      .nodes = run.nodes,
-                      .order = run.order,
-                      .handles = {.keys = run.keys, .count = run.bytes.size()},
-                      .handle_bytes = run.bytes,
-                      .budget_bytes = run.budget,
-                      .fixed_bytes = run.fixed});
+  auto waves = split_waves({.items = run.items,
+                            .places = run.places,
+                            .nodes = run.nodes,
+                            .order = run.order,
+                            .handles = {.keys = run.keys, .count = run.bytes.size()},
+                            .handle_bytes = run.bytes,
+                            .budget_bytes = run.budget,
+                            .fixed_bytes = run.fixed});
+  if (!waves) return Failure(waves.error());
+  return std::move(waves->begins);
 }
 
 // Four items of their own, 10 bytes in and 10 bytes out each, no buffer shared.
@@ -230,7 +232,8 @@ TEST(Waves, what_does_not_fit_alone_is_refused_with_its_numbers) {
   const Row kRows[] = {
       {"the first", first, "run: item 0 needs 20 bytes with its buffers, the budget is 19"},
       {"the last", last, "run: item 3 needs 4110 bytes with its buffers, the budget is 100"},
-      {"fixed bytes", fixed, "run: item 0 needs 120 bytes with its buffers, the budget is 19"},
+      {"fixed bytes", fixed,
+       "run: item 0 needs 120 bytes with its buffers and room for hits, the budget is 19"},
       {"in a region", inner, "run: item 2 needs 8192 bytes with its buffers, the budget is 4096"},
       {"a region", region,
        "run: the region of item 0 needs 40 bytes with its buffers, the budget is 39"},
@@ -246,6 +249,21 @@ TEST(Waves, what_does_not_fit_alone_is_refused_with_its_numbers) {
     EXPECT_EQ(code_of(begins), Code::invalid_argument);
     EXPECT_EQ(message_of(begins), row.message);
   }
+}
+
+TEST(Waves, the_largest_says_how_much_it_needs) {
+  const Planned run = four_apart();
+  std::vector<std::uint64_t> bytes = run.bytes;
+  bytes[3] = 15;
+  const auto waves = split_waves({.items = run.items,
+                                  .places = run.places,
+                                  .handles = {.keys = {}, .count = bytes.size()},
+                                  .handle_bytes = bytes,
+                                  .budget_bytes = 45,
+                                  .fixed_bytes = 7});
+  ASSERT_TRUE(waves);
+  EXPECT_EQ(waves->begins, (std::vector<Word>{0, 1, 2, 3}));
+  EXPECT_EQ(waves->largest_bytes, 32u);
 }
 
 TEST(Waves, an_endless_chain_ends_after_64_items) {

@@ -95,6 +95,7 @@ struct WorkGraph {
   std::span<const Origin> origins = {};       ///< one an item, or empty
   Origin origin = {};                         ///< of every item when `origins` is empty
   bool ordered = true;                        ///< whether a fault reaches what depends on it
+  bool ages = false;  ///< whether items that asked to run again later go before fresh regions
   std::span<const std::uint8_t> places = {};  ///< of an item in its region, or kDroppedPlace
   std::span<const Node> nodes = {};           ///< of an item: what waits for it
   std::span<const Node> joins = {};           ///< of a join: what waits for it

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "everkernel/abi/slot.hpp"
+#include "everkernel/backend/backend.hpp"
 #include "everkernel/backend/graph.hpp"
 #include "everkernel/base/result.hpp"
 #include "everkernel/memory/large_array.hpp"
@@ -29,6 +30,8 @@ struct PlanRequest {
   bool ordered = true;                        ///< whether hazards hold
   bool dedupe = true;                         ///< whether equal pure items are dropped
   bool fuse = true;                           ///< whether chains become regions
+  /// When to give up.
+  backend::Clock::time_point deadline = backend::Clock::time_point::max();
 };
 
 /// An item that does not run because an equal one does.
@@ -74,7 +77,8 @@ struct Plan {
 };
 
 /// Plans. Fails with `invalid_argument` for an opcode that is none of the run's, a tenant above 28,
-/// a priority above 4, or origins that are not one an item; the message names the item.
+/// a priority above 4, or origins that are not one an item; the message names the item. Fails with
+/// `timeout` at the deadline.
 Result<void> plan(const PlanRequest& request, Plan& target);
 
 /// First items of regions, the urgent ones early: by priority, but never before what they wait for.

@@ -28,6 +28,12 @@ struct WaveInput {
   std::uint64_t fixed_bytes = 0;                     ///< of every wave: hits, ring
 };
 
+/// How a run is cut.
+struct Waves {
+  std::vector<Word> begins = {};    ///< of each wave
+  std::uint64_t largest_bytes = 0;  ///< of the wave that needs most; 0 without a budget
+};
+
 /// Begins of waves, filled one after the other: places in `order`, or, where that is empty, in the
 /// list. The first is 0; a run without items has no wave, one without a budget a single one.
 ///
@@ -37,6 +43,6 @@ struct WaveInput {
 ///
 /// Fails with `invalid_argument`, naming the item, its bytes and the budget, for an item that does
 /// not fit alone, and naming its first item for a region whose items fit only one by one.
-Result<std::vector<Word>> split_waves(const WaveInput& input);
+Result<Waves> split_waves(const WaveInput& input);
 
 }  // namespace everkernel::planner

@@ -122,13 +122,26 @@ void GraphWorker::run_portion(Word slot) {
 }
 
 bool GraphWorker::run_waiting() {
+  // Both get their turn; what has waited longer goes first if the launch policy says so.
+  const bool has_resumed = graph_.ages && resume();
+  const bool has_taken = take_shared();
+  return has_resumed || has_taken || (!graph_.ages && resume());
+}
+
+bool GraphWorker::take_shared() {
   std::array<Word, kTakeShort> regions;
   const std::size_t most = most_kept_ == kKeepLong ? 1 : regions.size();
   const std::size_t count = work_.take(std::span(regions).first(most));
+  if (count == 0) return false;
   released_.insert(released_.end(), regions.begin(),
                    regions.begin() + static_cast<std::ptrdiff_t>(count));
-  if (count != 0) run_released();
-  bool has_moved = count != 0;
+  run_released();
+  return true;
+}
+
+// Looks once at everything that was put aside; says whether anything went on.
+bool GraphWorker::resume() {
+  bool has_moved = false;
   for (std::size_t looks = work_.put_aside(); looks > 0 && !must_leave(); --looks) {
     Continuation at;
     if (!work_.pop(at)) break;

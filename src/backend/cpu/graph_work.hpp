@@ -85,6 +85,8 @@ class GraphWorker {
   enum class Ended { yes, no };
   enum class Move { done, again, stuck };
 
+  bool take_shared();
+  bool resume();
   Ended run_region(Word item, Word slot);
   Ended run_from(Continuation& at);
   Move run_item(Continuation& at);

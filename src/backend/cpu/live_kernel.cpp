@@ -28,9 +28,11 @@ constexpr Word kLongRow = 256;
 constexpr int kShortInterval = 2;
 constexpr int kLongInterval = 1024;
 constexpr int kPollsPerInterval = 32;
-// Pauses after which an idle worker lets others run, and after which it sleeps.
+// Pauses after which an idle worker lets others run, and after how many more it sleeps.
 constexpr int kPausesBeforeYield = 4000;
-constexpr int kPausesBeforeSleep = kPausesBeforeYield + 64;
+constexpr int kPausesBeforeSleep = 64;
+// Where workers outnumber cores, one that only waits is in the way of another.
+constexpr int kPausesOnSharedCores = 64;
 // A sleeping worker looks at deferred slots by itself, in case nobody tells it that they can go on.
 constexpr milliseconds kShortestNap(1);
 constexpr milliseconds kLongestNap(16);
@@ -51,6 +53,8 @@ class CpuLiveKernel::Loop {
         seat_(kernel.seats_[index]),
         worker_(kernel.ring_, seat_.tally) {
     if (kernel.graph_) planned_.emplace(*kernel.graph_, seat_.tally, kernel.must_leave_);
+    const bool has_own_core = kernel.worker_count_ <= std::thread::hardware_concurrency();
+    pauses_before_yield_ = has_own_core ? kPausesBeforeYield : kPausesOnSharedCores;
   }
 
   void run() {
@@ -157,9 +161,9 @@ class CpuLiveKernel::Loop {
       interval_ = std::max(interval_ / 2, kShortInterval);
     }
     idle_pauses_ += interval_;
-    if (idle_pauses_ < kPausesBeforeYield) {
+    if (idle_pauses_ < pauses_before_yield_) {
       wait_a_while();
-    } else if (idle_pauses_ < kPausesBeforeSleep) {
+    } else if (idle_pauses_ < pauses_before_yield_ + kPausesBeforeSleep) {
       std::this_thread::yield();
     } else {
       rest();
@@ -262,6 +266,7 @@ class CpuLiveKernel::Loop {
   int interval_ = kShortInterval;
   int empty_polls_ = 0;
   int idle_pauses_ = 0;
+  int pauses_before_yield_ = kPausesBeforeYield;
   milliseconds nap_ = kShortestNap;
   std::uint64_t flushed_at_ = 0;
   std::uint32_t seen_requests_ = 0;
