@@ -303,7 +303,7 @@ TEST(RunTime, items_that_yield_forever_remain) {
 TEST(Run, goes_on_when_slots_are_handed_back_by_others) {
   Runner runner({.slot_count = 4, .workgroup_size = 1, .worker_count = 8});
   Items items;
-  for (Word i = 0; i < 3000; ++i) items.push_back({kScale, 0, 1 + i % 3, i});
+  for (Word i = 0; i < 3000; ++i) items.push_back({kScale, 0, 1 + i % 3, i % 100});
   for (int round = 0; round < 12; ++round) {
     const Report report =
         runner.run(items, {.fuse = false, .max_wall_time = seconds(10), .worker_count = 8});
