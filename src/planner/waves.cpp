@@ -129,14 +129,13 @@ Result<Waves> split_waves(const WaveInput& input) {
     if (input.places[first] != 0) continue;
     if (!scale.add_region(first)) {
       if (wave_is_empty) return scale.refuse(first);
-      waves.largest_bytes = std::max(waves.largest_bytes, scale.used_bytes());
       scale.clear();
       waves.begins.push_back(static_cast<Word>(position));
       if (!scale.add_region(first)) return scale.refuse(first);
     }
     wave_is_empty = false;
+    waves.largest_bytes = std::max(waves.largest_bytes, scale.used_bytes());
   }
-  waves.largest_bytes = std::max(waves.largest_bytes, scale.used_bytes());
   return waves;
 }
 

@@ -231,7 +231,8 @@ TEST(Waves, what_does_not_fit_alone_is_refused_with_its_numbers) {
   most.budget = kMaxLong - 1;
   const Row kRows[] = {
       {"the first", first, "run: item 0 needs 20 bytes with its buffers, the budget is 19"},
-      {"the last", last, "run: item 3 needs 4110 bytes with its buffers, the budget is 100"},
+      {"the last", last,
+       "run: item 3 needs 4110 bytes with its buffers and room for hits, the budget is 100"},
       {"fixed bytes", fixed,
        "run: item 0 needs 120 bytes with its buffers and room for hits, the budget is 19"},
       {"in a region", inner, "run: item 2 needs 8192 bytes with its buffers, the budget is 4096"},

@@ -85,12 +85,12 @@ TEST(Topology, of_independent_items_is_dense_with_ranges_and_all_workers) {
   EXPECT_EQ(long_ranges.telemetry.frontier_density_bps, 10'000u);
 }
 
-TEST(Topology, of_many_short_chains_is_hybrid_with_tickets_of_32) {
-  Runner runner;
+TEST(Topology, of_some_that_can_run_is_hybrid_with_tickets_of_32) {
+  Runner runner({.slot_count = 1024, .workgroup_size = 1, .worker_count = 1});
   Items items;
-  // Sixteen chains and as many items that wait for nothing.
+  // Sixteen chains and 84 items that wait for nothing: a tenth of the ring.
   for (Word i = 0; i < 1600; ++i) items.push_back({kScale, 0, 1 + i % 16, 0});
-  for (Word i = 0; i < 400; ++i) items.push_back({kPeek, 20, 0, i});
+  for (Word i = 0; i < 84; ++i) items.push_back({kPeek, 20, 0, i});
   const Report report = runner.run(items, {.fuse = false, .worker_count = 1});
   EXPECT_EQ(report.telemetry.topology, Topology::hybrid_frontier);
   EXPECT_EQ(report.shape.regions_per_ticket, 32u);
