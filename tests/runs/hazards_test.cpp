@@ -92,7 +92,8 @@ TEST(Planning, commuters_wait_for_every_reader_before_them) {
     for (Word i = 0; i < 3; ++i) items.push_back({i == slow ? kSlowMove : kMove, 1, 3 + i, 0});
     items.push_back({kAdd, 0, 1, 100});
     items.push_back({kAdd, 0, 1, 100});
-    runner.run(items, {.worker_count = 4});
+    const Report report = runner.run(items, {.worker_count = 4});
+    EXPECT_EQ(report.shape.edges, 5u);  // three readers to a join, and from there to two
     for (Word i = 0; i < 3; ++i) EXPECT_EQ(runner.word(3 + i), 10u) << "reader " << i;
     EXPECT_EQ(runner.word(1), 205u);
   }
