@@ -215,7 +215,7 @@ std::string decisions_text(const Report& report) {
              fmt::format("busy {} of their time, slept {}", bps_text(telemetry.occupancy_proxy_bps),
                          counted(shape.worker_sleeps, "time"))});
   table.add(
-      {"frontier", bps_text(telemetry.frontier_density_bps), "of the ring can be ready at one time"});
+      {"frontier", bps_text(telemetry.frontier_density_bps), "of the ring ready at one time"});
   table.add({"waves", grouped(shape.waves), memory_text(telemetry)});
   table.add({"slots", grouped(shape.tickets),
              fmt::format("published in {}; the ring has {}",

@@ -195,7 +195,7 @@ class Scan {
   // Whether it came to the end before the deadline.
   bool run() {
     for (Word item = 0; item < item_count_; ++item) {
-      if (item % kClockInterval == 0 && backend::Clock::now() >= request_.deadline) return false;
+      if (item % kClockInterval == kClockInterval - 1 && is_over()) return false;
       fetch_ahead(item);
       const Effects effects = request_.effects->find(request_.items[item].op_handle);
       if ((effects & ~kCommutes) != 0) {
@@ -210,6 +210,8 @@ class Scan {
   }
 
  private:
+  bool is_over() const { return backend::Clock::now() >= request_.deadline; }
+
   // Inlined by force: g++ takes a function that only fetches for one without effect, and drops it.
   [[gnu::always_inline]] void fetch_ahead(Word item) const {
     if (item + kFetchHandles < item_count_) {

@@ -100,6 +100,7 @@ constexpr Break kBreaks[] = {
     {"everkernel/abi/io_queue.hpp", "kIoSlotWords = 8;", "kIoSlotWords = 9;"},
     {"everkernel/abi/packed.hpp", "kMaxPackedOps = 23;", "kMaxPackedOps = 24;"},
     {"everkernel/abi/fault.hpp", "kMaxUserFault = 65279;", "kMaxUserFault = 65280;"},
+    {"everkernel/abi/hit.hpp", "Word c = 0;", "Word c = 0; Word d = 0;"},
     {"everkernel/abi/platform.hpp", "using Word = unsigned int;", "using Word = unsigned short;"},
 };
 

@@ -3,6 +3,7 @@
 #include "everkernel/abi/control.hpp"
 #include "everkernel/abi/debug_log.hpp"
 #include "everkernel/abi/fault.hpp"
+#include "everkernel/abi/hit.hpp"
 #include "everkernel/abi/io_queue.hpp"
 #include "everkernel/abi/opcode.hpp"
 #include "everkernel/abi/packed.hpp"

@@ -115,7 +115,7 @@ TEST_F(Dispatch, json_has_every_field) {
   EXPECT_EQ(report["faults"], Json::parse(R"([{"fault_code": 1, "fault_name": "unknown_opcode",
                                                "opcode": 99, "count": 1}])"));
   EXPECT_EQ(report["files"][0], Json::parse(R"({"path": "out/control.bin", "bytes": 644})"));
-  EXPECT_EQ(report["files"].size(), 4u);
+  EXPECT_EQ(report["files"].size(), 5u);
   for (const char* key : {"device_allocation_bytes", "device_allocation_events", "output_buffers",
                           "resident_resource_rows", "resident_resource_handles", "sync_points",
                           "output_bytes_per_second", "readback_bytes_per_second",
@@ -186,7 +186,7 @@ TEST_F(Dispatch, an_output_folder_goes_in_again) {
             0);
   EXPECT_EQ(out_words("control.bin")[1], 2u);
   EXPECT_EQ(out_words("control.bin")[160], 7u);
-  EXPECT_EQ(out_names().size(), 4u);
+  EXPECT_EQ(out_names().size(), 5u);
 }
 
 TEST_F(Dispatch, the_folder_is_made_with_those_around_it_and_keeps_other_files) {

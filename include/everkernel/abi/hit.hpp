@@ -13,7 +13,7 @@ struct Hit {
   Word c = 0;     ///< third value
 
   /// Equal in every field.
-  friend constexpr bool operator==(const Hit&, const Hit&) = default;
+  EVERKERNEL_HOST_DEVICE friend constexpr bool operator==(const Hit&, const Hit&) = default;
 };
 static_assert(sizeof(Hit) == 16 && alignof(Hit) == 4);
 
