@@ -1,9 +1,12 @@
 // Orders to publish regions in. Every order is topological: a ring of any size can then be fed
 // without a region waiting for one that is not published.
+#include <algorithm>
 #include <array>
+#include <utility>
 #include <vector>
 
 #include "everkernel/abi/slot.hpp"
+#include "everkernel/planner/opcode_ranks.hpp"
 #include "everkernel/planner/plan.hpp"
 #include "everkernel/planner/policy.hpp"
 
@@ -131,28 +134,26 @@ std::vector<Word> order_by_priority(const PlanRequest& request, const Plan& plan
 std::vector<Word> order_by_opcode(const PlanRequest& request, const Plan& plan) {
   std::vector<Word> order;
   order.reserve(plan.regions);
+  OpcodeRanks ranks;
   std::vector<Word> free_items;
-  std::vector<std::pair<Word, Word>> groups;  // opcode, and how many items so far; then where next
+  std::vector<Word> places;  // by rank: items so far, then where the next one goes
   for (std::size_t begin = 0; begin < request.items.size(); begin += kSortWindow) {
     const std::size_t end = std::min(request.items.size(), begin + kSortWindow);
     free_items.clear();
-    groups.clear();
-    const auto group_of = [&](Word item) -> Word& {
-      const Word opcode = request.items[item].op_handle;
-      for (auto& [known, count] : groups) {
-        if (known == opcode) return count;
-      }
-      return groups.emplace_back(opcode, 0).second;
-    };
+    std::ranges::fill(places, 0);
     for (std::size_t item = begin; item < end; ++item) {
       if (plan.places[item] != 0 || plan.waiting_for[item] != 0) continue;
       free_items.push_back(static_cast<Word>(item));
-      ++group_of(static_cast<Word>(item));
+      const Word rank = ranks[request.items[item].op_handle];
+      if (rank == places.size()) places.push_back(0);
+      ++places[rank];
     }
     auto next = static_cast<Word>(order.size());
-    for (auto& [opcode, count] : groups) next += std::exchange(count, next);
+    for (Word& place : places) next += std::exchange(place, next);
     order.resize(next);
-    for (const Word item : free_items) order[group_of(item)++] = item;
+    for (const Word item : free_items) {
+      order[places[ranks[request.items[item].op_handle]]++] = item;
+    }
     for (std::size_t item = begin; item < end; ++item) {
       if (plan.places[item] == 0 && plan.waiting_for[item] != 0) {
         order.push_back(static_cast<Word>(item));

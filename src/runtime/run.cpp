@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <bit>
 #include <mutex>
-#include <unordered_map>
 #include <utility>
 
 #include "everkernel/planner/lineage.hpp"
+#include "everkernel/planner/opcode_ranks.hpp"
 #include "everkernel/planner/waves.hpp"
 #include "everkernel/runtime/megakernel.hpp"
 #include "runtime/run_feed.hpp"
@@ -48,21 +48,14 @@ struct OpcodeCount {
 
 std::vector<OpcodeCount> count_opcodes(std::span<const abi::WorkItem> items,
                                        std::span<const std::uint8_t> places) {
-  std::unordered_map<Word, std::uint64_t> counts;
-  Word run_opcode = 0;
-  std::uint64_t run_length = 0;
+  planner::OpcodeRanks ranks;
+  std::vector<OpcodeCount> sorted;
   for (std::size_t i = 0; i < items.size(); ++i) {
     if (places[i] == backend::kDroppedPlace) continue;
-    if (items[i].op_handle != run_opcode) {
-      if (run_length != 0) counts[run_opcode] += run_length;
-      run_opcode = items[i].op_handle;
-      run_length = 0;
-    }
-    ++run_length;
+    const Word rank = ranks[items[i].op_handle];
+    if (rank == sorted.size()) sorted.push_back({.opcode = items[i].op_handle});
+    ++sorted[rank].items;
   }
-  if (run_length != 0) counts[run_opcode] += run_length;
-  std::vector<OpcodeCount> sorted;
-  for (const auto& [opcode, count] : counts) sorted.push_back({opcode, count});
   std::ranges::sort(sorted, [](const OpcodeCount& a, const OpcodeCount& b) {
     return std::pair(b.items, a.opcode) < std::pair(a.items, b.opcode);
   });
@@ -218,7 +211,7 @@ planner::LaunchRequest Run::launch_request() const {
 }
 
 Result<void> Run::decide() {
-  const auto begin = Clock::now();
+  auto begin = Clock::now();
   policy_ = memory_.policies.recommend(launch_request());
   memory_.last_topology = policy_.topology;
   // Compiling cannot be cut short, so that it must fit into the time that is left.
@@ -236,9 +229,11 @@ Result<void> Run::decide() {
   if (key.is_jit) {
     for (const OpcodeCount& count : opcodes_) key.opcodes.push_back(count.opcode);
   }
+  report_.queue_plan_ns += nanoseconds_since(begin);
   auto kernel = find_kernel(state_, memory_, std::move(key));
   if (!kernel) return Failure(kernel.error());
   kernel_ = std::move(*kernel);
+  begin = Clock::now();  // compiling is no planning
   choose_order();
   auto is_split = split();
   if (!is_split && request_.fuse) {

@@ -150,6 +150,11 @@ Result<bool> RunFeed::feed_wave(Word end) {
     const auto now = Clock::now();
     if (now >= options_.deadline) return false;
     EVERKERNEL_TRY(live_->health());
+    if (!live_->is_running()) {  // an item set SHUTDOWN
+      const std::scoped_lock held(lock_);
+      reap();
+      return has_ended();
+    }
     if (now >= next_progress_) report_progress();
     std::unique_lock held(wake_mutex_);
     wake_.wait_until(held, std::min(options_.deadline, now + kLookInterval),

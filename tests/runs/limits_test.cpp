@@ -286,6 +286,16 @@ TEST(RunTime, an_item_that_does_not_end_is_given_up) {
   EXPECT_EQ(runner.run({{kNop, 0, 0, 0}}).items_processed, 1u);
 }
 
+TEST(RunTime, an_item_that_shuts_the_kernel_down_ends_the_run) {
+  Runner runner({.slot_count = 8, .workgroup_size = 1, .worker_count = 2},
+                "handler off = 64 { control[0] = 1; }");
+  const auto start = Clock::now();
+  const Report report = runner.run({{kNop, 0, 0, 0}, {64, 0, 0, 0}, {kNop, 0, 0, 0}});
+  EXPECT_LT(Clock::now() - start, seconds(10));
+  EXPECT_EQ(report.items_processed, 2u);
+  EXPECT_EQ(report.items_remaining, 1u);
+}
+
 TEST(RunTime, items_that_yield_forever_remain) {
   Runner runner({.slot_count = 8, .workgroup_size = 1, .worker_count = 2},
                 "handler again = 64 { args[3] = args[3] + 1; yield; }\n"
