@@ -36,7 +36,7 @@ handler count = 66 commutes { for i in 0 .. len(input) { atomic_add(output[input
 handler step = 67 { for i in 0 .. len(output) { output[i] = rotl(output[i] * 5 + param, 7); } }
 handler work = 68 pure {
   var x = param;
-  for i in 0 .. 3000 { x = x * 1664525 + 1013904223; }
+  for i in 0 .. 6400 { x = x * 1664525 + 1013904223; }
   output[0] = x;
 }
 handler other = 69 pure { for i in 0 .. len(input) { output[i] = input[i] ^ param; } }

@@ -246,7 +246,7 @@ class Scan {
       visit_barrier(item, effects);
       return;
     }
-    if (request_.ordered) note_level(words, effects);
+    if (request_.ordered && item < kLeveledItems) note_level(words, effects);
     const bool is_in_place = words.input_handle == words.output_handle;
     const bool touches_input = (effects & (kReadsInput | kWritesInput)) != 0;
     if (is_in_place) {

@@ -188,7 +188,8 @@ planner::LaunchRequest Run::launch_request() const {
   // How much of the ring is ready at one time: what can begin at once, or, if that is more, what a
   // level of the graph has on average.
   const std::uint64_t width = std::max<std::uint64_t>(
-      plan.ready_regions, plan.regions / std::max<std::uint64_t>(1, plan.depth));
+      plan.ready_regions, std::min<std::uint64_t>(plan.regions, planner::kLeveledItems) /
+                              std::max<std::uint64_t>(1, plan.depth));
   const std::uint64_t most = std::min<std::uint64_t>(ring_slots(), plan.regions);
   const std::uint64_t density =
       most == 0 ? 0 : std::max<std::uint64_t>(1, std::min(width, most) * 10000 / most);

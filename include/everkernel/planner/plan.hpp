@@ -21,6 +21,9 @@ namespace everkernel::planner {
 
 using backend::Origin;
 
+/// Items at the beginning of a list whose levels say how deep it is.
+inline constexpr std::size_t kLeveledItems = 1'000'000;
+
 /// What to plan.
 struct PlanRequest {
   std::span<const abi::WorkItem> items = {};  ///< at most 2^30
@@ -50,9 +53,9 @@ struct Plan {
   std::span<backend::Edge> edges = {};      ///< of nodes with several waiters
   std::vector<Duplicate> duplicates = {};   ///< in order of dropped items
   std::uint64_t dependencies = 0;           ///< pairs of a node and one that waits for it
-  Word depth = 0;  ///< length of the longest way through the graph, in items; at most 65535
-  std::uint64_t regions = 0;           ///< first items
-  std::uint64_t ready_regions = 0;     ///< regions that wait for nothing
+  Word depth = 0;                   ///< longest way through its first kLeveledItems; at most 65535
+  std::uint64_t regions = 0;        ///< first items
+  std::uint64_t ready_regions = 0;  ///< regions that wait for nothing
   backend::HandlePlaces handles = {};  ///< of every handle that items touch
   bool has_priorities = false;         ///< whether items differ in priority
 
