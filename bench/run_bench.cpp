@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "checked.hpp"
 #include "everkernel/backend/cpu/cpu_backend.hpp"
 #include "everkernel/ir/parser.hpp"
 #include "everkernel/jit/native.hpp"
@@ -41,17 +42,6 @@ handler work = 68 pure {
 }
 handler other = 69 pure { for i in 0 .. len(input) { output[i] = input[i] ^ param; } }
 )";
-
-[[noreturn]] void give_up(const Error& error) {
-  fmt::print(stderr, "error: {}\nhint: {}\n", error.message, error.hint);
-  std::abort();
-}
-
-template <class T>
-T checked(Result<T> result) {
-  if (!result) give_up(result.error());
-  return std::move(*result);
-}
 
 ir::VerifiedProgram handlers() {
   return checked(ir::verify(checked(ir::parse(kHandlers))));

@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "checked.hpp"
 #include "everkernel/backend/cpu/cpu_backend.hpp"
 #include "everkernel/ir/parser.hpp"
 #include "everkernel/ir/verifier.hpp"
@@ -27,21 +28,6 @@ using std::chrono::seconds;
 
 constexpr Word kSlots = 1024;
 constexpr std::size_t kBatch = 256;
-
-[[noreturn]] void give_up(const Error& error) {
-  fmt::print(stderr, "error: {}\nhint: {}\n", error.message, error.hint);
-  std::abort();
-}
-
-template <class T>
-T checked(Result<T> result) {
-  if (!result) give_up(result.error());
-  return std::move(*result);
-}
-
-void check(const Result<void>& result) {
-  if (!result) give_up(result.error());
-}
 
 // One core is the publisher's.
 unsigned worker_count() {

@@ -239,6 +239,7 @@ inline GraphWorker::Move GraphWorker::run_item(Continuation& at) {
   bool is_counted = false;
   if (ring_.standing_of(origin.tenant) != Ring::Standing::enabled ||
       !ring_.take_quota(origin.tenant, is_counted)) [[unlikely]] {
+    is_admitted_ = false;
     return Move::stuck;
   }
   if (origin != counted_origin_) [[unlikely]] {
