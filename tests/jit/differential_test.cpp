@@ -172,7 +172,7 @@ std::string batch_text(Random& random) {
 }
 
 TEST(Differential, random_programs_agree_bit_for_bit) {
-  EVERKERNEL_NEEDS_NATIVE_CODE();
+  EVERKERNEL_NEEDS_SUBJECT();
   compare_batches(seconds_to_run(usual_seconds()) * 3 / 4,
                   [](std::uint64_t seed, CrashReport& crash, Tally& tally) {
                     Random random(seed);
@@ -193,7 +193,7 @@ TEST(Differential, random_programs_agree_bit_for_bit) {
 // Damaged texts never crash the parser or the verifier; those that still verify run like the
 // others.
 TEST(Differential, damaged_programs_are_refused_or_agree_bit_for_bit) {
-  EVERKERNEL_NEEDS_NATIVE_CODE();
+  EVERKERNEL_NEEDS_SUBJECT();
   compare_batches(seconds_to_run(usual_seconds()) / 4, [](std::uint64_t seed, CrashReport& crash,
                                                           Tally& tally) {
     Random random(seed ^ 0x5EED0FDA3A6ED000u);
