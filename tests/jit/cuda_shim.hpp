@@ -6,14 +6,8 @@
 // hardware are used as they are: the test cuts them out into cuda_values.inc and cuda_running.inc.
 #pragma once
 
+#include <setjmp.h>
 #include <ucontext.h>
-
-#include <algorithm>
-#include <bit>
-#include <cmath>
-#include <cstring>
-#include <memory>
-#include <utility>
 
 #include "cuda_shim_frame.hpp"
 #include "everkernel/abi/control.hpp"
@@ -25,10 +19,10 @@
 
 // Intrinsics of the device, as its manual says them.
 inline float __uint_as_float(unsigned bits) {
-  return std::bit_cast<float>(bits);
+  return __builtin_bit_cast(float, bits);
 }
 inline unsigned __float_as_uint(float value) {
-  return std::bit_cast<unsigned>(value);
+  return __builtin_bit_cast(unsigned, value);
 }
 inline float __fadd_rn(float a, float b) {
   return a + b;
@@ -43,16 +37,19 @@ inline float __fdiv_rn(float a, float b) {
   return a / b;
 }
 inline float __fmaf_rn(float a, float b, float c) {
-  return std::fma(a, b, c);
+  return __builtin_fmaf(a, b, c);
 }
 inline float __fsqrt_rn(float a) {
-  return std::sqrt(a);
+  return __builtin_sqrtf(a);
+}
+inline float floorf(float a) {
+  return __builtin_floorf(a);
 }
 inline int __clz(int a) {
-  return std::countl_zero(static_cast<unsigned>(a));
+  return a == 0 ? 32 : __builtin_clz(static_cast<unsigned>(a));
 }
 inline int __popc(unsigned a) {
-  return std::popcount(a);
+  return __builtin_popcount(a);
 }
 inline unsigned __float2uint_rz(float a) {
   return static_cast<unsigned>(a);
@@ -81,21 +78,25 @@ using Wide = unsigned long long;
 class AtomicWord {
  public:
   explicit AtomicWord(Word* at) : at_(at) {}
-  void add(Word value) const { *at_ += value; }
-  void min(Word value) const { *at_ = std::min(*at_, value); }
-  void max(Word value) const { *at_ = std::max(*at_, value); }
-  void bit_and(Word value) const { *at_ &= value; }
-  void bit_or(Word value) const { *at_ |= value; }
-  void bit_xor(Word value) const { *at_ ^= value; }
-  Word fetch_add(Word value) const { return std::exchange(*at_, *at_ + value); }
-  Word fetch_min(Word value) const { return std::exchange(*at_, std::min(*at_, value)); }
-  Word fetch_max(Word value) const { return std::exchange(*at_, std::max(*at_, value)); }
-  Word fetch_and(Word value) const { return std::exchange(*at_, *at_ & value); }
-  Word fetch_or(Word value) const { return std::exchange(*at_, *at_ | value); }
-  Word fetch_xor(Word value) const { return std::exchange(*at_, *at_ ^ value); }
-  Word exchange(Word value) const { return std::exchange(*at_, value); }
+  void add(Word value) const { fetch_add(value); }
+  void min(Word value) const { fetch_min(value); }
+  void max(Word value) const { fetch_max(value); }
+  void bit_and(Word value) const { fetch_and(value); }
+  void bit_or(Word value) const { fetch_or(value); }
+  void bit_xor(Word value) const { fetch_xor(value); }
+  Word fetch_add(Word value) const { return exchange(*at_ + value); }
+  Word fetch_min(Word value) const { return exchange(*at_ < value ? *at_ : value); }
+  Word fetch_max(Word value) const { return exchange(*at_ < value ? value : *at_); }
+  Word fetch_and(Word value) const { return exchange(*at_ & value); }
+  Word fetch_or(Word value) const { return exchange(*at_ | value); }
+  Word fetch_xor(Word value) const { return exchange(*at_ ^ value); }
   Word exchange_if(Word expected, Word desired) const {
-    return std::exchange(*at_, *at_ == expected ? desired : *at_);
+    return exchange(*at_ == expected ? desired : *at_);
+  }
+  Word exchange(Word value) const {
+    const Word before = *at_;
+    *at_ = value;
+    return before;
   }
 
  private:
@@ -193,22 +194,19 @@ struct OneLane {
 class Fibers {
  public:
   static constexpr Word kLanes = 5;  // any number shows what lanes do; no power of two
-  static constexpr std::size_t kStackBytes = 256 * 1024;
+  static constexpr unsigned long kStackBytes = 256 * 1024;
 
   /// Runs `lane(index)` for every lane. Says what went wrong, null if nothing did.
   template <class Lane>
   const char* run(const Lane& lane) {
-    trouble_ = nullptr;
     body_ = [](const void* callable, Word index) { (*static_cast<const Lane*>(callable))(index); };
     callable_ = &lane;
-    for (Word i = 0; i < kLanes; ++i) start(i);
+    for (Word i = 0; i < kLanes; ++i) prepare(lanes_[i]);
     for (;;) {
-      for (current_ = 0; current_ < kLanes; ++current_) {
-        if (!lanes_[current_].has_ended) swapcontext(&main_, &lanes_[current_].context);
-      }
-      const auto ended = std::count_if(lanes_, lanes_ + kLanes,
-                                       [](const Fiber& fiber) { return fiber.has_ended; });
-      if (ended == kLanes) return trouble_;
+      for (current_ = 0; current_ < kLanes; ++current_) resume(lanes_[current_]);
+      Word ended = 0;
+      for (const Fiber& fiber : lanes_) ended += fiber.has_ended ? 1 : 0;
+      if (ended == kLanes) return nullptr;
       if (ended != 0) return "some lanes ended while others wait to meet";
       for (const Fiber& fiber : lanes_) {
         if (fiber.where != lanes_[0].where) return "lanes wait to meet at different places";
@@ -224,46 +222,57 @@ class Fibers {
     Wide* const board = boards_[fiber.meetings++ % 2];
     board[current_] = value;
     fiber.where = where;
-    swapcontext(&fiber.context, &main_);
+    pause(fiber);
     return board;
   }
 
  private:
   struct Fiber {
-    ucontext_t context;
-    std::unique_ptr<char[]> stack;
-    Word where = 0;
-    Word meetings = 0;
-    bool has_ended = false;
+    alignas(16) char stack[kStackBytes];
+    ucontext_t context;  // where it begins
+    jmp_buf place;       // where it goes on
+    Word where;
+    Word meetings;
+    bool has_begun;
+    bool has_ended;
   };
 
-  void start(Word index);
+  static void prepare(Fiber& fiber);
   static void begin();
+  void resume(Fiber& fiber);
+  void pause(Fiber& fiber);
 
   Fiber lanes_[kLanes];
-  ucontext_t main_;
+  jmp_buf main_;
   Wide boards_[2][kLanes];
-  Word current_ = 0;
-  void (*body_)(const void*, Word) = nullptr;
-  const void* callable_ = nullptr;
-  const char* trouble_ = nullptr;
+  Word current_;
+  void (*body_)(const void*, Word);
+  const void* callable_;
 };
 inline Fibers fibers;
 
-inline void Fibers::begin() {
-  const Word index = fibers.current_;
-  fibers.body_(fibers.callable_, index);
-  fibers.lanes_[index].has_ended = true;
-  swapcontext(&fibers.lanes_[index].context, &fibers.main_);
-}
-inline void Fibers::start(Word index) {
-  Fiber& fiber = lanes_[index];
-  if (!fiber.stack) fiber.stack = std::make_unique<char[]>(kStackBytes);
-  fiber.has_ended = false;
+inline void Fibers::prepare(Fiber& fiber) {
   fiber.meetings = 0;
+  fiber.has_begun = fiber.has_ended = false;
   getcontext(&fiber.context);
-  fiber.context.uc_stack = {.ss_sp = fiber.stack.get(), .ss_flags = 0, .ss_size = kStackBytes};
+  fiber.context.uc_stack.ss_sp = fiber.stack;
+  fiber.context.uc_stack.ss_size = kStackBytes;
   makecontext(&fiber.context, &Fibers::begin, 0);
+}
+inline void Fibers::begin() {
+  fibers.body_(fibers.callable_, fibers.current_);
+  fibers.lanes_[fibers.current_].has_ended = true;
+  _longjmp(fibers.main_, 1);
+}
+// Jumps, because changing contexts would ask the system about signals each time.
+inline void Fibers::resume(Fiber& fiber) {
+  if (_setjmp(main_) != 0) return;
+  if (fiber.has_begun) _longjmp(fiber.place, 1);
+  fiber.has_begun = true;
+  setcontext(&fiber.context);
+}
+inline void Fibers::pause(Fiber& fiber) {
+  if (_setjmp(fiber.place) == 0) _longjmp(main_, 1);
 }
 
 /// The lanes of a warp or group, as fibers.
@@ -275,11 +284,15 @@ struct ManyLanes {
   Word from_leader(Word value) const { return static_cast<Word>(fibers.meet(2, value)[0]); }
   bool meet_any(bool value) const {
     const Wide* const all = fibers.meet(3, value);
-    return std::any_of(all, all + Fibers::kLanes, [](Wide one) { return one != 0; });
+    bool any = false;
+    for (Word i = 0; i < Fibers::kLanes; ++i) any = any || all[i] != 0;
+    return any;
   }
   Word lowest(Word value) const {
     const Wide* const all = fibers.meet(4, value);
-    return static_cast<Word>(*std::min_element(all, all + Fibers::kLanes));
+    Word least = ~0u;
+    for (Word i = 0; i < Fibers::kLanes; ++i) least = min_u32(least, static_cast<Word>(all[i]));
+    return least;
   }
   template <class Number>
   Number total(Number value) const {
@@ -349,7 +362,7 @@ template <class Call>
 Word run_shimmed(test::ShimWay way, test::ShimFrame* frame, const char** trouble,
                  const Call& call) {
   Item start{};
-  std::memcpy(start.args, frame->args, sizeof start.args);
+  __builtin_memcpy(start.args, frame->args, sizeof start.args);
   start.opcode = frame->opcode;
   start.tenant = frame->tenant;
   start.priority = frame->priority;
@@ -362,21 +375,22 @@ Word run_shimmed(test::ShimWay way, test::ShimFrame* frame, const char** trouble
   start.hooks = frame->hooks;
   Item items[Fibers::kLanes];
   Word results[Fibers::kLanes] = {};
-  std::fill(items, items + Fibers::kLanes, start);
+  for (Item& item : items) item = start;
   if (way == test::ShimWay::one_lane) {
     results[0] = call(OneLane{}, items[0]);
   } else {
     *trouble = fibers.run([&](Word lane) { results[lane] = call(ManyLanes{}, items[lane]); });
     for (Word i = 1; i < Fibers::kLanes && *trouble == nullptr; ++i) {
-      const bool is_equal = results[i] == results[0] && items[i].fuel == items[0].fuel &&
-                            std::memcmp(items[i].args, items[0].args, sizeof start.args) == 0 &&
-                            std::memcmp(&items[i].io, &items[0].io, sizeof start.io) == 0;
+      const bool is_equal =
+          results[i] == results[0] && items[i].fuel == items[0].fuel &&
+          __builtin_memcmp(items[i].args, items[0].args, sizeof start.args) == 0 &&
+          __builtin_memcmp(&items[i].io, &items[0].io, sizeof start.io) == 0;
       if (!is_equal) *trouble = "the lanes did not all come to the same end";
     }
   }
-  std::memcpy(frame->args, items[0].args, sizeof start.args);
+  __builtin_memcpy(frame->args, items[0].args, sizeof start.args);
   frame->fuel = items[0].fuel;
-  std::memcpy(frame->io, &items[0].io, sizeof start.io);
+  __builtin_memcpy(frame->io, &items[0].io, sizeof start.io);
   return results[0];
 }
 
