@@ -78,6 +78,9 @@ class Words {
                  : "memory");
     return before;
   }
+  EK_DEVICE void lower_relaxed(Wide i, Word value) const {
+    asm volatile("red.relaxed.gpu.global.min.u32 [%0], %1; // ek:word" ::"l"(at(i)), "r"(value));
+  }
   /// Exchanges if the word is `expected`, and gives the word before.
   EK_DEVICE Word exchange_if(Wide i, Word expected, Word desired) const {
     Word before;
@@ -174,8 +177,8 @@ EK_DEVICE Buffer find_buffer(const BufferTable& table, Word handle, Word tenant)
 /// Why an access that needs these rights failed.
 EK_DEVICE Word access_fault(const Buffer& buffer, bool reads, bool writes) {
   if (buffer.fault != 0) return buffer.fault;
-  const bool may = (!reads || buffer.readable == buffer.length) &&
-                   (!writes || buffer.writable == buffer.length);
+  const bool may =
+      (!reads || buffer.readable == buffer.length) && (!writes || buffer.writable == buffer.length);
   return static_cast<Word>(may ? FaultCode::index_out_of_range : FaultCode::permission_denied);
 }
 
@@ -275,12 +278,12 @@ struct IoAsk {
 
 /// Where printf and emit go: shared by all items of a submission.
 struct Voice {
-  Words control;          // for the words a record without room is counted in
-  Words log;              // the debug log
-  abi::Hit* hits;         // room for hits
-  Wide hit_capacity;      // how many
-  Wide* emitted;          // hits so far, also those without room; null = no room at all
-  Words hits_dropped;     // one word: emits that found no room
+  Words control;       // for the words a record without room is counted in
+  Words log;           // the debug log
+  abi::Hit* hits;      // room for hits
+  Wide hit_capacity;   // how many
+  Wide* emitted;       // hits so far, also those without room; null = no room at all
+  Words hits_dropped;  // one word: emits that found no room
 };
 
 /// One run of one item. Every lane that runs it has an equal copy.
@@ -300,8 +303,7 @@ struct Item {
 /// Appends a debug record, or counts it as dropped. One thread calls it for its item.
 EK_DEVICE void print_record(const Item& item, Word fmt, Word a, Word b) {
   const Voice& voice = *item.voice;
-  const Word capacity =
-      (voice.log.size() - 1) / abi::kDebugRecordWords * abi::kDebugRecordWords;
+  const Word capacity = (voice.log.size() - 1) / abi::kDebugRecordWords * abi::kDebugRecordWords;
   for (;;) {
     const Word cursor = voice.log.load_relaxed(abi::kDebugCursor);
     const bool is_sound = cursor % abi::kDebugRecordWords == 0 && cursor <= capacity;
