@@ -53,7 +53,8 @@ struct Outcome {
   Word has_begun;                  ///< whether any slot was looked at
   Word first_ticket;               ///< of the ticket schedule
   Word ticket_count;               ///< of the ticket schedule
-  Word offsets[abi::kControlPriorityOffsets.count];  ///< words of a refused setup
+  Word has_moved_head;             ///< whether HEAD and TAIL are stored
+  Word words[abi::kControlPriorityOffsets.count];  ///< what the setup read: offsets, or tickets
 };
 
 /// One submission of a launch.

@@ -24,7 +24,6 @@ using abi::SlotStatus;
 inline constexpr Word kAllLanes = 0xFFFFFFFFu;
 inline constexpr Word kWarp = 32;
 inline constexpr Word kNoSlot = 0xFFFFFFFFu;
-inline constexpr Word kUserFaultFirst = abi::kFirstUserFault;
 
 // ---- words of 64 bits, fences, plain copies -----------------------------------------------------
 
@@ -202,27 +201,19 @@ inline constexpr Word kDone = 0;  // outcome(Ending::done)
 
 /// The words of one submission and what its crews share.
 struct Ring {
-  Submission row;
-  Words control, log, io;
-  Voice voice;
-  BufferTable buffers;
-  Words abort;
-  Fuel fuel_per_item;
-  Word worker_count;
-  Word group_lanes;
+  const LaunchParams& params;
+  const Submission& row;
 
-  EK_DEVICE Ring(const LaunchParams& params, const Submission& submission)
-      : row(submission),
-        control(row.control, row.control_words),
-        log(row.debug_log, row.debug_log_words),
-        io(row.io_queue, row.io_words),
-        voice{control,          log,         row.hits,
-              row.hit_capacity, row.emitted, one_word(&row.shared->hits_dropped)},
-        buffers{static_cast<const BufferEntry*>(params.entries), params.entry_mask},
-        abort(params.abort, 1),
-        fuel_per_item(static_cast<Fuel>(params.fuel_per_item)),
-        worker_count(params.worker_count),
-        group_lanes(params.group_lanes) {}
+  EK_DEVICE Words control() const { return {row.control, row.control_words}; }
+  EK_DEVICE Words io() const { return {row.io_queue, row.io_words}; }
+  EK_DEVICE Words abort() const { return {params.abort, 1}; }
+  EK_DEVICE BufferTable buffers() const {
+    return {static_cast<const BufferEntry*>(params.entries), params.entry_mask};
+  }
+  EK_DEVICE Voice voice() const {
+    return {control(),   {row.debug_log, row.debug_log_words}, row.hits, row.hit_capacity,
+            row.emitted, one_word(&row.shared->hits_dropped)};
+  }
 
   EK_DEVICE Word* slot_words(Word slot) const { return row.ring + Wide{slot} * abi::kSlotWords; }
   EK_DEVICE Words slot(Word index) const { return {slot_words(index), abi::kSlotWords}; }
@@ -230,21 +221,21 @@ struct Ring {
     slot(index).store_release(0, static_cast<Word>(status));
   }
   EK_DEVICE bool must_stop() const {
-    return (control.load_relaxed(abi::kControlShutdown.first) | abort.load_relaxed(0)) != 0;
+    return (control().load_relaxed(abi::kControlShutdown.first) | abort().load_relaxed(0)) != 0;
   }
 
   enum class Standing : Word { enabled, disabled, unknown };
   /// What a tenant may do now. The table's place is read once: it may move while it is looked at.
   EK_DEVICE Standing standing_of(Word tenant) const {
-    const Wide index = Wide{control.load_relaxed(abi::kControlTenantBase.first)} + tenant;
+    const Wide index = Wide{control().load_relaxed(abi::kControlTenantBase.first)} + tenant;
     if (index < abi::kControlTenantMasks.first || index >= abi::kControlTenantMasks.end()) {
       return Standing::unknown;
     }
-    return control.load_relaxed(index) != 0 ? Standing::enabled : Standing::disabled;
+    return control().load_relaxed(index) != 0 ? Standing::enabled : Standing::disabled;
   }
   EK_DEVICE Words in_flight(Word tenant) const { return one_word(row.shared->in_flight + tenant); }
   EK_DEVICE Word quota_of(Word tenant) const {
-    return control.load_relaxed(abi::kControlTenantQuotas.first + tenant);
+    return control().load_relaxed(abi::kControlTenantQuotas.first + tenant);
   }
 };
 
@@ -312,16 +303,15 @@ EK_DEVICE void copy_words(const Lanes& lanes, Words words, Word source, Word tar
   }
 }
 
-__device__ __noinline__ Word run_dfa_step(const TenantControl& control, const BufferTable& buffers,
-                                          const Word* args) {
-  const Buffer table = find_buffer(buffers, args[3], control.tenant);
+EK_DEVICE Word run_dfa_step(const TenantControl& control, const BufferTable& buffers, Quad args) {
+  const Buffer table = find_buffer(buffers, args.d, control.tenant);
   if (table.fault != 0) return fault_outcome(table.fault);
   if (table.readable != table.length) return fault_of(FaultCode::permission_denied);
-  const Wide index = Wide{args[0]} * 256 + (args[1] & 0xFF);
-  if (index >= table.length || !control.has(observable(args[2]))) {
+  const Wide index = Wide{args.a} * 256 + (args.b & 0xFF);
+  if (index >= table.length || !control.has(observable(args.c))) {
     return fault_of(FaultCode::index_out_of_range);
   }
-  control.words.store_relaxed(observable(args[2]),
+  control.words.store_relaxed(observable(args.c),
                               Words(table.words, table.length).load_relaxed(index));
   return kDone;
 }
@@ -331,50 +321,50 @@ EK_DEVICE bool is_plain_builtin(Word opcode) {
 }
 
 /// Runs a plain built-in operation on one thread. Everything is checked before anything is written.
-__device__ __noinline__ Word run_builtin(const TenantControl& control, const BufferTable& buffers,
-                                         Word opcode, const Word* args) {
+__device__ __noinline__ Word run_builtin(TenantControl control, BufferTable buffers, Word opcode,
+                                         Quad args) {
   const Words& words = control.words;
+  Word fault = kDone;
   switch (Opcode{opcode}) {
-    case Opcode::store_u32: {
-      const Word fault = control.write_fault(args[1]);
-      if (fault == kDone) words.store_relaxed(args[1], args[0]);
+    case Opcode::store_u32:
+      fault = control.write_fault(args.b);
+      if (fault == kDone) words.store_relaxed(args.b, args.a);
       return fault;
-    }
-    case Opcode::atomic_add: {
-      const Word fault = control.write_fault(args[1]);
-      if (fault == kDone) words.add_relaxed(args[1], args[0]);
+    case Opcode::atomic_add:
+      fault = control.write_fault(args.b);
+      if (fault == kDone) words.add_relaxed(args.b, args.a);
       return fault;
-    }
-    case Opcode::load_u32: {
-      if (!control.has(args[0]) || !control.has(observable(args[1]))) {
+    case Opcode::load_u32:
+      if (!control.has(args.a) || !control.has(observable(args.b))) {
         return fault_of(FaultCode::index_out_of_range);
       }
-      words.store_relaxed(observable(args[1]), words.load_relaxed(args[0]));
+      words.store_relaxed(observable(args.b), words.load_relaxed(args.a));
       return kDone;
-    }
-    case Opcode::compare_swap: {
-      if (!control.has(args[0]) || !control.has(observable(args[0]))) {
+    case Opcode::compare_swap:
+      if (!control.has(args.a) || !control.has(observable(args.a))) {
         return fault_of(FaultCode::index_out_of_range);
       }
-      if (!control.may_write(args[0])) return fault_of(FaultCode::permission_denied);
-      words.store_relaxed(observable(args[0]), words.exchange_if(args[0], args[1], args[2]));
+      if (!control.may_write(args.a)) return fault_of(FaultCode::permission_denied);
+      words.store_relaxed(observable(args.a), words.exchange_if(args.a, args.b, args.c));
       return kDone;
-    }
-    case Opcode::memcpy: {
-      const Word fault = copy_fault(control, args[0], args[1], args[2]);
-      if (fault == kDone) copy_words(OneLane(), words, args[0], args[1], args[2]);
+    case Opcode::memcpy:
+      fault = copy_fault(control, args.a, args.b, args.c);
+      if (fault == kDone) copy_words(OneLane(), words, args.a, args.b, args.c);
       return fault;
-    }
     case Opcode::dfa_step:
       return run_dfa_step(control, buffers, args);
-    case Opcode::shutdown: {
-      const Word fault = control.write_fault(abi::kControlShutdown.first);
+    case Opcode::shutdown:
+      fault = control.write_fault(abi::kControlShutdown.first);
       if (fault == kDone) words.store_relaxed(abi::kControlShutdown.first, 1);
       return fault;
-    }
     default:
       return kDone;  // NOP
   }
+}
+
+EK_DEVICE Word run_builtin(const Ring& ring, Word tenant, Word opcode, const Word* args) {
+  return run_builtin({ring.control(), tenant}, ring.buffers(), opcode,
+                     {args[0], args[1], args[2], args[3]});
 }
 
 // ---- items --------------------------------------------------------------------------------------
@@ -390,12 +380,12 @@ EK_DEVICE Item make_item(const Ring& ring, Word slot, Word opcode, Word tenant, 
   const Word traits = traits_of(handler);
   item.lanes = 1;
   if ((traits & kTraitWarp) != 0) item.lanes = kWarp;
-  if ((traits & kTraitGroup) != 0) item.lanes = ring.group_lanes;
-  item.control = ring.control;
-  item.buffers = ring.buffers;
-  item.fuel = ring.fuel_per_item;
-  item.abort = ring.abort;
-  item.voice = &ring.voice;
+  if ((traits & kTraitGroup) != 0) item.lanes = ring.params.group_lanes;
+  item.control = ring.control();
+  item.buffers = ring.buffers();
+  item.fuel = static_cast<Fuel>(ring.params.fuel_per_item);
+  item.abort = ring.abort();
+  item.voice = ring.voice();
   return item;
 }
 
@@ -423,14 +413,13 @@ EK_DEVICE Word io_status_word(Word io_slot) {
   return io_slot * abi::kIoSlotWords + abi::kIoStatusWord;
 }
 EK_DEVICE Word io_slot_count(const Ring& ring) {
-  return ring.io.size() / abi::kIoSlotWords;
+  return ring.io().size() / abi::kIoSlotWords;
 }
 
 /// Whether asking for IO could succeed: a slot is EMPTY, or a prefetch in it is answered.
-__device__ __noinline__ bool has_free_io_slot(const Ring& ring) {
-  const Wide prefetches = WideWord(&ring.row.shared->prefetches).load_relaxed();
-  for (Word i = 0; i < io_slot_count(ring); ++i) {
-    const IoStatus status{ring.io.load_relaxed(io_status_word(i))};
+__device__ __noinline__ bool has_free_io_slot(Words io, Wide prefetches) {
+  for (Word i = 0; i < io.size() / abi::kIoSlotWords; ++i) {
+    const IoStatus status{io.load_relaxed(io_status_word(i))};
     const bool is_prefetch = (prefetches >> i & 1) != 0;
     if (status == IoStatus::empty || (is_prefetch && abi::is_complete(status))) return true;
   }
@@ -438,44 +427,46 @@ __device__ __noinline__ bool has_free_io_slot(const Ring& ring) {
 }
 
 /// Nobody waits for a prefetch, so whoever needs an IO slot frees those that are answered.
-EK_DEVICE void free_prefetches(const Ring& ring) {
-  const WideWord prefetches(&ring.row.shared->prefetches);
+EK_DEVICE void free_prefetches(const Words& io, const WideWord& prefetches) {
   const Wide found = prefetches.load_relaxed();
-  for (Word i = 0; found >> i != 0 && i < io_slot_count(ring); ++i) {
+  for (Word i = 0; i < io.size() / abi::kIoSlotWords && found >> i != 0; ++i) {
     if ((found >> i & 1) == 0) continue;
-    if (!abi::is_complete(IoStatus{ring.io.load_acquire(io_status_word(i))})) continue;
+    if (!abi::is_complete(IoStatus{io.load_acquire(io_status_word(i))})) continue;
     const bool is_ours = (prefetches.fetch_and_relaxed(~(Wide{1} << i)) >> i & 1) != 0;
-    if (is_ours) ring.io.store_release(io_status_word(i), static_cast<Word>(IoStatus::empty));
+    if (is_ours) io.store_release(io_status_word(i), static_cast<Word>(IoStatus::empty));
   }
 }
 
 /// What an item asks of the IO service.
 struct IoRequest {
-  Word op, source, destination;
-  Wide offset;
-  Word byte_count, tag;
+  Word op, source, destination, block, byte_count, tag;
 };
 
 /// Publishes a request; gives its IO slot, or kNoSlot when none is free.
-__device__ __noinline__ Word ask_io(const Ring& ring, const IoRequest& request) {
-  free_prefetches(ring);
-  for (Word i = 0; i < io_slot_count(ring); ++i) {
-    if (!ring.io.claim(io_status_word(i), static_cast<Word>(IoStatus::empty),
-                       static_cast<Word>(IoStatus::claimed))) {
+__device__ __noinline__ Word ask_io(Words io, WideWord prefetches, IoRequest request) {
+  constexpr Wide kBlockBytes = 4096;
+  free_prefetches(io, prefetches);
+  for (Word i = 0; i < io.size() / abi::kIoSlotWords; ++i) {
+    if (!io.claim(io_status_word(i), static_cast<Word>(IoStatus::empty),
+                  static_cast<Word>(IoStatus::claimed))) {
       continue;
     }
     const Word first = i * abi::kIoSlotWords;
-    ring.io.store_relaxed(first, request.op);
-    ring.io.store_relaxed(first + 1, request.source);
-    ring.io.store_relaxed(first + 2, request.destination);
-    ring.io.store_relaxed(first + 3, static_cast<Word>(request.offset));
-    ring.io.store_relaxed(first + 4, static_cast<Word>(request.offset >> 32));
-    ring.io.store_relaxed(first + 5, request.byte_count);
-    ring.io.store_relaxed(first + abi::kIoTagWord, request.tag);
-    ring.io.store_release(io_status_word(i), static_cast<Word>(IoStatus::published));
+    const Wide offset = request.block * kBlockBytes;
+    io.store_relaxed(first, request.op);
+    io.store_relaxed(first + 1, request.source);
+    io.store_relaxed(first + 2, request.destination);
+    io.store_relaxed(first + 3, static_cast<Word>(offset));
+    io.store_relaxed(first + 4, static_cast<Word>(offset >> 32));
+    io.store_relaxed(first + 5, request.byte_count);
+    io.store_relaxed(first + abi::kIoTagWord, request.tag);
+    io.store_release(io_status_word(i), static_cast<Word>(IoStatus::published));
     return i;
   }
   return kNoSlot;
+}
+EK_DEVICE Word ask_io(const Ring& ring, const IoRequest& request) {
+  return ask_io(ring.io(), WideWord(&ring.row.shared->prefetches), request);
 }
 
 /// Asks, and notes the IO slot in the item's own slot, where whoever ends the wait finds it. An
@@ -488,8 +479,7 @@ EK_DEVICE Word wait_for(const Ring& ring, Word slot, const IoRequest& request, c
   return outcome(Ending::wait_io);
 }
 
-__device__ __noinline__ Word run_load_miss(const Ring& ring, Word slot, Word resource,
-                                           bool is_prefetch) {
+EK_DEVICE Word run_load_miss(const Ring& ring, Word slot, Word resource, bool is_prefetch) {
   const IoRequest request{static_cast<Word>(abi::IoOp::read), resource, resource, 0, 0, resource};
   if (!is_prefetch) return wait_for(ring, slot, request, nullptr);
   const Word io_slot = ask_io(ring, request);
@@ -505,21 +495,16 @@ EK_DEVICE Word after_handler(const Ring& ring, Word handler, const Item& item, W
     if (writes_args) store_args(ring, item.slot, item.args);
     return result;
   }
-  constexpr Wide kBlockBytes = 4096;
-  const IoRequest request{
-      static_cast<Word>(item.io.is_write != 0 ? abi::IoOp::write : abi::IoOp::read),
-      item.io.source,
-      item.io.destination,
-      item.io.block * kBlockBytes,
-      item.io.byte_count,
-      item.slot};
+  const abi::IoOp op = item.io.is_write != 0 ? abi::IoOp::write : abi::IoOp::read;
+  const IoRequest request{static_cast<Word>(op), item.io.source,     item.io.destination,
+                          item.io.block,         item.io.byte_count, item.slot};
   return wait_for(ring, item.slot, request, writes_args ? item.args : nullptr);
 }
 
 // ---- packed slots -------------------------------------------------------------------------------
 
 /// A packed payload that keeps the rules of the wire format.
-__device__ __noinline__ bool is_sound_packed(const Word* args) {
+EK_DEVICE bool is_sound_packed(const Word* args) {
   const Word count = abi::packed_byte(args, 0);
   const Word total = abi::packed_byte(args, 1);
   if (abi::packed_metadata_words(count) + total > abi::kSlotArgs) return false;
@@ -535,8 +520,7 @@ __device__ __noinline__ bool is_sound_packed(const Word* args) {
   return true;
 }
 
-__device__ __noinline__ Word run_packed(const Ring& ring, const Visitor& visitor,
-                                        const Word* args) {
+EK_DEVICE Word run_packed(const Ring& ring, const Visitor& visitor, const Word* args) {
   if (!is_sound_packed(args)) return fault_of(FaultCode::bad_packed_payload);
   const Word count = abi::packed_byte(args, 0);
   const Word total = abi::packed_byte(args, 1);
@@ -553,13 +537,13 @@ __device__ __noinline__ Word run_packed(const Ring& ring, const Visitor& visitor
     }
     Word result = fault_of(FaultCode::unknown_opcode);
     if (is_plain_builtin(opcode)) {
-      result = run_builtin({ring.control, visitor.tenant}, ring.buffers, opcode, item.args);
+      result = run_builtin(ring, visitor.tenant, opcode, item.args);
     } else if (handler != kNoHandler) {
       result = run_alone(handler, item);
     }
     if (static_cast<Ending>(result & 0xFF) == Ending::fault) return result;
     if (opcode < abi::kControlMetrics.count) {
-      ring.control.add_relaxed(abi::kControlMetrics.first + opcode, 1);
+      ring.control().add_relaxed(abi::kControlMetrics.first + opcode, 1);
     }
   }
   return kDone;
@@ -583,12 +567,12 @@ EK_DEVICE void end_done(const Ring& ring, Visitor& visitor) {
 }
 
 /// A slot that waits for IO: goes on when the request is answered.
-__device__ __noinline__ void visit_waiting(const Ring& ring, Visitor& visitor) {
+EK_DEVICE void visit_waiting(const Ring& ring, Visitor& visitor) {
   const Words slot = ring.slot(visitor.slot);
   const Word io_slot = slot.load_relaxed(abi::kSlotFirstArg + abi::kIoSlotArg);
   const bool is_inside = io_slot < io_slot_count(ring);
   IoStatus answer = IoStatus::error;
-  if (is_inside) answer = IoStatus{ring.io.load_acquire(io_status_word(io_slot))};
+  if (is_inside) answer = IoStatus{ring.io().load_acquire(io_status_word(io_slot))};
   if (!abi::is_complete(answer)) {
     visitor.visit = Visit::stuck;
     return;
@@ -603,7 +587,7 @@ __device__ __noinline__ void visit_waiting(const Ring& ring, Visitor& visitor) {
   if (!is_inside) {
     return end_fault(ring, visitor, static_cast<Word>(FaultCode::index_out_of_range));
   }
-  ring.io.store_release(io_status_word(io_slot), static_cast<Word>(IoStatus::empty));
+  ring.io().store_release(io_status_word(io_slot), static_cast<Word>(IoStatus::empty));
   if (answer == IoStatus::error) {
     return end_fault(ring, visitor, static_cast<Word>(FaultCode::io_error));
   }
@@ -616,15 +600,19 @@ __device__ __noinline__ void visit_waiting(const Ring& ring, Visitor& visitor) {
 
 /// Whether a slot of the queue is worth claiming. What is read here may change until the claim; the
 /// private copy is checked again after it.
-__device__ __noinline__ bool is_worth_claiming(const Ring& ring, const Visitor& visitor) {
+EK_DEVICE bool is_worth_claiming(const Ring& ring, const Visitor& visitor) {
   const Words slot = ring.slot(visitor.slot);
   const Word tenant = slot.load_relaxed(2);
   const Ring::Standing standing = ring.standing_of(tenant);
   if (standing == Ring::Standing::unknown) return true;  // to end as FAULT
   if (standing == Ring::Standing::disabled) return false;
   const Word quota = ring.quota_of(tenant);
-  if (quota < ring.worker_count && ring.in_flight(tenant).load_relaxed(0) >= quota) return false;
-  if ((visitor.note & kNeedsIoSlot) != 0 && !has_free_io_slot(ring)) return false;
+  if (quota < ring.params.worker_count && ring.in_flight(tenant).load_relaxed(0) >= quota)
+    return false;
+  if ((visitor.note & kNeedsIoSlot) != 0 &&
+      !has_free_io_slot(ring.io(), WideWord(&ring.row.shared->prefetches).load_relaxed())) {
+    return false;
+  }
   const bool is_seen_fence = visitor.found == static_cast<Word>(SlotStatus::yield) &&
                              is(slot.load_relaxed(1), Opcode::batch_fence);
   if (!is_seen_fence) return true;
@@ -639,7 +627,7 @@ __device__ __noinline__ bool is_worth_claiming(const Ring& ring, const Visitor& 
 /// cannot reach needs no counting.
 EK_DEVICE bool take_quota(const Ring& ring, Visitor& visitor) {
   const Word quota = ring.quota_of(visitor.tenant);
-  visitor.is_counted = quota < ring.worker_count;
+  visitor.is_counted = quota < ring.params.worker_count;
   if (!visitor.is_counted) return true;
   const Words in_flight = ring.in_flight(visitor.tenant);
   if (in_flight.fetch_add_relaxed(0, 1) < quota) return true;
@@ -709,7 +697,7 @@ EK_DEVICE Word run_on_lane(const Ring& ring, Visitor& visitor) {
     return after_handler(ring, visitor.handler, item, result);
   }
   if (is_plain_builtin(visitor.opcode)) {
-    return run_builtin({ring.control, visitor.tenant}, ring.buffers, visitor.opcode, item.args);
+    return run_builtin(ring, visitor.tenant, visitor.opcode, item.args);
   }
   if (is(visitor.opcode, Opcode::printf)) {
     print_record(item, item.args[0], item.args[1], item.args[2]);
@@ -774,10 +762,10 @@ EK_DEVICE void run_fence(const Ring& ring, Visitor& visitor, Word owner, Word& r
   if (is_bad) {
     result = fault_of(FaultCode::bad_fence);
   } else if (ready) {
-    if (ring.control.size() > abi::kControlFirstObservable) {
-      ring.control.store_relaxed(abi::kControlFirstObservable, tag);
+    if (ring.control().size() > abi::kControlFirstObservable) {
+      ring.control().store_relaxed(abi::kControlFirstObservable, tag);
     }
-    ring.control.add_release(abi::kControlEpoch.first, 1);
+    ring.control().add_release(abi::kControlEpoch.first, 1);
     result = kDone;
   }
 }
@@ -785,12 +773,12 @@ EK_DEVICE void run_fence(const Ring& ring, Visitor& visitor, Word owner, Word& r
 /// Runs the copy of one lane with all lanes.
 EK_DEVICE void run_copy(const Ring& ring, const Visitor& visitor, Word owner, Word& result) {
   const Words words = ring.slot(__shfl_sync(kAllLanes, visitor.slot, owner));
-  const TenantControl control{ring.control, __shfl_sync(kAllLanes, visitor.tenant, owner)};
+  const TenantControl control{ring.control(), __shfl_sync(kAllLanes, visitor.tenant, owner)};
   const Word source = words.load_relaxed(abi::kSlotFirstArg);
   const Word target = words.load_relaxed(abi::kSlotFirstArg + 1);
   const Word count = words.load_relaxed(abi::kSlotFirstArg + 2);
   const Word fault = copy_fault(control, source, target, count);
-  if (fault == kDone) copy_words(WarpLanes(), ring.control, source, target, count);
+  if (fault == kDone) copy_words(WarpLanes(), ring.control(), source, target, count);
   if (lane_index() == owner) result = fault;
 }
 
@@ -806,7 +794,7 @@ EK_DEVICE void for_each_of_warp(const Visitor& visitor, Kind kind, const Run& ru
 EK_DEVICE void run_groups(const Ring& ring, const Visitor& visitor, Word& result) {
   if constexpr (kHasGroupHandlers) {
     __shared__ Word board[abi::kSlotWords + 2];
-    __shared__ Word owners[kMaxGroupThreads];
+    __shared__ Word owners[EVERKERNEL_BLOCK_THREADS];
     __shared__ Word count;
     __syncthreads();
     if (threadIdx.x == 0) count = 0;
@@ -959,7 +947,7 @@ EK_DEVICE void count(const Ring& ring, const Visitor& visitor, Word priority, Ta
     const Word first = __shfl_sync(kAllLanes, key, __ffs(static_cast<int>(claimed)) - 1);
     const bool is_alike = __all_sync(kAllLanes, !visitor.has_claimed || key == first) != 0;
     if (is_alike) {
-      if (tally.key != first) flush_claims(ring.control, tally);
+      if (tally.key != first) flush_claims(ring.control(), tally);
       tally.key = first;
       tally.claims += __popc(claimed);
       return;
@@ -968,11 +956,11 @@ EK_DEVICE void count(const Ring& ring, const Visitor& visitor, Word priority, Ta
   bool leads = false;
   if (visitor.has_claimed) {
     const Word peers = peers_of(claimed, key, leads);
-    if (leads) add_claims(ring.control, key, peers);
+    if (leads) add_claims(ring.control(), key, peers);
   }
   if (visitor.is_done) {
     const Word peers = peers_of(done, key, leads);
-    if (leads) add_executions(ring.control, key, peers);
+    if (leads) add_executions(ring.control(), key, peers);
   }
   __syncwarp();
 }
@@ -1060,34 +1048,24 @@ struct Queue {
 class Drain {
  public:
   EK_DEVICE Drain(const LaunchParams& params, const Submission& row, Word crew_index)
-      : ring_(params, row),
-        schedule_(static_cast<Schedule>(params.schedule)),
-        crew_index_(crew_index),
-        progress_(&ring_.row.shared->progress) {
+      : ring_{params, row}, crew_index_(crew_index), progress_(&row.shared->progress) {
     crew_.slots = params.slots_per_crew;
   }
 
   EK_DEVICE void run() {
     if (!enter()) return;
     if (!prepare()) return leave_for_good();
-    starvation_ = ring_.control.load_relaxed(abi::kControlStarvation.first);
-    starvation_ = static_cast<Word>(crew_.from_leader(starvation_));
-    for (;;) {
-      bool has_moved = visit_fresh();
-      if (has_moved) note_progress();
-      has_moved = visit_queue(share_of_queue());
-      if (must_stop()) return leave_for_good();
-      if (has_moved) {
-        note_progress();
-        continue;
-      }
-      if (is_alone()) {
-        if (close()) return;
-        continue;
-      }
-      if (!leave()) continue;
-      if (!wait_for_progress()) return;
-      if (!enter()) return;
+    if (by_priority()) {
+      starvation_ = ring_.control().load_relaxed(abi::kControlStarvation.first);
+      starvation_ = static_cast<Word>(crew_.from_leader(starvation_));
+    }
+    // One place where slots are visited: handlers are compiled into it.
+    while (next_slots() || next_pass()) {
+      if (!has_slots_) continue;
+      Visitor visitor;
+      choose_slot(visitor);
+      visit(ring_, visitor, is_first_look());
+      account_for(visitor);
     }
   }
 
@@ -1105,6 +1083,24 @@ class Drain {
   static constexpr Wide kQueueLooks = 64;
   static constexpr Word kStarvationLimit = 16;
 
+  /// What a crew is at: fresh slots (by priority, with the queue in between), its share of the
+  /// queue, or all of the queue as the last crew.
+  enum class Pass : Word { fresh, queue, closing };
+
+  EK_DEVICE bool by_priority() const { return schedule() == Schedule::priority; }
+  EK_DEVICE Schedule schedule() const { return static_cast<Schedule>(ring_.params.schedule); }
+  EK_DEVICE bool is_list() const { return ring_.row.list != nullptr; }
+  EK_DEVICE Word partition_count() const { return by_priority() ? abi::kPriorityCount : 1; }
+  EK_DEVICE bool is_first_look() const { return !from_queue_ && !is_list(); }
+
+  EK_DEVICE bool must_stop() const {
+    bool stops = false;
+    if (crew_.leads()) stops = ring_.must_stop();
+    return crew_.from_leader(stops) != 0;
+  }
+
+  // ---- coming and going ----
+
   EK_DEVICE Wide progress() const {
     Wide value = 0;
     if (crew_.leads()) value = progress_.load_acquire();
@@ -1115,6 +1111,7 @@ class Drain {
     if (crew_.leads()) before = progress_.fetch_add_acq_rel(kWorking + kEntered);
     before = crew_.from_leader(before);
     seen_ = before & kMovedMask;
+    begin(Pass::fresh);
     return (before & kEnded) == 0;
   }
   EK_DEVICE void note_progress() {
@@ -1124,54 +1121,27 @@ class Drain {
     before = crew_.from_leader(before);
     seen_ = (before + kMoved) & kMovedMask;
   }
-  EK_DEVICE bool is_alone() const { return (progress() & kWorkingMask) == 1; }
-
-  /// Stops working; false when nobody else does, so that this crew must go on.
+  /// Stops working, and waits for something to do; says whether there is.
   EK_DEVICE bool leave() {
     flush();
     Wide before = 0;
     if (crew_.leads()) before = progress_.fetch_add_acq_rel(0 - kWorking);
     before = crew_.from_leader(before);
-    if ((before & kWorkingMask) != 1) return true;
-    return !enter();  // ended in between, or it is this crew's to end
+    // The last must come back: it is the one to end the drain.
+    if ((before & kWorkingMask) == 1) return enter();
+    return wait_for_progress() && enter();
   }
   /// Stops working because the drain is to stop; the last ends it.
   EK_DEVICE void leave_for_good() {
     flush();
-    if (crew_.leads()) {
-      const Wide before = progress_.fetch_add_acq_rel(0 - kWorking);
-      const Wide after = before - kWorking;
-      const bool is_last = (after & (kWorkingMask | kEnded)) == 0;
-      if (is_last && progress_.exchange_if(after, after | kEnded)) report(false);
-    }
-    (void)crew_.any(false);
-  }
-  /// Ends the drain if nothing can move; says whether it has ended.
-  EK_DEVICE bool close() {
-    flush();
-    const Wide before = progress();
-    if ((before & kWorkingMask) != 1) return (before & kEnded) != 0;
-    const Wide length = crew_.from_leader(queue_length());
-    const bool is_settled = length <= kShortQueue;
-    if (is_settled && length != 0 && visit_queue(length)) {
-      note_progress();
-      return false;
-    }
-    if (must_stop()) {
-      leave_for_good();
-      return true;
-    }
-    bool has_ended = false;
-    if (crew_.leads()) {
-      has_ended = progress_.exchange_if(before, before | kEnded);
-      if (has_ended) report(is_settled);
-    }
-    return crew_.any(has_ended);
+    if (!crew_.leads()) return;
+    const Wide after = progress_.fetch_add_acq_rel(0 - kWorking) - kWorking;
+    const bool is_last = (after & (kWorkingMask | kEnded)) == 0;
+    if (is_last && progress_.exchange_if(after, after | kEnded)) report(false);
   }
   /// Waits until something moved; false when there is nothing to wait for.
   EK_DEVICE bool wait_for_progress() const {
-    Word pause = 500;
-    for (;;) {
+    for (Word pause = 500;; pause = pause < 16000 ? pause * 2 : pause) {
       const Wide length = crew_.from_leader(queue_length());
       // So many crews are of use; the others make room.
       if (Wide{crew_index_} * crew_.slots >= length) return false;
@@ -1179,21 +1149,179 @@ class Drain {
       if ((now & kEnded) != 0 || must_stop()) return false;
       if ((now & kMovedMask) != seen_) return true;
       sleep(pause);
-      if (pause < 16000) pause *= 2;
     }
   }
 
-  EK_DEVICE bool must_stop() const {
-    bool stops = false;
-    if (crew_.leads()) stops = ring_.must_stop();
-    return crew_.from_leader(stops) != 0;
+  // ---- passes ----
+
+  EK_DEVICE void begin(Pass pass) {
+    pass_ = pass;
+    scan_ = 0;
+    is_scanning_queue_ = false;
+    has_moved_ = false;
+  }
+  /// After a pass: what comes next. Says whether anything does.
+  EK_DEVICE bool next_pass() {
+    has_slots_ = false;
+    if (must_stop()) {
+      leave_for_good();
+      return false;
+    }
+    const bool has_moved = has_moved_;
+    if (has_moved) note_progress();
+    if (pass_ == Pass::fresh) {
+      begin(Pass::queue);
+      looks_ = share_of_queue();
+      return true;
+    }
+    if (has_moved) {
+      begin(Pass::fresh);
+      return true;
+    }
+    if (pass_ == Pass::closing) return !close();
+    flush();
+    const Wide now = progress();
+    if ((now & kWorkingMask) != 1) return leave();
+    before_closing_ = now;
+    const Wide length = crew_.from_leader(queue_length());
+    is_settled_ = length <= kShortQueue;
+    begin(Pass::closing);
+    looks_ = is_settled_ ? length : 0;
+    return true;
+  }
+  /// Nothing moved while this crew was alone: ends the drain unless another came meanwhile.
+  EK_DEVICE bool close() {
+    bool has_ended = false;
+    if (crew_.leads()) {
+      has_ended = progress_.exchange_if(before_closing_, before_closing_ | kEnded);
+      if (has_ended) report(is_settled_);
+    }
+    begin(Pass::fresh);
+    return crew_.any(has_ended);
+  }
+
+  /// Takes the next slots of the pass for the crew; says whether there are any.
+  EK_DEVICE bool next_slots() {
+    if (pass_ != Pass::fresh) return next_of_queue();
+    has_slots_ = by_priority() ? next_by_priority() : take_fresh(0);
+    return has_slots_;
+  }
+  EK_DEVICE bool next_of_queue() {
+    has_slots_ = false;
+    for (; scan_ < partition_count() && looks_ != 0; ++scan_) {
+      if (take_queued(scan_)) {
+        has_slots_ = true;
+        return true;
+      }
+    }
+    return false;
+  }
+  /// Most urgent first, unless others have waited for long; of a partition first the fresh slots,
+  /// then those of its queue.
+  EK_DEVICE bool next_by_priority() {
+    for (; scan_ < abi::kPriorityCount; ++scan_, is_scanning_queue_ = false) {
+      const Word first = starvation_ >= kStarvationLimit ? 2 : 0;
+      const Word partition = (first + scan_) % abi::kPriorityCount;
+      if (!is_scanning_queue_) {
+        if (take_fresh(partition)) return true;
+        is_scanning_queue_ = true;
+        Wide length = 0;
+        if (crew_.leads()) length = Queue{ring_.row, partition}.size();
+        length = crew_.from_leader(length);
+        looks_ = length < kQueueLooks ? length : kQueueLooks;
+      }
+      if (looks_ != 0 && take_queued(partition)) return true;
+    }
+    return false;
+  }
+
+  EK_DEVICE bool take_fresh(Word partition) {
+    Wide taken = 0;
+    Word count = 0;
+    if (crew_.leads()) {
+      const WideWord next(ring_.row.shared->fresh + partition);
+      const Wide end = fresh_end(partition);
+      const Wide begin = is_list() ? ring_.row.list_begin[partition] : 0;
+      if (!ring_.must_stop() && begin + next.load_relaxed() < end) {
+        taken = begin + next.fetch_add_relaxed(crew_.slots);
+        if (taken < end) {
+          count = end - taken < crew_.slots ? static_cast<Word>(end - taken) : crew_.slots;
+        }
+      }
+    }
+    return take(partition, taken, count, false);
+  }
+  EK_DEVICE bool take_queued(Word partition) {
+    Wide first = 0;
+    Word count = 0;
+    if (crew_.leads() && !ring_.must_stop()) {
+      const Word most = looks_ < crew_.slots ? static_cast<Word>(looks_) : crew_.slots;
+      count = Queue{ring_.row, partition}.reserve(most, first);
+    }
+    if (!take(partition, first, count, true)) return false;
+    looks_ -= count_;
+    return true;
+  }
+  EK_DEVICE bool take(Word partition, Wide first, Word count, bool from_queue) {
+    first_ = crew_.from_leader(first);
+    count_ = static_cast<Word>(crew_.from_leader(count));
+    partition_ = partition;
+    from_queue_ = from_queue;
+    return count_ != 0;
+  }
+
+  // ---- visits ----
+
+  /// Which of the crew's slots this lane visits, if any.
+  EK_DEVICE void choose_slot(Visitor& visitor) const {
+    visitor.partition = partition_;
+    if (crew_.lane >= count_) return;
+    if (from_queue_) {
+      Queue{ring_.row, partition_}.take(first_ + crew_.lane, visitor.slot, visitor.note);
+      return;
+    }
+    visitor.slot = slot_at(first_ + crew_.lane);
+    if (is_list()) visitor.note = one_word(ring_.row.notes + visitor.slot).load_relaxed(0);
+  }
+  EK_DEVICE Word slot_at(Wide position) const {
+    if (is_list()) {
+      const Wide first = Wide{partition_} * (Wide{ring_.row.cell_mask} + 1);
+      return static_cast<Word>(
+          WideWord(ring_.row.list + first + (position & ring_.row.cell_mask)).load_relaxed());
+    }
+    if (schedule() != Schedule::ticket) return static_cast<Word>(position);
+    const Word first = one_word(&ring_.row.shared->first_ticket).load_relaxed(0);
+    return (first + static_cast<Word>(position)) % ring_.row.slot_count;
+  }
+  /// Counts what became of the slots, and keeps those that have not ended.
+  EK_DEVICE void account_for(const Visitor& visitor) {
+    const Word priority = by_priority() ? partition_ : abi::priority_of(visitor.priority_word);
+    count(ring_, visitor, priority, tally_);
+    const bool stays = visitor.visit == Visit::stuck || visitor.visit == Visit::deferred;
+    Queue{ring_.row, partition_}.push(stays, visitor.slot, visitor.note);
+    if (by_priority()) count_starvation(visitor);
+    if (!crew_.any(visitor.visit == Visit::ended || visitor.visit == Visit::deferred)) return;
+    has_moved_ = true;
+    if (pass_ == Pass::fresh) {  // the next scan begins with the most urgent
+      scan_ = 0;
+      is_scanning_queue_ = false;
+    }
+  }
+  EK_DEVICE void count_starvation(const Visitor& visitor) {
+    Word claims = 0;
+    if constexpr (kHasGroupHandlers) {
+      claims = static_cast<Word>(__syncthreads_count(visitor.has_claimed));
+    } else {
+      claims = static_cast<Word>(__popc(__ballot_sync(kAllLanes, visitor.has_claimed)));
+    }
+    if (claims == 0) return;
+    const bool is_urgent = partition_ <= static_cast<Word>(abi::Priority::high);
+    starvation_ = is_urgent ? starvation_ + claims : 0;
+    if (crew_.leads()) ring_.control().store_relaxed(abi::kControlStarvation.first, starvation_);
   }
 
   // ---- what there is ----
 
-  EK_DEVICE Word partition_count() const {
-    return schedule_ == Schedule::priority ? abi::kPriorityCount : 1;
-  }
   EK_DEVICE Wide queue_length() const {
     Wide length = 0;
     for (Word i = 0; i < partition_count(); ++i) length += Queue{ring_.row, i}.size();
@@ -1210,219 +1338,100 @@ class Drain {
     }
     return crew_.from_leader(share);
   }
-
-  /// Where fresh slots begin and end. Control words may change while items run, so that the first
-  /// crew reads them for all. Says whether they can be worked with.
-  EK_DEVICE bool prepare() {
-    if (schedule_ == Schedule::direct || ring_.row.list != nullptr) return true;
-    const Words setup = one_word(&ring_.row.shared->setup);
-    Word state = 0;
-    if (crew_.leads()) {
-      if (setup.claim(0, 0, 1)) {
-        const bool is_sound = schedule_ == Schedule::priority ? read_offsets() : read_tickets();
-        setup.store_release(0, is_sound ? 2 : 3);
-      }
-      for (state = setup.load_acquire(0); state < 2; state = setup.load_acquire(0)) sleep(200);
-    }
-    state = static_cast<Word>(crew_.from_leader(state));
-    return state == 2;
-  }
-
-  EK_DEVICE bool read_offsets() const {
-    constexpr Word kCount = abi::kControlPriorityOffsets.count;
-    Word offsets[kCount];
-    Word any = 0;
-    for (Word i = 0; i < kCount; ++i) {
-      offsets[i] = ring_.control.load_relaxed(abi::kControlPriorityOffsets.first + i);
-      any |= offsets[i];
-    }
-    const Word slots = ring_.row.slot_count;
-    if (any == 0) {  // the default split: a fifth each, the remainder to NORMAL
-      const Word share = slots / abi::kPriorityCount;
-      const Word rest = slots - share * abi::kPriorityCount;
-      for (Word i = 0; i < kCount; ++i) offsets[i] = i * share + (i > 2 ? rest : 0);
-    }
-    bool is_sound = offsets[0] == 0 && offsets[kCount - 1] == slots;
-    for (Word i = 0; i + 1 < kCount; ++i) is_sound = is_sound && offsets[i] <= offsets[i + 1];
-    Shared& shared = *ring_.row.shared;
-    for (Word i = 0; i < kCount; ++i) store_for_host(ring_.row.outcome->offsets + i, offsets[i]);
-    for (Word i = 0; is_sound && i < abi::kPriorityCount; ++i) {
-      WideWord(shared.fresh + i).store_relaxed(offsets[i]);
-      WideWord(shared.fresh_end + i).store_relaxed(offsets[i + 1]);
-    }
-    return is_sound;
-  }
-
-  EK_DEVICE bool read_tickets() const {
-    const Word first = ring_.control.load_relaxed(abi::kControlTicketHead.first);
-    const Word tail = ring_.control.load_relaxed(abi::kControlTicketTail.first);
-    const bool is_untouched = first == 0 && tail == 0;
-    const Word count = is_untouched ? ring_.row.slot_count : tail - first;
-    Shared& shared = *ring_.row.shared;
-    one_word(&shared.first_ticket).store_relaxed(0, first);
-    const bool is_sound = count <= ring_.row.slot_count;
-    WideWord(shared.fresh_end).store_relaxed(is_sound ? count : 0);
-    store_for_host(ring_.row.outcome->offsets, first);
-    store_for_host(ring_.row.outcome->offsets + 1, tail);
-    return is_sound;
-  }
-
   EK_DEVICE Wide fresh_end(Word partition) const {
-    if (ring_.row.list != nullptr) return ring_.row.list_end[partition];
-    if (schedule_ == Schedule::direct) return ring_.row.slot_count;
+    if (is_list()) return ring_.row.list_end[partition];
+    if (schedule() == Schedule::direct) return ring_.row.slot_count;
     return WideWord(ring_.row.shared->fresh_end + partition).load_relaxed();
   }
-  EK_DEVICE Word slot_at(Word partition, Wide position) const {
-    if (ring_.row.list != nullptr) {
-      const Wide first = Wide{partition} * (Wide{ring_.row.cell_mask} + 1);
-      return static_cast<Word>(
-          WideWord(ring_.row.list + first + (position & ring_.row.cell_mask)).load_relaxed());
-    }
-    if (schedule_ != Schedule::ticket) return static_cast<Word>(position);
-    const Word first = one_word(&ring_.row.shared->first_ticket).load_relaxed(0);
-    return (first + static_cast<Word>(position)) % ring_.row.slot_count;
-  }
 
-  /// Takes the next fresh positions of a partition for the crew; gives their number.
-  EK_DEVICE Word take_fresh(Word partition, Wide& first) const {
-    Wide taken = 0;
-    Word count = 0;
+  /// Where fresh slots begin and end. Control words may change while items run, so that the first
+  /// crew of a launch reads them for all, and for all submissions: if one cannot be worked with,
+  /// nothing runs.
+  EK_DEVICE bool prepare() {
+    if (schedule() == Schedule::direct || is_list()) return true;
+    const LaunchParams& params = ring_.params;
+    const bool is_one = params.rows == nullptr;
+    Shared* const gate = is_one ? params.first.shared : load_row(params.rows).shared;
+    const Words setup = one_word(&gate->setup);
+    bool is_mine = false;
+    if (crew_.leads()) is_mine = setup.claim(0, 0, 1);
+    if (crew_.from_leader(is_mine) != 0) {
+      bool is_sound = true;
+      const Word lanes = kHasGroupHandlers ? blockDim.x : kWarp;
+      for (Word i = crew_.lane; i < params.submission_count; i += lanes) {
+        if (!read_setup(is_one ? params.first : load_row(params.rows + i))) is_sound = false;
+      }
+      is_sound = !crew_.any(!is_sound);
+      if (crew_.leads()) setup.store_release(0, is_sound ? 2 : 3);
+    }
+    Word state = 0;
     if (crew_.leads()) {
-      const WideWord next(ring_.row.shared->fresh + partition);
-      const Wide end = fresh_end(partition);
-      const Wide begin = ring_.row.list != nullptr ? ring_.row.list_begin[partition] : 0;
-      if (!ring_.must_stop() && begin + next.load_relaxed() < end) {
-        taken = begin + next.fetch_add_relaxed(crew_.slots);
-        if (taken < end) count = end - taken < crew_.slots ? Word(end - taken) : crew_.slots;
-      }
+      for (state = setup.load_acquire(0); state < 2; state = setup.load_acquire(0)) sleep(200);
     }
-    first = crew_.from_leader(taken);
-    return static_cast<Word>(crew_.from_leader(count));
+    is_refused_ = crew_.from_leader(state) == 3;
+    return !is_refused_;
+  }
+  EK_DEVICE bool read_setup(const Submission& row) const {
+    return by_priority() ? read_offsets(row) : read_tickets(row);
   }
 
-  // ---- visiting ----
-
-  EK_DEVICE bool visit_fresh() {
-    if (schedule_ == Schedule::priority) return visit_by_priority();
-    bool has_moved = false;
-    Wide first = 0;
-    for (Word count; (count = take_fresh(0, first)) != 0;)
-      has_moved |= visit_fresh_slots(0, first, count);
-    return has_moved;
-  }
-  EK_DEVICE bool visit_fresh_slots(Word partition, Wide first, Word count) {
-    Visitor visitor;
-    visitor.partition = partition;
-    if (crew_.lane < count) {
-      visitor.slot = slot_at(partition, first + crew_.lane);
-      if (ring_.row.list != nullptr) {
-        visitor.note = one_word(ring_.row.notes + visitor.slot).load_relaxed(0);
-      }
+  EK_DEVICE static bool read_offsets(const Submission& row) {
+    constexpr Word kCount = abi::kControlPriorityOffsets.count;
+    const Words control(row.control, row.control_words);
+    Word offsets[kCount];
+    Word any = 0;
+#pragma unroll
+    for (Word i = 0; i < kCount; ++i) {
+      offsets[i] = control.load_relaxed(abi::kControlPriorityOffsets.first + i);
+      any |= offsets[i];
     }
-    return visit_slots(visitor, ring_.row.list == nullptr);
-  }
-
-  /// Most urgent first; one crew's worth of slots at a time.
-  EK_DEVICE bool visit_by_priority() {
-    bool has_moved = false;
-    for (;;) {
-      const Word turn = starvation_ >= kStarvationLimit ? 2 : 0;
-      bool has_run = false;
-      for (Word i = 0; i < abi::kPriorityCount && !has_run; ++i) {
-        has_run = run_one_of((turn + i) % abi::kPriorityCount);
-      }
-      if (!has_run || must_stop()) return has_moved || has_run;
-      has_moved = true;
+    if (any == 0) {  // the default split: a fifth each, the remainder to NORMAL
+      const Word share = row.slot_count / abi::kPriorityCount;
+      const Word rest = row.slot_count - share * abi::kPriorityCount;
+#pragma unroll
+      for (Word i = 0; i < kCount; ++i) offsets[i] = i * share + (i > 2 ? rest : 0);
     }
-  }
-  EK_DEVICE bool run_one_of(Word partition) {
-    Wide first = 0;
-    for (Word count; (count = take_fresh(partition, first)) != 0;) {
-      if (visit_fresh_slots(partition, first, count)) return true;
+    bool is_sound = offsets[0] == 0 && offsets[kCount - 1] == row.slot_count;
+#pragma unroll
+    for (Word i = 0; i + 1 < kCount; ++i) is_sound = is_sound && offsets[i] <= offsets[i + 1];
+#pragma unroll
+    for (Word i = 0; i < kCount; ++i) store_for_host(row.outcome->words + i, offsets[i]);
+#pragma unroll
+    for (Word i = 0; i < abi::kPriorityCount; ++i) {
+      WideWord(row.shared->fresh + i).store_relaxed(is_sound ? offsets[i] : 0);
+      WideWord(row.shared->fresh_end + i).store_relaxed(is_sound ? offsets[i + 1] : 0);
     }
-    Wide looks = 0;
-    if (crew_.leads()) looks = Queue{ring_.row, partition}.size();
-    looks = crew_.from_leader(looks);
-    if (looks > kQueueLooks) looks = kQueueLooks;
-    while (looks != 0) {
-      const Word count = visit_queued(partition, looks);
-      if (has_moved_) return true;
-      if (count == 0) return false;
-      looks -= count;
-    }
-    return false;
+    return is_sound;
   }
 
-  /// Looks at so many slots of the queue; says whether any moved.
-  EK_DEVICE bool visit_queue(Wide looks) {
-    bool has_moved = false;
-    for (Word partition = 0; partition < partition_count(); ++partition) {
-      while (looks != 0 && !must_stop()) {
-        const Word count = visit_queued(partition, looks);
-        if (count == 0) break;
-        has_moved |= has_moved_;
-        looks -= count;
-      }
-    }
-    return has_moved;
-  }
-  /// Visits the next slots of a partition's queue, one a lane; gives their number.
-  EK_DEVICE Word visit_queued(Word partition, Wide looks) {
-    const Queue queue{ring_.row, partition};
-    Wide first = 0;
-    Word count = 0;
-    if (crew_.leads()) {
-      count = queue.reserve(looks < crew_.slots ? static_cast<Word>(looks) : crew_.slots, first);
-    }
-    first = crew_.from_leader(first);
-    count = static_cast<Word>(crew_.from_leader(count));
-    has_moved_ = false;
-    if (count == 0) return 0;
-    Visitor visitor;
-    visitor.partition = partition;
-    if (crew_.lane < count) queue.take(first + crew_.lane, visitor.slot, visitor.note);
-    has_moved_ = visit_slots(visitor, false);
-    return count;
-  }
-
-  EK_DEVICE bool visit_slots(Visitor& visitor, bool is_first_look) {
-    visit(ring_, visitor, is_first_look);
-    const bool by_priority = schedule_ == Schedule::priority;
-    const Word priority = by_priority ? visitor.partition : abi::priority_of(visitor.priority_word);
-    count(ring_, visitor, priority, tally_);
-    const bool stays = visitor.visit == Visit::stuck || visitor.visit == Visit::deferred;
-    Queue{ring_.row, visitor.partition}.push(stays, visitor.slot, visitor.note);
-    if (by_priority) count_starvation(visitor);
-    return crew_.any(visitor.visit == Visit::ended || visitor.visit == Visit::deferred);
-  }
-
-  EK_DEVICE void count_starvation(const Visitor& visitor) {
-    Word claims = 0;
-    if constexpr (kHasGroupHandlers) {
-      claims = static_cast<Word>(__syncthreads_count(visitor.has_claimed));
-    } else {
-      claims = static_cast<Word>(__popc(__ballot_sync(kAllLanes, visitor.has_claimed)));
-    }
-    if (claims == 0) return;
-    starvation_ =
-        visitor.partition <= static_cast<Word>(abi::Priority::high) ? starvation_ + claims : 0;
-    if (crew_.leads()) ring_.control.store_relaxed(abi::kControlStarvation.first, starvation_);
+  EK_DEVICE static bool read_tickets(const Submission& row) {
+    const Words control(row.control, row.control_words);
+    const Word first = control.load_relaxed(abi::kControlTicketHead.first);
+    const Word tail = control.load_relaxed(abi::kControlTicketTail.first);
+    const bool is_untouched = first == 0 && tail == 0;
+    const Word count = is_untouched ? row.slot_count : tail - first;
+    const bool is_sound = count <= row.slot_count;
+    one_word(&row.shared->first_ticket).store_relaxed(0, first);
+    WideWord(row.shared->fresh_end).store_relaxed(is_sound ? count : 0);
+    store_for_host(row.outcome->words, first);
+    store_for_host(row.outcome->words + 1, tail);
+    return is_sound;
   }
 
   // ---- counting ----
 
   /// Adds what this warp has counted: statuses were stored before, with release.
   EK_DEVICE void flush() {
-    flush_claims(ring_.control, tally_);
+    flush_claims(ring_.control(), tally_);
     __syncwarp();
     if (lane_index() == 0) {
       Shared& shared = *ring_.row.shared;
       if (tally_.done != 0) {
-        ring_.control.add_release(abi::kControlDoneCount.first, tally_.done);
+        ring_.control().add_release(abi::kControlDoneCount.first, tally_.done);
         WideWord(&shared.done).add_relaxed(tally_.done);
       }
       if (tally_.faulted != 0) {
-        ring_.control.add_release(abi::kControlFaultCount.first, tally_.faulted);
+        ring_.control().add_release(abi::kControlFaultCount.first, tally_.faulted);
         WideWord(&shared.faulted).add_relaxed(tally_.faulted);
       }
       if (tally_.claimed_at_entry != 0) {
@@ -1436,64 +1445,78 @@ class Drain {
 
   /// Tells the host what the drain came to, and clears what the next launch shares. One thread.
   EK_DEVICE void report(bool is_settled) const {
-    const Shared& shared = *ring_.row.shared;
+    Shared& shared = *ring_.row.shared;
     Outcome& out = *ring_.row.outcome;
-    WideWord(&out.done).store_for_host(WideWord(&shared.done).load_relaxed());
-    WideWord(&out.faulted).store_for_host(WideWord(&shared.faulted).load_relaxed());
-    WideWord(&out.claimed_at_entry)
-        .store_for_host(WideWord(&shared.claimed_at_entry).load_relaxed());
-    Words dropped = one_word(const_cast<Word*>(&shared.hits_dropped));
-    WideWord(&out.hits_dropped).store_for_host(dropped.load_relaxed(0));
-    WideWord(&out.moved).store_for_host(WideWord(&shared.moved).load_relaxed());
-    Wide hits = 0;
-    if (ring_.row.emitted != nullptr) hits = WideWord(ring_.row.emitted).load_relaxed();
-    WideWord(&out.hits).store_for_host(hits);
+    const auto tell = [](const Wide& from, Wide& to) {
+      WideWord(&to).store_for_host(WideWord(&from).load_relaxed());
+    };
+    tell(shared.done, out.done);
+    tell(shared.faulted, out.faulted);
+    tell(shared.claimed_at_entry, out.claimed_at_entry);
+    tell(shared.moved, out.moved);
+    WideWord(&out.hits_dropped).store_for_host(one_word(&shared.hits_dropped).load_relaxed(0));
+    if (ring_.row.emitted != nullptr) tell(*ring_.row.emitted, out.hits);
     Wide laps = 0;
+#pragma unroll 1
     for (Word i = 0; i < abi::kPriorityCount; ++i) {
+      tell(shared.head[i], out.head[i]);
+      tell(shared.tail[i], out.tail[i]);
       const Wide end = WideWord(shared.tail + i).load_relaxed();
-      WideWord(out.head + i).store_for_host(WideWord(shared.head + i).load_relaxed());
-      WideWord(out.tail + i).store_for_host(end);
       const Wide lap = (end >> __popc(ring_.row.cell_mask)) + 1;
       if (lap > laps) laps = lap;
     }
-    const bool is_refused = one_word(const_cast<Word*>(&shared.setup)).load_relaxed(0) == 3;
     store_for_host(&out.laps, static_cast<Word>(laps));
-    store_for_host(&out.is_refused, is_refused);
+    store_for_host(&out.is_refused, is_refused_);
     store_for_host(&out.is_settled, is_settled);
-    store_for_host(&out.is_shut_down, ring_.control.load_relaxed(abi::kControlShutdown.first) != 0);
-    store_for_host(&out.is_aborted, ring_.abort.load_relaxed(0) != 0);
-    report_tickets(is_settled);
-    clear(ring_.row.next_shared);
+    const Word shutdown = ring_.control().load_relaxed(abi::kControlShutdown.first);
+    store_for_host(&out.is_shut_down, shutdown != 0);
+    store_for_host(&out.is_aborted, ring_.abort().load_relaxed(0) != 0);
+    if (schedule() == Schedule::ticket && !is_refused_) report_tickets(is_settled);
+#pragma unroll 1
+    for (Word i = 0; i < sizeof(Shared) / sizeof(Wide); ++i) {
+      WideWord(reinterpret_cast<Wide*>(ring_.row.next_shared) + i).store_relaxed(0);
+    }
   }
 
   /// HEAD and TAIL of the ticket schedule, where every ticket has ended; else a survey finds them.
   EK_DEVICE void report_tickets(bool is_settled) const {
-    const Shared& shared = *ring_.row.shared;
+    if (is_list()) return;  // it has no tickets of its own
+    Shared& shared = *ring_.row.shared;
     Outcome& out = *ring_.row.outcome;
-    const Word first = one_word(const_cast<Word*>(&shared.first_ticket)).load_relaxed(0);
+    const Word first = one_word(&shared.first_ticket).load_relaxed(0);
     const Word count = static_cast<Word>(WideWord(shared.fresh_end).load_relaxed());
     const bool has_begun = WideWord(shared.fresh).load_relaxed() != 0;
+    const bool has_ended = has_begun && is_settled && queue_length() == 0 &&
+                           WideWord(&shared.claimed_at_entry).load_relaxed() == 0;
     store_for_host(&out.first_ticket, first);
     store_for_host(&out.ticket_count, count);
-    store_for_host(&out.has_begun, has_begun || ring_.row.list != nullptr);
-    (void)is_settled;
-  }
-
-  EK_DEVICE static void clear(Shared* shared) {
-    for (Word i = 0; i < sizeof(Shared) / sizeof(Wide); ++i) {
-      WideWord(reinterpret_cast<Wide*>(shared) + i).store_relaxed(0);
-    }
+    store_for_host(&out.has_begun, has_begun);
+    store_for_host(&out.has_moved_head, has_ended);
+    if (!has_ended) return;
+    ring_.control().store_relaxed(abi::kControlTicketTail.first, first + count);
+    ring_.control().store_relaxed(abi::kControlTicketHead.first, first + count);
   }
 
   Ring ring_;
-  Schedule schedule_;
   Word crew_index_;
   WideWord progress_;
   Crew crew_;
   Tally tally_;
-  Word starvation_ = 0;
-  Wide seen_ = 0;
+  Wide seen_ = 0;  // what had moved when this crew last looked
+  Pass pass_ = Pass::fresh;
+  Word scan_ = 0;  // partitions of this pass that are behind it
+  bool is_scanning_queue_ = false;
+  Wide looks_ = 0;  // at slots of the queue, that are left in this pass
   bool has_moved_ = false;
+  Wide before_closing_ = 0;
+  bool is_settled_ = false;
+  bool is_refused_ = false;
+  Word starvation_ = 0;
+  bool has_slots_ = false;  // the slots to visit next:
+  bool from_queue_ = false;
+  Word partition_ = 0;
+  Wide first_ = 0;
+  Word count_ = 0;
 };
 
 // ---- kernels ------------------------------------------------------------------------------------
@@ -1501,15 +1524,21 @@ class Drain {
 /// Drains every submission: each crew begins with one of them and helps with the others.
 extern "C" __global__ void __launch_bounds__(EVERKERNEL_BLOCK_THREADS, EVERKERNEL_BLOCKS_PER_SM)
     everkernel_drain(const __grid_constant__ LaunchParams params) {
-  const Word crews_each = kHasGroupHandlers ? 1 : blockDim.x / kWarp;
-  const Word crew = blockIdx.x * crews_each + (kHasGroupHandlers ? 0 : threadIdx.x / kWarp);
-  if (params.rows == nullptr) {
-    Drain(params, params.first, crew).run();
-    return;
-  }
-  for (Word i = 0; i < params.submission_count; ++i) {
-    const Word index = (crew + i) % params.submission_count;
-    Drain(params, load_row(params.rows + index), crew / params.submission_count).run();
+  const Word warp = threadIdx.x / kWarp;
+  const Word crew = kHasGroupHandlers ? blockIdx.x : blockIdx.x * (blockDim.x / kWarp) + warp;
+  __shared__ Submission rows[EVERKERNEL_BLOCK_THREADS / kWarp];
+  Submission& row = rows[kHasGroupHandlers ? 0 : warp];
+  const Word count = params.submission_count;
+#pragma unroll 1
+  for (Word i = 0; i < count; ++i) {
+    if (kHasGroupHandlers) __syncthreads();
+    __syncwarp();
+    if (kHasGroupHandlers ? threadIdx.x == 0 : lane_index() == 0) {
+      row = params.rows == nullptr ? params.first : load_row(params.rows + (crew + i) % count);
+    }
+    if (kHasGroupHandlers) __syncthreads();
+    __syncwarp();
+    Drain(params, row, crew / count).run();
   }
 }
 
