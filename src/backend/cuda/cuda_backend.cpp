@@ -7,6 +7,7 @@
 #include <string>
 
 #include "backend/cuda/context.hpp"
+#include "backend/cuda/cuda_kernel.hpp"
 #include "backend/cuda/cuda_memory.hpp"
 #include "backend/cuda/device.hpp"
 #include "backend/cuda/driver.hpp"
@@ -61,8 +62,7 @@ class CudaBackend final : public Backend {
   Result<std::unique_ptr<Kernel>> compile(const KernelOptions& options) override {
     const auto context = this->context();
     if (!context) return Failure(context.error());
-    static_cast<void>(options);
-    return fail(Code::unsupported, "cuda: kernels are not implemented");
+    return CudaKernel::compile(*context, machine_->nvrtc, cache(), options);
   }
 
   Result<std::unique_ptr<Memory>> allocate(std::size_t size_bytes) override {

@@ -306,7 +306,7 @@ EK_DEVICE void copy_words(const Lanes& lanes, Words words, Word source, Word tar
 EK_DEVICE Word run_dfa_step(const TenantControl& control, const BufferTable& buffers, Quad args) {
   const Buffer table = find_buffer(buffers, args.d, control.tenant);
   if (table.fault != 0) return fault_outcome(table.fault);
-  if (table.readable != table.length) return fault_of(FaultCode::permission_denied);
+  if ((table.access & kAccessRead) == 0) return fault_of(FaultCode::permission_denied);
   const Wide index = Wide{args.a} * 256 + (args.b & 0xFF);
   if (index >= table.length || !control.has(observable(args.c))) {
     return fault_of(FaultCode::index_out_of_range);
