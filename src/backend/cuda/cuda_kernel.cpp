@@ -77,7 +77,8 @@ ProgramShape shape_of(const KernelOptions& options) {
 // A block has as many threads as a group has lanes, as far as a device can.
 Word block_threads_of(const ProgramShape& shape, Word workgroup_size) {
   if (!shape.has_groups) return kMostBlockThreads;
-  const Word whole_warps = (std::min(workgroup_size, kMostGroupThreads) + kWarp - 1) / kWarp * kWarp;
+  const Word whole_warps =
+      (std::min(workgroup_size, kMostGroupThreads) + kWarp - 1) / kWarp * kWarp;
   return std::max(whole_warps, kWarp);
 }
 
@@ -161,10 +162,9 @@ Result<void> Seat::provide_hits(std::size_t capacity, CuStream stream) {
     if (!made) return Failure(made.error());
     hits_ = std::move(*made);
   }
-  return context_->check(
-      context_->driver().cuMemsetD32Async(
-          reinterpret_cast<CuPointer>(emitted_->device_address()), 0, 2, stream),
-      "clearing the count of hits");
+  return context_->check(context_->driver().cuMemsetD32Async(
+                             reinterpret_cast<CuPointer>(emitted_->device_address()), 0, 2, stream),
+                         "clearing the count of hits");
 }
 
 Result<void> Seat::note(const Outcome& outcome) {
@@ -236,13 +236,12 @@ Result<void> CudaKernel::prepare() {
   drain_ = *drain;
   survey_ = *survey;
   int blocks = 0;
-  EVERKERNEL_TRY(context_->check(
-      context_->driver().cuOccupancyMaxActiveBlocksPerMultiprocessor(
-          &blocks, drain_, static_cast<int>(block_threads_), 0),
-      "cuOccupancyMaxActiveBlocksPerMultiprocessor"));
+  EVERKERNEL_TRY(context_->check(context_->driver().cuOccupancyMaxActiveBlocksPerMultiprocessor(
+                                     &blocks, drain_, static_cast<int>(block_threads_), 0),
+                                 "cuOccupancyMaxActiveBlocksPerMultiprocessor"));
   const Word crews_per_block = has_groups_ ? 1 : block_threads_ / kWarp;
-  most_crews_ = std::max<Word>(1, static_cast<Word>(blocks)) * context_->facts().sm_count *
-                crews_per_block;
+  most_crews_ =
+      std::max<Word>(1, static_cast<Word>(blocks)) * context_->facts().sm_count * crews_per_block;
   const Word most_slots = has_groups_ ? block_threads_ : kWarp;
   worker_count_ = options_.worker_count != 0 ? options_.worker_count : most_crews_ * most_slots;
   pipeline_id_ = fmt::format("cuda-{}-{}x{}-sm{}-{}", schedule_name(options_.schedule),
@@ -259,13 +258,16 @@ Result<void> CudaKernel::prepare() {
 
 // ---- sizes ----
 
+// Fewer workers than a warp has lanes are crews that look at one slot each; more are whole warps.
 CudaKernel::Crews CudaKernel::choose_crews(std::uint64_t slot_count) const {
-  const Word widest = has_groups_ ? block_threads_ : kWarp;
-  const Word crews = std::min(worker_count_, most_crews_);
-  const Word most_slots = std::min(widest, (worker_count_ + crews - 1) / crews);
-  std::uint64_t slots = most_slots;
-  if (has_long_items_) {
-    slots = std::clamp<std::uint64_t>(slot_count / (crews * kTakesPerCrew), 1, most_slots);
+  Word crews = most_crews_;
+  std::uint64_t slots = has_groups_ ? block_threads_ : kWarp;
+  if (options_.worker_count != 0) {
+    slots = worker_count_ < kWarp ? 1 : kWarp;
+    crews = std::min<Word>(
+        crews, (worker_count_ + static_cast<Word>(slots) - 1) / static_cast<Word>(slots));
+  } else if (has_long_items_) {
+    slots = std::clamp<std::uint64_t>(slot_count / (crews * kTakesPerCrew), 1, slots);
   }
   const std::uint64_t needed = (slot_count + slots - 1) / slots;
   return {.count = static_cast<Word>(std::clamp<std::uint64_t>(needed, 1, crews)),
@@ -439,8 +441,9 @@ Result<void> CudaKernel::finish(Clock::time_point deadline) {
   if (done || done.error().code != Code::timeout) return done;
   return context_->lose(
       {.code = Code::device_lost,
-       .message = fmt::format("cuda: a kernel did not end {} s after its deadline",
-                              std::chrono::duration_cast<std::chrono::seconds>(kAbortGrace).count()),
+       .message =
+           fmt::format("cuda: a kernel did not end {} s after its deadline",
+                       std::chrono::duration_cast<std::chrono::seconds>(kAbortGrace).count()),
        .hint = "the process must be replaced; look for a loop without an end in native handlers"});
 }
 
@@ -450,7 +453,8 @@ Result<void> CudaKernel::check_setup(const Outcome& out) const {
   if (out.is_refused == 0) return {};
   const auto words = std::span(out.words);
   if (options_.schedule == Schedule::priority) {
-    const bool is_sound = words.front() == 0 && words.back() == slots && std::ranges::is_sorted(words);
+    const bool is_sound =
+        words.front() == 0 && words.back() == slots && std::ranges::is_sorted(words);
     if (is_sound) return {};
     return fail(Code::corrupt,
                 fmt::format("control: words {}..{} (priority offsets) are {}, they must rise from "
@@ -494,11 +498,15 @@ Result<void> CudaKernel::count_remaining(std::size_t index, DrainCounts& counts)
   std::uint64_t queued = 0;
   for (std::size_t i = 0; i < std::size(out.head); ++i) queued += out.tail[i] - out.head[i];
   const bool is_ticket = options_.schedule == Schedule::ticket;
-  const bool is_whole = counts.end == DrainEnd::complete &&
-                        (!is_ticket || (out.has_moved_head != 0 &&
-                                        out.ticket_count == options_.geometry.slot_count));
+  const bool is_whole =
+      counts.end == DrainEnd::complete &&
+      (!is_ticket || (out.has_moved_head != 0 && out.ticket_count == options_.geometry.slot_count));
   if (is_whole) {
     counts.remaining = queued + claimed_[index];
+    return {};
+  }
+  if (out.is_surveyed != 0) {
+    counts.remaining = out.active;
     return {};
   }
   const auto found = survey(index);
@@ -528,7 +536,8 @@ Result<SurveyResult> CudaKernel::survey(std::size_t index) {
                             .slot_count = rows_[index].slot_count,
                             .first_ticket = out.first_ticket,
                             .ticket_count = out.ticket_count};
-  const Word blocks = std::min<Word>((params.slot_count + 255) / 256, context_->facts().sm_count * 8);
+  const Word blocks =
+      std::min<Word>((params.slot_count + 255) / 256, context_->facts().sm_count * 8);
   EVERKERNEL_TRY(context_->launch(survey_, {.block_count = blocks, .thread_count = 256},
                                   stream_.get(), params));
   ++stats_.kernel_launches;

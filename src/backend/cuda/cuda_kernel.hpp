@@ -36,8 +36,8 @@ class Seat {
   Result<std::unique_ptr<Memory>> allocate(std::size_t bytes) const;
 
   std::shared_ptr<Context> context_;
-  std::unique_ptr<Memory> shared_;                  // two: of this launch, and of the next
-  std::array<std::unique_ptr<Memory>, 2> cells_;    // of the queue, and of the one before
+  std::unique_ptr<Memory> shared_;                // two: of this launch, and of the next
+  std::array<std::unique_ptr<Memory>, 2> cells_;  // of the queue, and of the one before
   std::unique_ptr<Memory> notes_;
   std::unique_ptr<Memory> hits_;
   std::unique_ptr<Memory> emitted_;
@@ -106,12 +106,12 @@ class CudaKernel final : public Kernel {
   Word table_revision_ = 0;
   Word table_mask_ = 0;
   std::vector<Seat> seats_;
-  std::vector<device::Submission> rows_;   // of this launch
-  std::vector<DrainCounts> sums_;          // over its rounds
-  std::vector<std::uint64_t> claimed_;     // slots that were CLAIMED before it
-  std::vector<std::size_t> open_;          // rows that are not settled
-  std::optional<PinnedMemory> outcomes_;   // one a seat
-  std::optional<PinnedMemory> staged_;     // rows on their way to the device
+  std::vector<device::Submission> rows_;  // of this launch
+  std::vector<DrainCounts> sums_;         // over its rounds
+  std::vector<std::uint64_t> claimed_;    // slots that were CLAIMED before it
+  std::vector<std::size_t> open_;         // rows that are not settled
+  std::optional<PinnedMemory> outcomes_;  // one a seat
+  std::optional<PinnedMemory> staged_;    // rows on their way to the device
   std::unique_ptr<Memory> device_rows_;
   std::unique_ptr<Memory> survey_result_;
   LaunchStats stats_;
