@@ -71,11 +71,11 @@ class CudaBackend final : public Backend {
     return CudaMemory::create(*context, size_bytes);
   }
 
-  // What a device did before it was lost is in this process for good.
+  // A lost device is lost to this process for good.
   Result<void> revive() override {
     const auto context = this->context();
     if (!context) return Failure(context.error());
-    return (*context)->check_alive();
+    return {};
   }
 
  private:
@@ -89,6 +89,7 @@ class CudaBackend final : public Backend {
       if (!created) return Failure(std::move(created).error());
       context_ = std::move(*created);
     }
+    EVERKERNEL_TRY(context_->check_alive());
     return context_;
   }
 
