@@ -13,7 +13,7 @@ using ir::Scope;
 // The names of an item are the same in C++ and in CUDA C++, so that a body can be both.
 #define EVERKERNEL_BOTH_HALVES(name, ...)                                                         \
   ir::Outcome name(ir::UnverifiedItem& item) __VA_ARGS__ constexpr std::string_view name##_cuda = \
-      "template <class Item> __device__ Word " #name "(Item& item) " #__VA_ARGS__;
+      "template <class Item> __device__ Word " #name "(Item& item) " #__VA_ARGS__
 
 // A handler of these halves.
 #define EVERKERNEL_HANDLER(name_, opcode_, ...)                   \
@@ -30,7 +30,7 @@ EVERKERNEL_BOTH_HALVES(native_store3, {
   control.store(161, item.args()[1]);
   control.store(162, item.args()[2] + item.args()[11]);
   return item.done();
-})
+});
 
 EVERKERNEL_BOTH_HALVES(native_echo, {
   const auto output = item.output();
@@ -43,22 +43,22 @@ EVERKERNEL_BOTH_HALVES(native_echo, {
   output.store(17, item.control().length());
   output.store(18, item.should_stop() ? 1 : 0);
   return item.done();
-})
+});
 
 EVERKERNEL_BOTH_HALVES(native_mark, {
   item.output().atomic_add(item.slot(), 1);
   return item.done();
-})
+});
 
 EVERKERNEL_BOTH_HALVES(native_far, {
   item.output().store(0, item.opcode());
   return item.done();
-})
+});
 
 EVERKERNEL_BOTH_HALVES(native_poke, {
   item.control().store(item.args()[3], item.args()[4]);
   return item.done();
-})
+});
 
 EVERKERNEL_BOTH_HALVES(native_atomics, {
   const auto output = item.output();
@@ -71,12 +71,12 @@ EVERKERNEL_BOTH_HALVES(native_atomics, {
   output.store(14, output.atomic_exchange(6, 70));
   output.store(15, output.atomic_cas(7, 19, 80));
   return item.done();
-})
+});
 
 EVERKERNEL_BOTH_HALVES(native_say, {
   item.print(item.args()[3], item.args()[4], item.args()[5]);
   return item.done();
-})
+});
 
 EVERKERNEL_BOTH_HALVES(native_emit_twice, {
   if (item.leads()) {
@@ -84,7 +84,7 @@ EVERKERNEL_BOTH_HALVES(native_emit_twice, {
     item.emit(4, 5, 6);
   }
   return item.done();
-})
+});
 
 // What lanes do: turns of each(), and what threads have together.
 EVERKERNEL_BOTH_HALVES(native_lane, {
@@ -101,42 +101,42 @@ EVERKERNEL_BOTH_HALVES(native_lane, {
     output.store(at + 2, turns);
   }
   return item.done();
-})
+});
 
 // ---- how they end ----
 
-EVERKERNEL_BOTH_HALVES(native_raise, { return item.fault(item.args()[0]); })
+EVERKERNEL_BOTH_HALVES(native_raise, { return item.fault(item.args()[0]); });
 
 EVERKERNEL_BOTH_HALVES(native_yield_once, {
   if (item.args()[3] != 0) return item.done();
   item.args()[3] = 1;
   return item.yield();
-})
+});
 
 EVERKERNEL_BOTH_HALVES(native_countdown, {
   if (item.args()[3] == 0) return item.done();
   item.args()[3] = item.args()[3] - 1;
   return item.yield();
-})
+});
 
 EVERKERNEL_BOTH_HALVES(native_countdown_later, {
   if (item.args()[3] == 0) return item.done();
   item.args()[3] = item.args()[3] - 1;
   return item.requeue();
-})
+});
 
 EVERKERNEL_BOTH_HALVES(native_spin, {
   while (!item.should_stop()) {
   }
   return item.stop();
-})
+});
 
 EVERKERNEL_BOTH_HALVES(native_turns, {
   while (item.fault_code() == 0) item.each(1000, [](Word) {});
   return item.done();
-})
+});
 
-EVERKERNEL_BOTH_HALVES(native_undeclared, { return item.yield(); })
+EVERKERNEL_BOTH_HALVES(native_undeclared, { return item.yield(); });
 
 EVERKERNEL_BOTH_HALVES(native_read_and_sum, {
   if (item.args()[6] == 0) {
@@ -148,19 +148,19 @@ EVERKERNEL_BOTH_HALVES(native_read_and_sum, {
   for (Word i = 0; i < input.length(); ++i) sum += input.load(i);
   item.output().store(0, sum);
   return item.done();
-})
+});
 
 EVERKERNEL_BOTH_HALVES(native_scribble, {
   for (Word i = 0; i < 12; ++i) item.args()[i] = 7;
   return item.done();
-})
+});
 
 EVERKERNEL_BOTH_HALVES(native_clumsy, {
   item.buffer(77).store(0, 1);
   item.output().store(0, 7);
   item.output().store(9999, 1);
   return item.fault(3);
-})
+});
 
 // ---- what a run orders ----
 
@@ -168,23 +168,23 @@ EVERKERNEL_BOTH_HALVES(native_add, {
   if (item.param() == 666) return item.fault(6);
   item.output().atomic_add(0, item.param());
   return item.done();
-})
+});
 
 EVERKERNEL_BOTH_HALVES(native_copy, {
   item.output().store(0, item.input().load(0) + item.param());
   return item.done();
-})
+});
 
 EVERKERNEL_BOTH_HALVES(native_by_handle, {
   item.buffer(9).store(0, item.buffer(8).load(0) * 3 + item.param());
   return item.done();
-})
+});
 
 EVERKERNEL_BOTH_HALVES(native_move, {
   if (item.param() == 666) return item.fault(6);
   item.output().store(0, item.input().load(0) * 2 + item.param());
   return item.done();
-})
+});
 
 // ---- what they declare ----
 
