@@ -85,6 +85,34 @@ function(everkernel_add_fingerprint target header)
   target_include_directories(${target} PRIVATE "${folder}")
 endfunction()
 
+# everkernel_embed_device_source(TARGET FILE…): generates a source for TARGET with the texts of the
+# abi headers and of these files of src, each by the name that an #include gives it.
+function(everkernel_embed_device_source target)
+  get_target_property(headers everkernel_abi HEADER_SET)
+  set(folders "")
+  set(names "")
+  foreach(header IN LISTS headers)
+    cmake_path(RELATIVE_PATH header BASE_DIRECTORY "${PROJECT_SOURCE_DIR}/include")
+    list(APPEND folders "${PROJECT_SOURCE_DIR}/include")
+    list(APPEND names "${header}")
+  endforeach()
+  foreach(file IN LISTS ARGN)
+    list(APPEND folders "${PROJECT_SOURCE_DIR}/src")
+    list(APPEND names "${file}")
+  endforeach()
+  set(files "")
+  foreach(folder name IN ZIP_LISTS folders names)
+    list(APPEND files "${folder}/${name}")
+  endforeach()
+  set(output "${PROJECT_BINARY_DIR}/generated/device_texts.cpp")
+  set(script "${PROJECT_SOURCE_DIR}/cmake/embed.cmake")
+  add_custom_command(OUTPUT "${output}"
+    COMMAND "${CMAKE_COMMAND}" "-DOUTPUT=${output}" "-DFOLDERS=${folders}" "-DNAMES=${names}"
+      -P "${script}"
+    DEPENDS ${files} "${script}" VERBATIM)
+  target_sources(${target} PRIVATE "${output}")
+endfunction()
+
 # everkernel_add_program(NAME SOURCES … [LINKS …]): an executable with the project's options.
 function(everkernel_add_program name)
   cmake_parse_arguments(arg "" "" "SOURCES;LINKS" ${ARGN})
