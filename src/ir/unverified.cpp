@@ -49,6 +49,16 @@ Result<void> check_alone(const UnverifiedHandler& handler) {
   return {};
 }
 
+Result<void> check_half(const UnverifiedHandler& handler, Half needed) {
+  const bool is_there = needed == Half::cpu ? handler.cpu != nullptr : !handler.cuda.empty();
+  if (is_there) return {};
+  return fail(Code::unsupported,
+              fmt::format("native handler '{}' has no {}, and the backend {} needs it",
+                          handler.name, needed == Half::cpu ? "C++ function" : "CUDA text",
+                          needed == Half::cpu ? "cpu" : "cuda"),
+              "give it one, or make the megakernel without it");
+}
+
 Result<void> check_against(const UnverifiedHandler& handler, const HandlerTraits& other) {
   if (handler.name == other.name) return wrong(handler, "a handler of this name is there already");
   if (handler.opcode != other.opcode) return {};
@@ -86,7 +96,7 @@ Outcome call(const UnverifiedHandler& handler, UnverifiedItem& item) {
 }  // namespace
 
 Result<void> check_unverified(std::span<const UnverifiedHandler> handlers,
-                              const VerifiedProgram* program) {
+                              const VerifiedProgram* program, Half needed) {
   for (std::size_t i = 0; i < handlers.size(); ++i) {
     EVERKERNEL_TRY(check_alone(handlers[i]));
     for (const UnverifiedHandler& other : handlers.first(i)) {
@@ -98,13 +108,8 @@ Result<void> check_unverified(std::span<const UnverifiedHandler> handlers,
       EVERKERNEL_TRY(check_against(handlers[i], traits_of(other)));
     }
   }
+  for (const UnverifiedHandler& handler : handlers) EVERKERNEL_TRY(check_half(handler, needed));
   return {};
-}
-
-Failure missing_half(const UnverifiedHandler& handler, std::string_view backend) {
-  return fail(Code::unsupported,
-              fmt::format("native handler '{}' has no half for backend {}", handler.name, backend),
-              "give it one, or make the megakernel without it");
 }
 
 Outcome run_unverified(const UnverifiedHandler& handler, ItemFrame& frame) {

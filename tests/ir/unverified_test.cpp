@@ -13,6 +13,7 @@ namespace everkernel::test {
 namespace {
 
 using ir::Effects;
+using ir::Half;
 using ir::UnverifiedHandler;
 using ir::UnverifiedItem;
 
@@ -23,6 +24,10 @@ Outcome do_nothing(UnverifiedItem& item) {
 UnverifiedHandler good(Word opcode = 64) {
   return {
       .name = "native" + std::to_string(opcode), .opcode = opcode, .cpu = do_nothing, .cuda = "c"};
+}
+
+Result<void> check(const UnverifiedHandler& handler, const ir::VerifiedProgram* program = nullptr) {
+  return ir::check_unverified(std::span(&handler, 1), program, Half::cpu);
 }
 
 // ---- what is refused ----
@@ -55,7 +60,7 @@ TEST(CheckUnverified, mistakes_of_one_handler_are_refused_by_name) {
     SCOPED_TRACE(mistake.name);
     UnverifiedHandler handler = good();
     mistake.make(handler);
-    const auto checked = ir::check_unverified(std::span(&handler, 1), nullptr);
+    const auto checked = check(handler);
     ASSERT_EQ(code_of(checked), Code::invalid_argument);
     EXPECT_NE(message_of(checked).find("'" + handler.name + "'"), std::string::npos)
         << message_of(checked);
@@ -65,32 +70,44 @@ TEST(CheckUnverified, mistakes_of_one_handler_are_refused_by_name) {
 TEST(CheckUnverified, every_free_opcode_may_be_used) {
   for (const Word opcode : {8u, 255u, 0xFFEFu, 0x10000u, 0x7FFFFFFFu}) {
     const UnverifiedHandler handler = good(opcode);
-    EXPECT_TRUE(ir::check_unverified(std::span(&handler, 1), nullptr)) << opcode;
+    EXPECT_TRUE(check(handler)) << opcode;
   }
 }
 
-TEST(CheckUnverified, one_half_is_enough) {
+TEST(CheckUnverified, the_half_that_is_needed_must_be_there_and_the_other_need_not) {
   UnverifiedHandler handlers[] = {good(64), good(65)};
-  handlers[0].cuda.clear();
+  handlers[1].cuda.clear();
+  EXPECT_TRUE(ir::check_unverified(handlers, nullptr, Half::cpu));
+  const auto refused = ir::check_unverified(handlers, nullptr, Half::cuda);
+  EXPECT_EQ(code_of(refused), Code::unsupported);
+  EXPECT_NE(message_of(refused).find("native65"), std::string::npos);
+  handlers[1] = good(65);
   handlers[1].cpu = nullptr;
-  EXPECT_TRUE(ir::check_unverified(handlers, nullptr));
+  EXPECT_TRUE(ir::check_unverified(handlers, nullptr, Half::cuda));
+  EXPECT_EQ(code_of(ir::check_unverified(handlers, nullptr, Half::cpu)), Code::unsupported);
+}
+
+TEST(CheckUnverified, a_mistake_comes_before_a_missing_half) {
+  UnverifiedHandler handlers[] = {good(64), good(64)};
+  handlers[0].cuda.clear();
+  EXPECT_EQ(code_of(ir::check_unverified(handlers, nullptr, Half::cuda)), Code::invalid_argument);
 }
 
 TEST(CheckUnverified, opcodes_and_names_are_used_once) {
   const auto program = check_text("handler verified = 70 { } payload { }");
   ASSERT_TRUE(program);
   UnverifiedHandler handlers[] = {good(64), good(65)};
-  EXPECT_TRUE(ir::check_unverified(handlers, &*program));
+  EXPECT_TRUE(ir::check_unverified(handlers, &*program, Half::cpu));
   handlers[1].opcode = 64;
-  EXPECT_EQ(code_of(ir::check_unverified(handlers, nullptr)), Code::invalid_argument);
+  EXPECT_EQ(code_of(ir::check_unverified(handlers, nullptr, Half::cpu)), Code::invalid_argument);
   handlers[1].opcode = 70;
-  EXPECT_TRUE(ir::check_unverified(handlers, nullptr));
-  EXPECT_EQ(code_of(ir::check_unverified(handlers, &*program)), Code::invalid_argument);
+  EXPECT_TRUE(ir::check_unverified(handlers, nullptr, Half::cpu));
+  EXPECT_EQ(code_of(ir::check_unverified(handlers, &*program, Half::cpu)), Code::invalid_argument);
   handlers[1].opcode = 65;
   handlers[1].name = handlers[0].name;
-  EXPECT_EQ(code_of(ir::check_unverified(handlers, nullptr)), Code::invalid_argument);
+  EXPECT_EQ(code_of(ir::check_unverified(handlers, nullptr, Half::cpu)), Code::invalid_argument);
   handlers[1].name = "verified";
-  EXPECT_EQ(code_of(ir::check_unverified(handlers, &*program)), Code::invalid_argument);
+  EXPECT_EQ(code_of(ir::check_unverified(handlers, &*program, Half::cpu)), Code::invalid_argument);
 }
 
 TEST(CheckUnverified, a_payload_has_no_opcode_to_collide_with) {
@@ -98,7 +115,7 @@ TEST(CheckUnverified, a_payload_has_no_opcode_to_collide_with) {
   ASSERT_TRUE(program);
   UnverifiedHandler handler = good();
   handler.name = "payload";
-  EXPECT_TRUE(ir::check_unverified(std::span(&handler, 1), &*program));
+  EXPECT_TRUE(check(handler, &*program));
 }
 
 struct PureRow {
@@ -127,16 +144,8 @@ TEST(CheckUnverified, pure_goes_with_input_output_and_nothing_else) {
     UnverifiedHandler handler = good();
     handler.is_pure = true;
     handler.effects = row.effects;
-    EXPECT_EQ(ir::check_unverified(std::span(&handler, 1), nullptr).has_value(), row.is_allowed)
-        << row.name;
+    EXPECT_EQ(check(handler).has_value(), row.is_allowed) << row.name;
   }
-}
-
-TEST(CheckUnverified, a_missing_half_names_the_handler_and_the_backend) {
-  const Result<void> missing = ir::missing_half(good(), "cuda");
-  EXPECT_EQ(code_of(missing), Code::unsupported);
-  EXPECT_NE(message_of(missing).find("native64"), std::string::npos);
-  EXPECT_NE(message_of(missing).find("cuda"), std::string::npos);
 }
 
 TEST(CheckUnverified, by_default_a_handler_may_touch_everything_and_does_not_come_back) {

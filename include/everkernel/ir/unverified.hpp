@@ -6,7 +6,7 @@
 // sees.
 #pragma once
 
-#include <optional>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -62,14 +62,18 @@ struct UnverifiedHandler {
   std::string cuda = {};
 };
 
+/// Which half a backend needs.
+enum class Half : std::uint8_t {
+  cpu,   ///< the C++ function
+  cuda,  ///< the CUDA text
+};
+
 /// Checks what can be checked without looking inside: names and opcodes against each other and
 /// against the program's (which may be null), declarations for contradictions. Every backend asks
-/// before it compiles. Fails with `invalid_argument`; the message names the handler.
+/// before it compiles. Fails with `invalid_argument`, and with `unsupported` where the half that is
+/// needed is not there; the message names the handler.
 Result<void> check_unverified(std::span<const UnverifiedHandler> handlers,
-                              const VerifiedProgram* program);
-
-/// The failure of a backend that finds no half for itself: `unsupported`, naming the handler.
-Failure missing_half(const UnverifiedHandler& handler, std::string_view backend);
+                              const VerifiedProgram* program, Half needed);
 
 /// Runs one item through the C++ half. Whatever it does, the outcome is one its handler declared.
 Outcome run_unverified(const UnverifiedHandler& handler, ItemFrame& frame);

@@ -71,10 +71,10 @@ Result<void> Executor::add_program(const KernelOptions& options) {
 }
 
 Result<void> Executor::add_unverified(const KernelOptions& options) {
-  EVERKERNEL_TRY(ir::check_unverified(options.unverified_handlers, options.find_program()));
+  EVERKERNEL_TRY(
+      ir::check_unverified(options.unverified_handlers, options.find_program(), ir::Half::cpu));
   unverified_ = options.unverified_handlers;
   for (const ir::UnverifiedHandler& handler : unverified_) {
-    if (handler.cpu == nullptr) return ir::missing_half(handler, "cpu");
     infos_.push_back({.lanes = lanes_of(handler.scope, options.geometry.workgroup_size),
                       .can_leave = handler.effects.can_yield || handler.effects.can_await,
                       .is_pure = handler.is_pure,
