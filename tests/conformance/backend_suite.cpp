@@ -7,6 +7,7 @@
 #include <map>
 #include <mutex>
 
+#include "conformance/unverified_handlers.hpp"
 #include "support/ir_text.hpp"
 
 namespace everkernel::conformance {
@@ -159,7 +160,7 @@ std::string key_of(const Configuration& configuration, const Shape& shape) {
   std::string key = configuration.backend->name + "/" + name_of(plain);
   for (const std::uint64_t number :
        {std::uint64_t{shape.slot_count}, std::uint64_t{shape.workgroup_size}, shape.fuel_per_item,
-        std::uint64_t{shape.payload}}) {
+        std::uint64_t{shape.payload}, std::uint64_t{shape.unverified}}) {
     key += "/" + std::to_string(number);
   }
   return key.append(shape.handlers);
@@ -315,6 +316,7 @@ MegakernelOptions BackendTest::options(const Shape& shape) {
                             .fuel_per_item = shape.fuel_per_item,
                             .worker_count = GetParam().worker_count};
   if (!shape.handlers.empty()) options.handlers = program_of(shape.handlers);
+  if (shape.unverified) options.unverified_handlers = unverified_handlers();
   return options;
 }
 

@@ -144,6 +144,7 @@ struct Shape {
   std::string_view handlers = kHandlers;
   bool payload = false;
   std::uint64_t fuel_per_item = ir::kDefaultFuel;
+  bool unverified = false;  ///< with unverified_handlers() as well
 };
 
 /// First slot of the NORMAL partition of 16 slots, and the first behind it: an item there has
@@ -215,6 +216,15 @@ class Builtins : public BackendTest {
 class Mixtures : public BackendTest {};
 /// Section 4: handlers and the faults they raise.
 class Handlers : public BackendTest {};
+/// Section 4: native handlers, which are seen and treated like others.
+class Unverified : public BackendTest {
+ protected:
+  /// A megakernel with every handler of both kinds.
+  static Megakernel& kernel() { return BackendTest::kernel({.unverified = true}); }
+  static Outcome run(const Job& job, std::chrono::nanoseconds deadline = kPatience) {
+    return BackendTest::run(kernel(), job, deadline);
+  }
+};
 /// Section 5.
 class Fences : public BackendTest {};
 /// Section 6: every slot runs.
@@ -271,6 +281,8 @@ class SessionTenants : public SessionTest {};
 class SessionLooks : public SessionTest {};
 /// Stopping.
 class SessionEnds : public SessionTest {};
+/// Native handlers in sessions.
+class UnverifiedSessions : public SessionTest {};
 
 }  // namespace everkernel::conformance
 
@@ -286,6 +298,7 @@ class SessionEnds : public SessionTest {};
   EVERKERNEL_INSTANTIATE_FIXTURE(prefix, Tenants, every_configuration(backend));                   \
   EVERKERNEL_INSTANTIATE_FIXTURE(prefix, Builtins, interpreted_configurations(backend));           \
   EVERKERNEL_INSTANTIATE_FIXTURE(prefix, Handlers, every_configuration(backend));                  \
+  EVERKERNEL_INSTANTIATE_FIXTURE(prefix, Unverified, interpreted_configurations(backend));         \
   EVERKERNEL_INSTANTIATE_FIXTURE(prefix, Mixtures, every_configuration(backend));                  \
   EVERKERNEL_INSTANTIATE_FIXTURE(prefix, Fences, every_configuration(backend));                    \
   EVERKERNEL_INSTANTIATE_FIXTURE(prefix, Schedules, interpreted_configurations(backend));          \
@@ -309,5 +322,6 @@ class SessionEnds : public SessionTest {};
   EVERKERNEL_INSTANTIATE_FIXTURE(prefix, SessionTenants, session_configurations(backend));         \
   EVERKERNEL_INSTANTIATE_FIXTURE(prefix, SessionLooks, session_configurations(backend));           \
   EVERKERNEL_INSTANTIATE_FIXTURE(prefix, SessionEnds, session_configurations(backend));            \
+  EVERKERNEL_INSTANTIATE_FIXTURE(prefix, UnverifiedSessions, session_configurations(backend));     \
   } /* namespace everkernel::conformance */                                                        \
   static_assert(true)

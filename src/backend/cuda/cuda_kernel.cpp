@@ -64,6 +64,10 @@ struct ProgramShape {
 
 ProgramShape shape_of(const KernelOptions& options) {
   ProgramShape shape;
+  for (const ir::UnverifiedHandler& handler : options.unverified_handlers) {
+    shape.has_groups |= handler.scope == ir::Scope::group;
+    shape.has_long_items |= !handler.is_short;
+  }
   if (!options.program) return shape;
   for (const ir::VerifiedHandler& verified : options.program->handlers()) {
     const ir::Handler& handler = verified.handler;
@@ -83,6 +87,8 @@ Word block_threads_of(const ProgramShape& shape, Word workgroup_size) {
 }
 
 Result<void> check_options(const KernelOptions& options) {
+  EVERKERNEL_TRY(ir::check_unverified(options.unverified_handlers, options.find_program(),
+                                      ir::Half::cuda));
   if (options.execution == Execution::interpreter && options.program) {
     return fail(Code::unsupported, "cuda: handlers are compiled, there is no interpreter",
                 "leave the execution to the backend, or use the CPU backend");
@@ -96,7 +102,8 @@ Result<void> check_options(const KernelOptions& options) {
 std::string handler_text(const KernelOptions& options) {
   const jit::CudaOptions how{
       .memory = options.planned ? jit::MemoryUse::planned : jit::MemoryUse::shared,
-      .payload = options.payload};
+      .payload = options.payload,
+      .unverified = options.unverified_handlers};
   if (options.program) return jit::emit_cuda(*options.program, how);
   return jit::emit_cuda(*ir::verify({}), how);
 }
