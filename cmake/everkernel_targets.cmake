@@ -21,6 +21,9 @@ else()
   target_link_options(everkernel_options INTERFACE -fsanitize=${EVERKERNEL_SANITIZE})
 endif()
 target_link_options(everkernel_options INTERFACE -Wl,-z,relro,-z,now)
+if(EVERKERNEL_PORTABLE)
+  target_link_options(everkernel_options INTERFACE -static-libstdc++ -static-libgcc -Wl,-s)
+endif()
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
 
@@ -83,6 +86,34 @@ function(everkernel_add_fingerprint target header)
     DEPENDS ${files} "${script}" VERBATIM)
   target_sources(${target} PRIVATE "${folder}/${header}")
   target_include_directories(${target} PRIVATE "${folder}")
+endfunction()
+
+# everkernel_embed_device_source(TARGET FILE…): generates a source for TARGET with the texts of the
+# abi headers and of these files of src, each by the name that an #include gives it.
+function(everkernel_embed_device_source target)
+  get_target_property(headers everkernel_abi HEADER_SET)
+  set(folders "")
+  set(names "")
+  foreach(header IN LISTS headers)
+    cmake_path(RELATIVE_PATH header BASE_DIRECTORY "${PROJECT_SOURCE_DIR}/include")
+    list(APPEND folders "${PROJECT_SOURCE_DIR}/include")
+    list(APPEND names "${header}")
+  endforeach()
+  foreach(file IN LISTS ARGN)
+    list(APPEND folders "${PROJECT_SOURCE_DIR}/src")
+    list(APPEND names "${file}")
+  endforeach()
+  set(files "")
+  foreach(folder name IN ZIP_LISTS folders names)
+    list(APPEND files "${folder}/${name}")
+  endforeach()
+  set(output "${PROJECT_BINARY_DIR}/generated/device_texts.cpp")
+  set(script "${PROJECT_SOURCE_DIR}/cmake/embed.cmake")
+  add_custom_command(OUTPUT "${output}"
+    COMMAND "${CMAKE_COMMAND}" "-DOUTPUT=${output}" "-DFOLDERS=${folders}" "-DNAMES=${names}"
+      -P "${script}"
+    DEPENDS ${files} "${script}" VERBATIM)
+  target_sources(${target} PRIVATE "${output}")
 endfunction()
 
 # everkernel_add_program(NAME SOURCES … [LINKS …]): an executable with the project's options.

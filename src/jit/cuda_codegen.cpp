@@ -947,15 +947,22 @@ std::string HandlerCodegen::emit_atomic(const Expr& expr, bool has_result) {
 
 // ---- all handlers ----
 
-Word traits_of(const VerifiedHandler& verified) {
-  const Handler& handler = verified.handler;
-  const Effects& effects = verified.effects;
+/// A handler as the tables of the text know it.
+struct Entry {
+  std::size_t index;  // in the program, or behind it
+  Word opcode;
+  Scope scope;
+  bool is_payload;
+  Word traits;
+};
+
+Word traits_of(Scope scope, bool commutes, const Effects& effects) {
   // The bits of device/item.cuh, kTraitWarp and so on.
-  const bool bits[] = {handler.scope == Scope::warp,
-                       handler.scope == Scope::group,
+  const bool bits[] = {scope == Scope::warp,
+                       scope == Scope::group,
                        effects.can_yield || effects.can_await,
                        effects.writes_args,
-                       handler.commutes,
+                       commutes,
                        effects.reads_input,
                        effects.writes_input,
                        effects.reads_output,
@@ -965,11 +972,22 @@ Word traits_of(const VerifiedHandler& verified) {
   return traits;
 }
 
-/// A handler of the text, with its index in the program.
-struct Entry {
-  std::size_t index;
-  const VerifiedHandler* verified;
-};
+Entry entry_of(std::size_t index, const VerifiedHandler& verified) {
+  const Handler& handler = verified.handler;
+  return {.index = index,
+          .opcode = handler.opcode,
+          .scope = handler.scope,
+          .is_payload = handler.is_payload,
+          .traits = traits_of(handler.scope, handler.commutes, verified.effects)};
+}
+
+Entry entry_of(std::size_t index, const ir::UnverifiedHandler& handler) {
+  return {.index = index,
+          .opcode = handler.opcode,
+          .scope = handler.scope,
+          .is_payload = false,
+          .traits = traits_of(handler.scope, handler.commutes, handler.effects)};
+}
 
 // A function that makes a choice by the handler's index, or by its opcode.
 template <class Case>
@@ -993,21 +1011,20 @@ std::string run_text(std::string_view name, std::string_view lanes,
 }
 
 std::vector<Entry> chosen(const std::vector<Entry>& entries,
-                          bool (*is_chosen)(const Handler& handler)) {
+                          bool (*is_chosen)(const Entry& entry)) {
   std::vector<Entry> some;
-  std::ranges::copy_if(entries, std::back_inserter(some),
-                       [&](const Entry& entry) { return is_chosen(entry.verified->handler); });
+  std::ranges::copy_if(entries, std::back_inserter(some), is_chosen);
   return some;
 }
 
 std::string tables_text(const std::vector<Entry>& entries) {
-  const auto lane = chosen(entries, [](const Handler& h) { return h.scope == Scope::lane; });
-  const auto warp = chosen(entries, [](const Handler& h) { return h.scope == Scope::warp; });
-  const auto group = chosen(entries, [](const Handler& h) { return h.scope == Scope::group; });
-  const auto by_opcode = chosen(entries, [](const Handler& h) { return !h.is_payload; });
+  const auto lane = chosen(entries, [](const Entry& e) { return e.scope == Scope::lane; });
+  const auto warp = chosen(entries, [](const Entry& e) { return e.scope == Scope::warp; });
+  const auto group = chosen(entries, [](const Entry& e) { return e.scope == Scope::group; });
+  const auto by_opcode = chosen(entries, [](const Entry& e) { return !e.is_payload; });
   const auto packed =
-      chosen(entries, [](const Handler& h) { return !h.is_payload && h.opcode < 256; });
-  const auto payload = chosen(entries, [](const Handler& h) { return h.is_payload; });
+      chosen(entries, [](const Entry& e) { return !e.is_payload && e.opcode < 256; });
+  const auto payload = chosen(entries, [](const Entry& e) { return e.is_payload; });
   std::string text = fmt::format(
       "inline constexpr Word kPayload = {};\n"
       "inline constexpr bool kHasLaneHandlers = {};\n"
@@ -1017,14 +1034,13 @@ std::string tables_text(const std::vector<Entry>& entries) {
       !warp.empty(), !group.empty());
   text += switch_text("EK_DEVICE Word find_handler(Word opcode)", "opcode", by_opcode, "kNoHandler",
                       [](const Entry& entry) {
-                        return fmt::format("    case {}u:\n      return {}u;\n",
-                                           entry.verified->handler.opcode, entry.index);
+                        return fmt::format("    case {}u:\n      return {}u;\n", entry.opcode,
+                                           entry.index);
                       });
-  text += switch_text("EK_DEVICE Word traits_of(Word handler)", "handler", entries, "0u",
-                      [](const Entry& entry) {
-                        return fmt::format("    case {}u:\n      return {:#x}u;\n", entry.index,
-                                           traits_of(*entry.verified));
-                      });
+  text += switch_text(
+      "EK_DEVICE Word traits_of(Word handler)", "handler", entries, "0u", [](const Entry& entry) {
+        return fmt::format("    case {}u:\n      return {:#x}u;\n", entry.index, entry.traits);
+      });
   text += run_text("run_lane_handler", "OneLane", lane);
   text += run_text("run_warp_handler", "WarpLanes", warp);
   text += run_text("run_group_handler", "GroupLanes", group);
@@ -1032,17 +1048,42 @@ std::string tables_text(const std::vector<Entry>& entries) {
   return text + run_text("run_alone", "OneLane", packed);
 }
 
+// A native handler: its text in a namespace of its own, and what runs it. Messages of the compiler
+// count the lines of each text from its first.
+void add_unverified(std::string& text, std::size_t index, const ir::UnverifiedHandler& handler) {
+  const Effects& effects = handler.effects;
+  text += fmt::format("namespace unverified_{} {{\n#line 1 \"native handler {}\"\n{}\n", index,
+                      handler.name, handler.cuda);
+  const auto lines = std::ranges::count(text, '\n');
+  text += fmt::format("#line {} \"everkernel/handlers.cuh\"\n}}\n", lines + 2);
+  text += fmt::format(
+      "template <class Lanes>\n"
+      "EK_DEVICE Word handler_{0}(const Lanes& lanes, Item& item) {{\n"
+      "  UnverifiedItem<Lanes> view(lanes, item);\n"
+      "  const Word ended = unverified_{0}::{4}(view);\n"
+      "  return end_unverified(view, lanes, item, ended, {{{1}, {2}, {3}}});\n"
+      "}}\n\n",
+      index, effects.can_yield, effects.can_await, effects.writes_args, handler.name);
+}
+
 }  // namespace
 
 std::string emit_cuda(const VerifiedProgram& program, const CudaOptions& options) {
-  std::string text =
-      "// Generated from verified handlers.\n#pragma once\n\nnamespace everkernel::device {\n\n";
+  const bool has_unverified = !options.unverified.empty();
+  std::string text = fmt::format("// Generated from {}handlers.\n#pragma once\n\n",
+                                 has_unverified ? "verified and native " : "verified ");
+  if (has_unverified) text += "#include \"jit/device/unverified.cuh\"\n\n";
+  text += "namespace everkernel::device {\n\n";
   std::vector<Entry> entries;
   for (std::size_t i = 0; i < program.handlers().size(); ++i) {
     const VerifiedHandler& verified = program.handlers()[i];
     if (verified.handler.is_payload && !options.payload) continue;
-    entries.push_back({i, &verified});
+    entries.push_back(entry_of(i, verified));
     text += HandlerCodegen(verified, i, options).run() + '\n';
+  }
+  for (std::size_t i = 0; i < options.unverified.size(); ++i) {
+    entries.push_back(entry_of(program.handlers().size() + i, options.unverified[i]));
+    add_unverified(text, entries.back().index, options.unverified[i]);
   }
   text += tables_text(entries);
   return text + "\n}  // namespace everkernel::device\n";

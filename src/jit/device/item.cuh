@@ -123,6 +123,9 @@ class Words {
                  : "memory");
     return before;
   }
+  EK_DEVICE void lower_relaxed(Wide i, Word value) const {
+    asm volatile("red.relaxed.gpu.global.min.u32 [%0], %1; // ek:word" ::"l"(at(i)), "r"(value));
+  }
   /// Exchanges if the word is `expected`, and gives the word before.
   EK_DEVICE Word exchange_if(Wide i, Word expected, Word desired) const {
     Word before;
@@ -599,13 +602,13 @@ struct Item {
   BufferTable buffers;
   Fuel fuel;
   Words abort;  // one word; non-zero ends the item
-  const Voice* voice;
+  Voice voice;
   IoAsk io;
 };
 
 /// Appends a debug record, or counts it as dropped. One thread calls it for its item.
 EK_DEVICE void print_record(const Item& item, Word fmt, Word a, Word b) {
-  const Voice& voice = *item.voice;
+  const Voice& voice = item.voice;
   const Word capacity = (voice.log.size() - 1) / abi::kDebugRecordWords * abi::kDebugRecordWords;
   for (;;) {
     const Word cursor = voice.log.load_relaxed(abi::kDebugCursor);
@@ -626,7 +629,7 @@ EK_DEVICE void print_record(const Item& item, Word fmt, Word a, Word b) {
 
 /// Appends a hit, or counts it as dropped. One thread calls it for its item.
 EK_DEVICE void append_hit(const Item& item, Word a, Word b, Word c) {
-  const Voice& voice = *item.voice;
+  const Voice& voice = item.voice;
   Wide place = ~Wide{0};
   if (voice.emitted != nullptr) {
     asm volatile("atom.relaxed.gpu.global.add.u64 %0, [%1], 1; // ek:word"

@@ -1,0 +1,226 @@
+// The primary context and what hangs on it.
+#include "backend/cuda/context.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <thread>
+#include <utility>
+
+#include "backend/cuda/cuda_error.hpp"
+#include "everkernel/base/spin.hpp"
+
+namespace everkernel::backend::cuda {
+namespace {
+
+// Longer than a launch and a short kernel take; looking again costs less than a sleep that is late.
+constexpr auto kSpinTime = std::chrono::microseconds(100);
+constexpr auto kLongestSleep = std::chrono::microseconds(200);
+
+// Memory the driver keeps instead of giving it back at every free: all of it.
+constexpr std::uint64_t kKeepAll = ~std::uint64_t{0};
+
+}  // namespace
+
+Current::~Current() {
+  if (driver_ == nullptr) return;
+  CuContext popped = nullptr;
+  driver_->cuCtxPopCurrent(&popped);
+}
+
+Context::Context(const Driver& driver, const DeviceFacts& facts, Clock::duration patience)
+    : driver_(driver),
+      facts_(facts),
+      patience_(patience),
+      staging_(std::make_unique<Staging>(*this)) {}
+
+Result<std::shared_ptr<Context>> Context::create(const Driver& driver, const DeviceFacts& facts,
+                                                 Clock::duration patience) {
+  std::shared_ptr<Context> context(new Context(driver, facts, patience));
+  EVERKERNEL_TRY(context->open());
+  return context;
+}
+
+Result<void> Context::open() {
+  CuContext retained = nullptr;
+  EVERKERNEL_TRY(check(driver_.cuDevicePrimaryCtxRetain(&retained, facts_.device),
+                       "cuDevicePrimaryCtxRetain"));
+  context_ = retained;
+  const auto current = enter();
+  if (!current) return Failure(current.error());
+  EVERKERNEL_TRY(
+      check(driver_.cuStreamCreate(&copy_stream_, kCuStreamNonBlocking), "cuStreamCreate"));
+  if (!facts_.has_memory_pools) return {};
+  CuMemoryPool pool = nullptr;
+  EVERKERNEL_TRY(
+      check(driver_.cuDeviceGetDefaultMemPool(&pool, facts_.device), "cuDeviceGetDefaultMemPool"));
+  std::uint64_t threshold = kKeepAll;
+  return check(driver_.cuMemPoolSetAttribute(pool, CuPoolAttribute::release_threshold, &threshold),
+               "cuMemPoolSetAttribute");
+}
+
+Context::~Context() {
+  if (context_ == nullptr) return;
+  staging_.reset();
+  if (copy_stream_ != nullptr && !is_lost()) {
+    const auto current = enter();
+    if (current) driver_.cuStreamDestroy(copy_stream_);
+  }
+  driver_.cuDevicePrimaryCtxRelease(facts_.device);
+}
+
+Result<Current> Context::enter() const {
+  EVERKERNEL_TRY(check_alive());
+  EVERKERNEL_TRY(check(driver_.cuCtxPushCurrent(context_), "cuCtxPushCurrent"));
+  return Current(driver_);
+}
+
+Result<void> Context::check(CuResult result, std::string_view what) const {
+  if (result == kCuSuccess) return {};
+  Failure failure = cuda_failure(driver_, result, what);
+  if (failure.value().code != Code::device_lost) return failure;
+  return lose(std::move(failure.value()));
+}
+
+Result<void> Context::wait(CuStream stream, Clock::time_point deadline,
+                           std::string_view what) const {
+  return poll(driver_.cuStreamQuery, stream, deadline, what);
+}
+
+Result<void> Context::wait(CuEvent event, Clock::time_point deadline, std::string_view what) const {
+  return poll(driver_.cuEventQuery, event, deadline, what);
+}
+
+template <class Handle>
+Result<void> Context::poll(CuResult (*query)(Handle), Handle handle, Clock::time_point deadline,
+                           std::string_view what) const {
+  const auto begin = Clock::now();
+  for (;;) {
+    const CuResult result = query(handle);
+    if (result != kCuNotReady) return check(result, what);
+    const auto now = Clock::now();
+    if (now >= deadline) {
+      return fail(Code::timeout, fmt::format("cuda: {}: not done in time", what),
+                  "give it more time, or look whether a kernel holds the whole device",
+                  kCuNotReady);
+    }
+    if (now - begin < kSpinTime) {
+      spin_pause();
+      continue;
+    }
+    // An eighth of the time it took so far: late by an eighth at most.
+    std::this_thread::sleep_for(
+        std::min<Clock::duration>({(now - begin) / 8, kLongestSleep, deadline - now}));
+  }
+}
+
+Result<void> Context::check_alive() const {
+  if (!is_lost()) return {};
+  const std::scoped_lock lock(loss_lock_);
+  return fail(loss_->code, loss_->message, loss_->hint, loss_->native);
+}
+
+Failure Context::lose(Error error) const {
+  const std::scoped_lock lock(loss_lock_);
+  if (!loss_) loss_ = error;
+  is_lost_.store(true, std::memory_order_release);
+  return Failure(std::move(error));
+}
+
+Result<void> Context::launch_kernel(CuFunction function, const Grid& grid, CuStream stream,
+                                    void** arguments) const {
+  return check(driver_.cuLaunchKernel(function, grid.block_count, 1, 1, grid.thread_count, 1, 1,
+                                      grid.shared_bytes, stream, arguments, nullptr),
+               "cuLaunchKernel");
+}
+
+Stream::Stream(std::shared_ptr<const Context> context, CuStream stream)
+    : context_(std::move(context)), stream_(stream) {}
+Stream::Stream(Stream&& other) noexcept
+    : context_(std::move(other.context_)), stream_(std::exchange(other.stream_, nullptr)) {}
+Stream& Stream::operator=(Stream&& other) noexcept {
+  std::swap(context_, other.context_);
+  std::swap(stream_, other.stream_);
+  return *this;
+}
+
+Stream::~Stream() {
+  if (stream_ == nullptr) return;
+  if (const auto current = context_->enter()) context_->driver().cuStreamDestroy(stream_);
+}
+
+Result<Stream> Stream::create(std::shared_ptr<const Context> context) {
+  const auto current = context->enter();
+  if (!current) return Failure(current.error());
+  CuStream stream = nullptr;
+  EVERKERNEL_TRY(context->check(context->driver().cuStreamCreate(&stream, kCuStreamNonBlocking),
+                                "cuStreamCreate"));
+  return Stream(std::move(context), stream);
+}
+
+Event::Event(std::shared_ptr<const Context> context, CuEvent event)
+    : context_(std::move(context)), event_(event) {}
+Event::Event(Event&& other) noexcept
+    : context_(std::move(other.context_)), event_(std::exchange(other.event_, nullptr)) {}
+Event& Event::operator=(Event&& other) noexcept {
+  std::swap(context_, other.context_);
+  std::swap(event_, other.event_);
+  return *this;
+}
+
+Event::~Event() {
+  if (event_ == nullptr) return;
+  if (const auto current = context_->enter()) context_->driver().cuEventDestroy(event_);
+}
+
+Result<Event> Event::create(std::shared_ptr<const Context> context, bool has_timing) {
+  const auto current = context->enter();
+  if (!current) return Failure(current.error());
+  CuEvent event = nullptr;
+  EVERKERNEL_TRY(context->check(
+      context->driver().cuEventCreate(&event, has_timing ? 0 : kCuEventDisableTiming),
+      "cuEventCreate"));
+  return Event(std::move(context), event);
+}
+
+PinnedMemory::PinnedMemory(std::shared_ptr<const Context> context, std::byte* data,
+                           std::size_t size_bytes)
+    : context_(std::move(context)), data_(data), size_bytes_(size_bytes) {}
+PinnedMemory::PinnedMemory(PinnedMemory&& other) noexcept
+    : context_(std::move(other.context_)),
+      data_(std::exchange(other.data_, nullptr)),
+      device_pointer_(other.device_pointer_),
+      size_bytes_(other.size_bytes_) {}
+PinnedMemory& PinnedMemory::operator=(PinnedMemory&& other) noexcept {
+  std::swap(context_, other.context_);
+  std::swap(data_, other.data_);
+  std::swap(device_pointer_, other.device_pointer_);
+  std::swap(size_bytes_, other.size_bytes_);
+  return *this;
+}
+
+// A lost device keeps its memory: it may still be writing there.
+PinnedMemory::~PinnedMemory() {
+  if (data_ == nullptr) return;
+  if (const auto current = context_->enter()) context_->driver().cuMemFreeHost(data_);
+}
+
+Result<PinnedMemory> PinnedMemory::create(std::shared_ptr<const Context> context,
+                                          std::size_t size_bytes) {
+  const auto current = context->enter();
+  if (!current) return Failure(current.error());
+  const Driver& driver = context->driver();
+  void* data = nullptr;
+  EVERKERNEL_TRY(context->check(
+      driver.cuMemHostAlloc(&data, size_bytes, kCuHostAllocMapped | kCuHostAllocPortable),
+      fmt::format("cuMemHostAlloc of {} bytes", size_bytes)));
+  std::memset(data, 0, size_bytes);
+  PinnedMemory memory(std::move(context), static_cast<std::byte*>(data), size_bytes);
+  EVERKERNEL_TRY(
+      memory.context_->check(driver.cuMemHostGetDevicePointer(&memory.device_pointer_, data, 0),
+                             "cuMemHostGetDevicePointer"));
+  return memory;
+}
+
+}  // namespace everkernel::backend::cuda

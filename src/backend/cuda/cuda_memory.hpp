@@ -1,0 +1,39 @@
+// Memory on the device.
+#pragma once
+
+#include <memory>
+
+#include "backend/cuda/context.hpp"
+
+namespace everkernel::backend::cuda {
+
+// Words on the device. Freed memory stays in the driver's pool, so that the next allocation of its
+// size costs no more than setting it to zero.
+class CudaMemory final : public Memory {
+ public:
+  // Fails with `invalid_argument`, `out_of_memory` and `device_lost`; with `timeout`, as copies do,
+  // when the device does not come to it because a kernel holds all of it.
+  static Result<std::unique_ptr<Memory>> create(std::shared_ptr<const Context> context,
+                                                std::size_t size_bytes);
+  CudaMemory(const CudaMemory&) = delete;
+  CudaMemory& operator=(const CudaMemory&) = delete;
+  ~CudaMemory() override;
+
+  std::size_t size_bytes() const override { return size_bytes_; }
+  Word* device_address() const override;
+  Result<void> write(std::size_t offset_bytes, std::span<const std::byte> bytes) override;
+  Result<void> read(std::size_t offset_bytes, std::span<std::byte> bytes) const override;
+
+  // The same as the driver has it.
+  CuPointer pointer() const { return pointer_; }
+
+ private:
+  CudaMemory(std::shared_ptr<const Context> context, CuPointer pointer, std::size_t size_bytes);
+  Result<void> check(std::size_t offset_bytes, std::size_t count) const;
+
+  std::shared_ptr<const Context> context_;
+  CuPointer pointer_;
+  std::size_t size_bytes_;
+};
+
+}  // namespace everkernel::backend::cuda

@@ -1,0 +1,1588 @@
+// The megakernel: crews of threads that look at slots, claim them, run them and store how they
+// ended. backend/cpu/worker.cpp and drain.cpp are the same protocol on a CPU.
+//
+// A crew is a warp; it is a whole block where a handler of `scope group` needs one. Its lanes look
+// at one slot each. Items of `scope lane` and built-in operations run on the lane that claimed
+// them, items of `scope warp` one after the other on all lanes of the warp, items of `scope group`
+// on all threads of the block.
+//
+// Fresh slots are handed out by a counter. What does not end at its first visit goes to a queue
+// (yields, fences that are not ready, tenants that may not run, IO). How a drain finds its end is
+// told at `class Drain`.
+#include "jit/device/item.cuh"
+
+#include "everkernel/handlers.cuh"
+
+#include "backend/cuda/launch_rows.hpp"
+
+namespace everkernel::device {
+
+using abi::IoStatus;
+using abi::Opcode;
+using abi::SlotStatus;
+
+inline constexpr Word kAllLanes = 0xFFFFFFFFu;
+inline constexpr Word kWarp = 32;
+inline constexpr Word kNoSlot = 0xFFFFFFFFu;
+
+// ---- words of 64 bits, fences, plain copies -----------------------------------------------------
+
+/// One 64-bit word that crews share.
+class WideWord {
+ public:
+  EK_DEVICE explicit WideWord(const Wide* word)
+      : word_(__cvta_generic_to_global(const_cast<Wide*>(word))) {}
+
+  EK_DEVICE Wide load_relaxed() const {
+    Wide value;
+    asm volatile("ld.relaxed.gpu.global.u64 %0, [%1]; // ek:word" : "=l"(value) : "l"(word_));
+    return value;
+  }
+  EK_DEVICE Wide load_acquire() const {
+    Wide value;
+    asm volatile("ld.acquire.gpu.global.u64 %0, [%1]; // ek:word"
+                 : "=l"(value)
+                 : "l"(word_)
+                 : "memory");
+    return value;
+  }
+  EK_DEVICE void store_relaxed(Wide value) const {
+    asm volatile("st.relaxed.gpu.global.u64 [%0], %1; // ek:word" ::"l"(word_), "l"(value));
+  }
+  EK_DEVICE void store_release(Wide value) const {
+    asm volatile("st.release.gpu.global.u64 [%0], %1; // ek:word" ::"l"(word_), "l"(value)
+                 : "memory");
+  }
+  EK_DEVICE Wide fetch_add_relaxed(Wide value) const {
+    Wide before;
+    asm volatile("atom.relaxed.gpu.global.add.u64 %0, [%1], %2; // ek:word"
+                 : "=l"(before)
+                 : "l"(word_), "l"(value));
+    return before;
+  }
+  EK_DEVICE Wide fetch_add_acq_rel(Wide value) const {
+    Wide before;
+    asm volatile("atom.acq_rel.gpu.global.add.u64 %0, [%1], %2; // ek:word"
+                 : "=l"(before)
+                 : "l"(word_), "l"(value)
+                 : "memory");
+    return before;
+  }
+  EK_DEVICE void add_relaxed(Wide value) const {
+    asm volatile("red.relaxed.gpu.global.add.u64 [%0], %1; // ek:word" ::"l"(word_), "l"(value));
+  }
+  EK_DEVICE void or_relaxed(Wide bits) const {
+    asm volatile("red.relaxed.gpu.global.or.b64 [%0], %1; // ek:word" ::"l"(word_), "l"(bits));
+  }
+  EK_DEVICE Wide fetch_and_relaxed(Wide bits) const {
+    Wide before;
+    asm volatile("atom.relaxed.gpu.global.and.b64 %0, [%1], %2; // ek:word"
+                 : "=l"(before)
+                 : "l"(word_), "l"(bits));
+    return before;
+  }
+  EK_DEVICE bool exchange_if(Wide expected, Wide desired) const {
+    Wide before;
+    asm volatile("atom.acq_rel.gpu.global.cas.b64 %0, [%1], %2, %3; // ek:word"
+                 : "=l"(before)
+                 : "l"(word_), "l"(expected), "l"(desired)
+                 : "memory");
+    return before == expected;
+  }
+  /// For memory the host reads; the end of the kernel makes it visible.
+  EK_DEVICE void store_for_host(Wide value) const {
+    asm volatile("st.relaxed.sys.global.u64 [%0], %1; // ek:word" ::"l"(word_), "l"(value));
+  }
+
+ private:
+  Wide word_;
+};
+
+EK_DEVICE Words one_word(Word* word) {
+  return {word, 1};
+}
+
+EK_DEVICE void store_for_host(Word* word, Word value) {
+  asm volatile(
+      "st.relaxed.sys.global.u32 [%0], %1; // ek:word" ::"l"(__cvta_generic_to_global(word)),
+      "r"(value));
+}
+
+/// Everything read relaxed before it happened before what comes after it, and the other way round.
+EK_DEVICE void fence() {
+  asm volatile("fence.acq_rel.gpu; // ek:fence" ::: "memory");
+}
+
+EK_DEVICE void sleep(Word nanoseconds) {
+  asm volatile("nanosleep.u32 %0;" ::"r"(nanoseconds));
+}
+
+/// Four words of a slot at once. Only the status word says anything about the others.
+struct Quad {
+  Word a, b, c, d;
+};
+EK_DEVICE Quad load_quad(const Word* words) {
+  Quad quad;
+  asm volatile("ld.relaxed.gpu.global.v4.u32 {%0, %1, %2, %3}, [%4]; // ek:word"
+               : "=r"(quad.a), "=r"(quad.b), "=r"(quad.c), "=r"(quad.d)
+               : "l"(__cvta_generic_to_global(words)));
+  return quad;
+}
+
+/// Rows of a launch are written before it and by nobody during it.
+EK_DEVICE Submission load_row(const Submission* row) {
+  union {
+    Submission submission;
+    Wide words[sizeof(Submission) / sizeof(Wide)];
+  } copy;
+#pragma unroll
+  for (Word i = 0; i < sizeof(Submission) / sizeof(Wide); ++i) {
+    asm volatile("ld.global.nc.u64 %0, [%1]; // ek:row"
+                 : "=l"(copy.words[i])
+                 : "l"(__cvta_generic_to_global(reinterpret_cast<const Wide*>(row) + i)));
+  }
+  return copy.submission;
+}
+
+// ---- crews --------------------------------------------------------------------------------------
+
+EK_DEVICE Word lane_index() {
+  return WarpLanes().index();
+}
+
+/// The threads that go through slots together, and what they do as one.
+struct Crew {
+  Word lane = kHasGroupHandlers ? threadIdx.x : threadIdx.x % kWarp;
+  Word slots = 1;  // that it looks at together
+
+  EK_DEVICE bool leads() const { return lane == 0; }
+  EK_DEVICE Wide from_leader(Wide value) const {
+    if constexpr (kHasGroupHandlers) {
+      __shared__ Wide board;
+      __syncthreads();
+      if (leads()) board = value;
+      __syncthreads();
+      return board;
+    } else {
+      return __shfl_sync(kAllLanes, value, 0);
+    }
+  }
+  EK_DEVICE bool any(bool value) const {
+    if constexpr (kHasGroupHandlers) {
+      return __syncthreads_or(value) != 0;
+    } else {
+      return __any_sync(kAllLanes, value) != 0;
+    }
+  }
+};
+
+// ---- one submission -----------------------------------------------------------------------------
+
+/// How a visit to a slot came out; backend::cpu::Visit.
+enum class Visit : Word { passed, ended, deferred, stuck };
+
+/// What is known of a slot in the queue: slots before a fence that are known to have ended, and
+/// whether the item asked for IO when no IO slot was free.
+inline constexpr Word kNeedsIoSlot = 0x80000000u;
+
+/// What a claimed item needs to run.
+enum class Kind : Word { nothing, lane, warp, group, fence, copy };
+
+/// Outcome of an item that found no IO slot: it is put back as if it had not run.
+inline constexpr Word kPutBack = 0xFFFFFFFFu;
+
+EK_DEVICE bool is(Word number, Opcode opcode) {
+  return number == static_cast<Word>(opcode);
+}
+EK_DEVICE Word fault_of(FaultCode code) {
+  return fault_outcome(static_cast<Word>(code));
+}
+inline constexpr Word kDone = 0;  // outcome(Ending::done)
+
+/// The words of one submission and what its crews share.
+struct Ring {
+  const LaunchParams& params;
+  const Submission& row;
+
+  EK_DEVICE Words control() const { return {row.control, row.control_words}; }
+  EK_DEVICE Words io() const { return {row.io_queue, row.io_words}; }
+  EK_DEVICE Words abort() const { return {params.abort, 1}; }
+  EK_DEVICE BufferTable buffers() const {
+    return {static_cast<const BufferEntry*>(params.entries), params.entry_mask};
+  }
+  EK_DEVICE Voice voice() const {
+    return {control(),   {row.debug_log, row.debug_log_words}, row.hits, row.hit_capacity,
+            row.emitted, one_word(&row.shared->hits_dropped)};
+  }
+
+  EK_DEVICE Word* slot_words(Word slot) const { return row.ring + Wide{slot} * abi::kSlotWords; }
+  EK_DEVICE Words slot(Word index) const { return {slot_words(index), abi::kSlotWords}; }
+  EK_DEVICE void set_status(Word index, SlotStatus status) const {
+    slot(index).store_release(0, static_cast<Word>(status));
+  }
+  EK_DEVICE bool must_stop() const {
+    return (control().load_relaxed(abi::kControlShutdown.first) | abort().load_relaxed(0)) != 0;
+  }
+
+  enum class Standing : Word { enabled, disabled, unknown };
+  /// What a tenant may do now. The table's place is read once: it may move while it is looked at.
+  EK_DEVICE Standing standing_of(Word tenant) const {
+    const Wide index = Wide{control().load_relaxed(abi::kControlTenantBase.first)} + tenant;
+    if (index < abi::kControlTenantMasks.first || index >= abi::kControlTenantMasks.end()) {
+      return Standing::unknown;
+    }
+    return control().load_relaxed(index) != 0 ? Standing::enabled : Standing::disabled;
+  }
+  EK_DEVICE Words in_flight(Word tenant) const { return one_word(row.shared->in_flight + tenant); }
+  EK_DEVICE Word quota_of(Word tenant) const {
+    return control().load_relaxed(abi::kControlTenantQuotas.first + tenant);
+  }
+};
+
+/// One lane's slot on its way through a visit.
+struct Visitor {
+  Word slot = kNoSlot;
+  Word note = 0;
+  Word partition = 0;
+  Word found = 0;  // status before the claim
+  Word opcode = 0, tenant = 0, priority_word = 0;
+  Word handler = kNoHandler;
+  Kind kind = Kind::nothing;
+  Visit visit = Visit::passed;
+  bool is_counted = false;  // holds one of its tenant's quota
+  bool has_claimed = false;
+  bool is_done = false;
+  bool is_faulted = false;
+  bool was_claimed = false;  // by somebody before this launch
+};
+
+// ---- built-in operations ------------------------------------------------------------------------
+
+/// Control words as a tenant may use them.
+struct TenantControl {
+  Words words;
+  Word tenant;
+
+  EK_DEVICE bool has(Wide index) const { return index < words.size(); }
+  EK_DEVICE bool may_write(Wide index) const {
+    return tenant == 0 || index >= abi::kControlFirstObservable;
+  }
+  EK_DEVICE Word write_fault(Wide index) const {
+    if (!has(index)) return fault_of(FaultCode::index_out_of_range);
+    return may_write(index) ? kDone : fault_of(FaultCode::permission_denied);
+  }
+};
+
+EK_DEVICE constexpr Wide observable(Word index) {
+  return Wide{abi::kControlFirstObservable} + index;
+}
+
+/// Why a MEMCPY cannot be done, or kDone.
+EK_DEVICE Word copy_fault(const TenantControl& control, Word source, Word target, Word count) {
+  const Wide size = control.words.size();
+  if (Wide{source} + count > size || Wide{target} + count > size) {
+    return fault_of(FaultCode::index_out_of_range);
+  }
+  if (count != 0 && !control.may_write(target)) return fault_of(FaultCode::permission_denied);
+  return kDone;
+}
+
+/// Copies as if through a temporary: `lanes` words at a time, all loaded before any is stored.
+template <class Lanes>
+EK_DEVICE void copy_words(const Lanes& lanes, Words words, Word source, Word target, Word count) {
+  const bool is_upward = target <= source;
+  for (Word done = 0; done < count; done += lanes.count()) {
+    const Word step = done + lanes.index();
+    const Word at = is_upward ? step : count - 1 - step;
+    const bool is_mine = step < count;
+    Word word = 0;
+    if (is_mine) word = words.load_relaxed(source + at);
+    lanes.meet();
+    if (is_mine) words.store_relaxed(target + at, word);
+    lanes.meet();
+  }
+}
+
+EK_DEVICE Word run_dfa_step(const TenantControl& control, const BufferTable& buffers, Quad args) {
+  const Buffer table = find_buffer(buffers, args.d, control.tenant);
+  if (table.fault != 0) return fault_outcome(table.fault);
+  if ((table.access & kAccessRead) == 0) return fault_of(FaultCode::permission_denied);
+  const Wide index = Wide{args.a} * 256 + (args.b & 0xFF);
+  if (index >= table.length || !control.has(observable(args.c))) {
+    return fault_of(FaultCode::index_out_of_range);
+  }
+  control.words.store_relaxed(observable(args.c),
+                              Words(table.words, table.length).load_relaxed(index));
+  return kDone;
+}
+
+EK_DEVICE bool is_plain_builtin(Word opcode) {
+  return opcode < static_cast<Word>(Opcode::batch_fence) || is(opcode, Opcode::shutdown);
+}
+
+/// Runs a plain built-in operation on one thread. Everything is checked before anything is written.
+__device__ __noinline__ Word run_builtin(TenantControl control, BufferTable buffers, Word opcode,
+                                         Quad args) {
+  const Words& words = control.words;
+  Word fault = kDone;
+  switch (Opcode{opcode}) {
+    case Opcode::store_u32:
+      fault = control.write_fault(args.b);
+      if (fault == kDone) words.store_relaxed(args.b, args.a);
+      return fault;
+    case Opcode::atomic_add:
+      fault = control.write_fault(args.b);
+      if (fault == kDone) words.add_relaxed(args.b, args.a);
+      return fault;
+    case Opcode::load_u32:
+      if (!control.has(args.a) || !control.has(observable(args.b))) {
+        return fault_of(FaultCode::index_out_of_range);
+      }
+      words.store_relaxed(observable(args.b), words.load_relaxed(args.a));
+      return kDone;
+    case Opcode::compare_swap:
+      if (!control.has(args.a) || !control.has(observable(args.a))) {
+        return fault_of(FaultCode::index_out_of_range);
+      }
+      if (!control.may_write(args.a)) return fault_of(FaultCode::permission_denied);
+      words.store_relaxed(observable(args.a), words.exchange_if(args.a, args.b, args.c));
+      return kDone;
+    case Opcode::memcpy:
+      fault = copy_fault(control, args.a, args.b, args.c);
+      if (fault == kDone) copy_words(OneLane(), words, args.a, args.b, args.c);
+      return fault;
+    case Opcode::dfa_step:
+      return run_dfa_step(control, buffers, args);
+    case Opcode::shutdown:
+      fault = control.write_fault(abi::kControlShutdown.first);
+      if (fault == kDone) words.store_relaxed(abi::kControlShutdown.first, 1);
+      return fault;
+    default:
+      return kDone;  // NOP
+  }
+}
+
+EK_DEVICE Word run_builtin(const Ring& ring, Word tenant, Word opcode, const Word* args) {
+  return run_builtin({ring.control(), tenant}, ring.buffers(), opcode,
+                     {args[0], args[1], args[2], args[3]});
+}
+
+// ---- items --------------------------------------------------------------------------------------
+
+EK_DEVICE Item make_item(const Ring& ring, Word slot, Word opcode, Word tenant, Word priority_word,
+                         Word handler) {
+  Item item;
+  item.opcode = opcode;
+  item.tenant = tenant;
+  item.priority = abi::priority_of(priority_word);
+  item.slot = slot;
+  item.number = slot;
+  const Word traits = traits_of(handler);
+  item.lanes = 1;
+  if ((traits & kTraitWarp) != 0) item.lanes = kWarp;
+  if ((traits & kTraitGroup) != 0) item.lanes = ring.params.group_lanes;
+  item.control = ring.control();
+  item.buffers = ring.buffers();
+  item.fuel = static_cast<Fuel>(ring.params.fuel_per_item);
+  item.abort = ring.abort();
+  item.voice = ring.voice();
+  return item;
+}
+
+EK_DEVICE void load_args(const Ring& ring, Word slot, Word* args) {
+#pragma unroll
+  for (Word i = 0; i < abi::kSlotArgs; i += 4) {
+    const Quad quad = load_quad(ring.slot_words(slot) + abi::kSlotFirstArg + i);
+    args[i] = quad.a;
+    args[i + 1] = quad.b;
+    args[i + 2] = quad.c;
+    args[i + 3] = quad.d;
+  }
+}
+
+EK_DEVICE void store_args(const Ring& ring, Word slot, const Word* args) {
+#pragma unroll
+  for (Word i = 0; i < abi::kSlotArgs; ++i) {
+    ring.slot(slot).store_relaxed(abi::kSlotFirstArg + i, args[i]);
+  }
+}
+
+// ---- IO -----------------------------------------------------------------------------------------
+
+EK_DEVICE Word io_status_word(Word io_slot) {
+  return io_slot * abi::kIoSlotWords + abi::kIoStatusWord;
+}
+EK_DEVICE Word io_slot_count(const Ring& ring) {
+  return ring.io().size() / abi::kIoSlotWords;
+}
+
+/// Whether asking for IO could succeed: a slot is EMPTY, or a prefetch in it is answered.
+__device__ __noinline__ bool has_free_io_slot(Words io, Wide prefetches) {
+  for (Word i = 0; i < io.size() / abi::kIoSlotWords; ++i) {
+    const IoStatus status{io.load_relaxed(io_status_word(i))};
+    const bool is_prefetch = (prefetches >> i & 1) != 0;
+    if (status == IoStatus::empty || (is_prefetch && abi::is_complete(status))) return true;
+  }
+  return false;
+}
+
+/// Nobody waits for a prefetch, so whoever needs an IO slot frees those that are answered.
+EK_DEVICE void free_prefetches(const Words& io, const WideWord& prefetches) {
+  const Wide found = prefetches.load_relaxed();
+  for (Word i = 0; i < io.size() / abi::kIoSlotWords && found >> i != 0; ++i) {
+    if ((found >> i & 1) == 0) continue;
+    if (!abi::is_complete(IoStatus{io.load_acquire(io_status_word(i))})) continue;
+    const bool is_ours = (prefetches.fetch_and_relaxed(~(Wide{1} << i)) >> i & 1) != 0;
+    if (is_ours) io.store_release(io_status_word(i), static_cast<Word>(IoStatus::empty));
+  }
+}
+
+/// What an item asks of the IO service.
+struct IoRequest {
+  Word op, source, destination, block, byte_count, tag;
+};
+
+/// Publishes a request; gives its IO slot, or kNoSlot when none is free.
+__device__ __noinline__ Word ask_io(Words io, WideWord prefetches, IoRequest request) {
+  constexpr Wide kBlockBytes = 4096;
+  free_prefetches(io, prefetches);
+  for (Word i = 0; i < io.size() / abi::kIoSlotWords; ++i) {
+    if (!io.claim(io_status_word(i), static_cast<Word>(IoStatus::empty),
+                  static_cast<Word>(IoStatus::claimed))) {
+      continue;
+    }
+    const Word first = i * abi::kIoSlotWords;
+    const Wide offset = request.block * kBlockBytes;
+    io.store_relaxed(first, request.op);
+    io.store_relaxed(first + 1, request.source);
+    io.store_relaxed(first + 2, request.destination);
+    io.store_relaxed(first + 3, static_cast<Word>(offset));
+    io.store_relaxed(first + 4, static_cast<Word>(offset >> 32));
+    io.store_relaxed(first + 5, request.byte_count);
+    io.store_relaxed(first + abi::kIoTagWord, request.tag);
+    io.store_release(io_status_word(i), static_cast<Word>(IoStatus::published));
+    return i;
+  }
+  return kNoSlot;
+}
+EK_DEVICE Word ask_io(const Ring& ring, const IoRequest& request) {
+  return ask_io(ring.io(), WideWord(&ring.row.shared->prefetches), request);
+}
+
+/// Asks, and notes the IO slot in the item's own slot, where whoever ends the wait finds it. An
+/// item that could not ask runs again as if this run had not been.
+EK_DEVICE Word wait_for(const Ring& ring, Word slot, const IoRequest& request, const Word* args) {
+  const Word io_slot = ask_io(ring, request);
+  if (io_slot == kNoSlot) return kPutBack;
+  if (args != nullptr) store_args(ring, slot, args);
+  ring.slot(slot).store_relaxed(abi::kSlotFirstArg + abi::kIoSlotArg, io_slot);
+  return outcome(Ending::wait_io);
+}
+
+EK_DEVICE Word run_load_miss(const Ring& ring, Word slot, Word resource, bool is_prefetch) {
+  const IoRequest request{static_cast<Word>(abi::IoOp::read), resource, resource, 0, 0, resource};
+  if (!is_prefetch) return wait_for(ring, slot, request, nullptr);
+  const Word io_slot = ask_io(ring, request);
+  if (io_slot == kNoSlot) return kPutBack;
+  WideWord(&ring.row.shared->prefetches).or_relaxed(Wide{1} << io_slot);
+  return kDone;
+}
+
+/// What follows from a handler's run: its args go back to the slot, or its IO request is published.
+EK_DEVICE Word after_handler(const Ring& ring, Word handler, const Item& item, Word result) {
+  const bool writes_args = (traits_of(handler) & kTraitWritesArgs) != 0;
+  if (static_cast<Ending>(result & 0xFF) != Ending::wait_io) {
+    if (writes_args) store_args(ring, item.slot, item.args);
+    return result;
+  }
+  const abi::IoOp op = item.io.is_write != 0 ? abi::IoOp::write : abi::IoOp::read;
+  const IoRequest request{static_cast<Word>(op), item.io.source,     item.io.destination,
+                          item.io.block,         item.io.byte_count, item.slot};
+  return wait_for(ring, item.slot, request, writes_args ? item.args : nullptr);
+}
+
+// ---- packed slots -------------------------------------------------------------------------------
+
+/// A packed payload that keeps the rules of the wire format.
+EK_DEVICE bool is_sound_packed(const Word* args) {
+  const Word count = abi::packed_byte(args, 0);
+  const Word total = abi::packed_byte(args, 1);
+  if (abi::packed_metadata_words(count) + total > abi::kSlotArgs) return false;
+  for (Word i = 0; i < count; ++i) {
+    const Word first = abi::packed_byte(args, 3 + 2 * i);
+    const Word end = i + 1 < count ? abi::packed_byte(args, 5 + 2 * i) : total;
+    if (first > end || end > total) return false;
+    const Word opcode = abi::packed_byte(args, 2 + 2 * i);
+    if (is(opcode, Opcode::batch_fence)) return false;
+    const Word handler = find_handler(opcode);
+    if (handler != kNoHandler && (traits_of(handler) & kTraitCanLeave) != 0) return false;
+  }
+  return true;
+}
+
+EK_DEVICE Word run_packed(const Ring& ring, const Visitor& visitor, const Word* args) {
+  if (!is_sound_packed(args)) return fault_of(FaultCode::bad_packed_payload);
+  const Word count = abi::packed_byte(args, 0);
+  const Word total = abi::packed_byte(args, 1);
+  const Word first_arg = abi::packed_metadata_words(count);
+  for (Word i = 0; i < count; ++i) {
+    const Word opcode = abi::packed_byte(args, 2 + 2 * i);
+    const Word first = abi::packed_byte(args, 3 + 2 * i);
+    const Word end = i + 1 < count ? abi::packed_byte(args, 5 + 2 * i) : total;
+    const Word handler = find_handler(opcode);
+    Item item =
+        make_item(ring, visitor.slot, opcode, visitor.tenant, visitor.priority_word, handler);
+    for (Word k = 0; k < abi::kSlotArgs; ++k) {
+      item.args[k] = k < end - first ? args[first_arg + first + k] : 0;
+    }
+    Word result = fault_of(FaultCode::unknown_opcode);
+    if (is_plain_builtin(opcode)) {
+      result = run_builtin(ring, visitor.tenant, opcode, item.args);
+    } else if (handler != kNoHandler) {
+      result = run_alone(handler, item);
+    }
+    if (static_cast<Ending>(result & 0xFF) == Ending::fault) return result;
+    if (opcode < abi::kControlMetrics.count) {
+      ring.control().add_relaxed(abi::kControlMetrics.first + opcode, 1);
+    }
+  }
+  return kDone;
+}
+
+// ---- a visit ------------------------------------------------------------------------------------
+
+/// Ends a slot as FAULT; the caller counts.
+EK_DEVICE void end_fault(const Ring& ring, Visitor& visitor, Word code) {
+  const Word word = abi::priority_word(abi::priority_of(visitor.priority_word), code);
+  ring.slot(visitor.slot).store_relaxed(3, word);
+  ring.set_status(visitor.slot, SlotStatus::fault);
+  visitor.is_faulted = true;
+  visitor.visit = Visit::ended;
+}
+
+EK_DEVICE void end_done(const Ring& ring, Visitor& visitor) {
+  ring.set_status(visitor.slot, SlotStatus::done);
+  visitor.is_done = true;
+  visitor.visit = Visit::ended;
+}
+
+/// A slot that waits for IO: goes on when the request is answered.
+EK_DEVICE void visit_waiting(const Ring& ring, Visitor& visitor) {
+  const Words slot = ring.slot(visitor.slot);
+  const Word io_slot = slot.load_relaxed(abi::kSlotFirstArg + abi::kIoSlotArg);
+  const bool is_inside = io_slot < io_slot_count(ring);
+  IoStatus answer = IoStatus::error;
+  if (is_inside) answer = IoStatus{ring.io().load_acquire(io_status_word(io_slot))};
+  if (!abi::is_complete(answer)) {
+    visitor.visit = Visit::stuck;
+    return;
+  }
+  if (!slot.claim(0, static_cast<Word>(SlotStatus::wait_io),
+                  static_cast<Word>(SlotStatus::claimed))) {
+    return;
+  }
+  visitor.opcode = slot.load_relaxed(1);
+  visitor.tenant = slot.load_relaxed(2);
+  visitor.priority_word = slot.load_relaxed(3);
+  if (!is_inside) {
+    return end_fault(ring, visitor, static_cast<Word>(FaultCode::index_out_of_range));
+  }
+  ring.io().store_release(io_status_word(io_slot), static_cast<Word>(IoStatus::empty));
+  if (answer == IoStatus::error) {
+    return end_fault(ring, visitor, static_cast<Word>(FaultCode::io_error));
+  }
+  if (is(visitor.opcode, Opcode::load_miss) && kPayload == kNoHandler) {
+    return end_done(ring, visitor);
+  }
+  ring.set_status(visitor.slot, SlotStatus::requeue);
+  visitor.visit = Visit::deferred;
+}
+
+/// Whether a slot of the queue is worth claiming. What is read here may change until the claim; the
+/// private copy is checked again after it.
+EK_DEVICE bool is_worth_claiming(const Ring& ring, const Visitor& visitor) {
+  const Words slot = ring.slot(visitor.slot);
+  const Word tenant = slot.load_relaxed(2);
+  const Ring::Standing standing = ring.standing_of(tenant);
+  if (standing == Ring::Standing::unknown) return true;  // to end as FAULT
+  if (standing == Ring::Standing::disabled) return false;
+  const Word quota = ring.quota_of(tenant);
+  if (quota < ring.params.worker_count && ring.in_flight(tenant).load_relaxed(0) >= quota)
+    return false;
+  if ((visitor.note & kNeedsIoSlot) != 0 &&
+      !has_free_io_slot(ring.io(), WideWord(&ring.row.shared->prefetches).load_relaxed())) {
+    return false;
+  }
+  const bool is_seen_fence = visitor.found == static_cast<Word>(SlotStatus::yield) &&
+                             is(slot.load_relaxed(1), Opcode::batch_fence);
+  if (!is_seen_fence) return true;
+  // The slot it waited for last time; the rest is looked at with all lanes.
+  const Word count = slot.load_relaxed(abi::kSlotFirstArg);
+  if (count > visitor.slot || visitor.note >= count) return true;
+  const SlotStatus first{ring.slot(visitor.slot - count + visitor.note).load_relaxed(0)};
+  return first == SlotStatus::empty || abi::is_terminal(first);
+}
+
+/// Takes one of a tenant's quota; says whether there was one. A quota that all workers together
+/// cannot reach needs no counting.
+EK_DEVICE bool take_quota(const Ring& ring, Visitor& visitor) {
+  const Word quota = ring.quota_of(visitor.tenant);
+  visitor.is_counted = quota < ring.params.worker_count;
+  if (!visitor.is_counted) return true;
+  const Words in_flight = ring.in_flight(visitor.tenant);
+  if (in_flight.fetch_add_relaxed(0, 1) < quota) return true;
+  in_flight.add_relaxed(0, 0u - 1);
+  visitor.is_counted = false;
+  return false;
+}
+
+/// What an opcode needs to run, and its handler.
+EK_DEVICE Kind kind_of(Visitor& visitor) {
+  if (is(visitor.opcode, Opcode::batch_fence)) return Kind::fence;
+  if (is(visitor.opcode, Opcode::packed_slot)) return Kind::lane;
+  if (kPayload != kNoHandler && !is(visitor.opcode, Opcode::shutdown)) {
+    visitor.handler = kPayload;
+  } else if (is(visitor.opcode, Opcode::memcpy)) {
+    return Kind::copy;
+  } else if (!is_plain_builtin(visitor.opcode)) {
+    visitor.handler = find_handler(visitor.opcode);
+  }
+  if (visitor.handler == kNoHandler) return Kind::lane;
+  const Word traits = traits_of(visitor.handler);
+  if (kHasWarpHandlers && (traits & kTraitWarp) != 0) return Kind::warp;
+  if (kHasGroupHandlers && (traits & kTraitGroup) != 0) return Kind::group;
+  return Kind::lane;
+}
+
+/// Looks at a slot and claims it if it can run. Afterwards its kind says what to run.
+EK_DEVICE void admit(const Ring& ring, Visitor& visitor, bool is_first_look) {
+  const Words slot = ring.slot(visitor.slot);
+  visitor.found = slot.load_relaxed(0);
+  const SlotStatus found{visitor.found};
+  if (!abi::is_claimable(found)) {
+    if (found == SlotStatus::wait_io) return visit_waiting(ring, visitor);
+    visitor.was_claimed = is_first_look && found == SlotStatus::claimed;
+    return;
+  }
+  if (!is_first_look && !is_worth_claiming(ring, visitor)) {
+    visitor.visit = Visit::stuck;
+    return;
+  }
+  if (!slot.claim(0, visitor.found, static_cast<Word>(SlotStatus::claimed))) return;
+  const Quad head = load_quad(ring.slot_words(visitor.slot));
+  visitor.opcode = head.b;
+  visitor.tenant = head.c;
+  visitor.priority_word = head.d;
+  const Ring::Standing standing = ring.standing_of(visitor.tenant);
+  if (standing == Ring::Standing::unknown) {
+    return end_fault(ring, visitor, static_cast<Word>(FaultCode::tenant_out_of_range));
+  }
+  if (standing == Ring::Standing::disabled || !take_quota(ring, visitor)) {
+    ring.set_status(visitor.slot, found);
+    visitor.visit = Visit::stuck;
+    return;
+  }
+  visitor.kind = kind_of(visitor);
+}
+
+/// Runs an item on the lane that claimed it.
+EK_DEVICE Word run_on_lane(const Ring& ring, Visitor& visitor) {
+  if (is(visitor.opcode, Opcode::nop) && visitor.handler == kNoHandler) return kDone;
+  Item item = make_item(ring, visitor.slot, visitor.opcode, visitor.tenant, visitor.priority_word,
+                        visitor.handler);
+  load_args(ring, visitor.slot, item.args);
+  if (is(visitor.opcode, Opcode::packed_slot)) return run_packed(ring, visitor, item.args);
+  if (visitor.handler != kNoHandler) {
+    const Word result = run_lane_handler(visitor.handler, item);
+    return after_handler(ring, visitor.handler, item, result);
+  }
+  if (is_plain_builtin(visitor.opcode)) {
+    return run_builtin(ring, visitor.tenant, visitor.opcode, item.args);
+  }
+  if (is(visitor.opcode, Opcode::printf)) {
+    print_record(item, item.args[0], item.args[1], item.args[2]);
+    return kDone;
+  }
+  if (is(visitor.opcode, Opcode::load_miss)) {
+    return run_load_miss(ring, visitor.slot, item.args[0], item.args[1] != 0);
+  }
+  return fault_of(FaultCode::unknown_opcode);
+}
+
+/// The same item for every lane of the warp, taken from the lane that claimed it.
+EK_DEVICE Item shared_item(const Ring& ring, const Visitor& visitor, Word owner) {
+  const Word slot = __shfl_sync(kAllLanes, visitor.slot, owner);
+  const Word handler = __shfl_sync(kAllLanes, visitor.handler, owner);
+  Item item = make_item(ring, slot, __shfl_sync(kAllLanes, visitor.opcode, owner),
+                        __shfl_sync(kAllLanes, visitor.tenant, owner),
+                        __shfl_sync(kAllLanes, visitor.priority_word, owner), handler);
+  // One lane a word: the slot is one line.
+  const Word lane = lane_index();
+  Word word = 0;
+  if (lane < abi::kSlotArgs) word = ring.slot(slot).load_relaxed(abi::kSlotFirstArg + lane);
+#pragma unroll
+  for (Word i = 0; i < abi::kSlotArgs; ++i) item.args[i] = __shfl_sync(kAllLanes, word, i);
+  return item;
+}
+
+/// Whether the slots before a fence have ended, from the first that had not; all lanes look.
+EK_DEVICE bool is_fence_ready(const Ring& ring, Word slot, Word count, Word& checked) {
+  for (; checked < count; checked += kWarp) {
+    const Word at = checked + lane_index();
+    bool has_ended = true;
+    if (at < count) {
+      const SlotStatus status{ring.slot(slot - count + at).load_relaxed(0)};
+      has_ended = status == SlotStatus::empty || abi::is_terminal(status);
+    }
+    const Word open = __ballot_sync(kAllLanes, !has_ended);
+    if (open != 0) {
+      checked += __ffs(static_cast<int>(open)) - 1;
+      return false;
+    }
+  }
+  checked = count;
+  fence();  // what the items of the batch did is visible from here on
+  __syncwarp();
+  return true;
+}
+
+/// Runs the fence of one lane with all lanes.
+EK_DEVICE void run_fence(const Ring& ring, Visitor& visitor, Word owner, Word& result,
+                         bool& is_ready) {
+  const Word slot = __shfl_sync(kAllLanes, visitor.slot, owner);
+  Word checked = __shfl_sync(kAllLanes, visitor.note, owner);
+  const Words words = ring.slot(slot);
+  const Word count = words.load_relaxed(abi::kSlotFirstArg);
+  const Word tag = words.load_relaxed(abi::kSlotFirstArg + 1);
+  const bool is_bad = count > slot;
+  const bool ready = is_bad || is_fence_ready(ring, slot, count, checked);
+  if (lane_index() != owner) return;
+  visitor.note = is_bad ? 0 : checked;
+  is_ready = ready;
+  if (is_bad) {
+    result = fault_of(FaultCode::bad_fence);
+  } else if (ready) {
+    if (ring.control().size() > abi::kControlFirstObservable) {
+      ring.control().store_relaxed(abi::kControlFirstObservable, tag);
+    }
+    ring.control().add_release(abi::kControlEpoch.first, 1);
+    result = kDone;
+  }
+}
+
+/// Runs the copy of one lane with all lanes.
+EK_DEVICE void run_copy(const Ring& ring, const Visitor& visitor, Word owner, Word& result) {
+  const Words words = ring.slot(__shfl_sync(kAllLanes, visitor.slot, owner));
+  const TenantControl control{ring.control(), __shfl_sync(kAllLanes, visitor.tenant, owner)};
+  const Word source = words.load_relaxed(abi::kSlotFirstArg);
+  const Word target = words.load_relaxed(abi::kSlotFirstArg + 1);
+  const Word count = words.load_relaxed(abi::kSlotFirstArg + 2);
+  const Word fault = copy_fault(control, source, target, count);
+  if (fault == kDone) copy_words(WarpLanes(), ring.control(), source, target, count);
+  if (lane_index() == owner) result = fault;
+}
+
+/// Calls `run(owner)` on all lanes for each lane whose item is of that kind.
+template <class Run>
+EK_DEVICE void for_each_of_warp(const Visitor& visitor, Kind kind, const Run& run) {
+  for (Word left = __ballot_sync(kAllLanes, visitor.kind == kind); left != 0; left &= left - 1) {
+    run(static_cast<Word>(__ffs(static_cast<int>(left)) - 1));
+  }
+}
+
+/// Runs the items of scope group of the whole block, one after the other.
+EK_DEVICE void run_groups(const Ring& ring, const Visitor& visitor, Word& result) {
+  if constexpr (kHasGroupHandlers) {
+    __shared__ Word board[abi::kSlotWords + 2];
+    __shared__ Word owners[EVERKERNEL_BLOCK_THREADS];
+    __shared__ Word count;
+    __syncthreads();
+    if (threadIdx.x == 0) count = 0;
+    __syncthreads();
+    if (visitor.kind == Kind::group) owners[atomicAdd_block(&count, 1u)] = threadIdx.x;
+    __syncthreads();
+    const Word items = count;
+    for (Word i = 0; i < items; ++i) {
+      const Word owner = owners[i];
+      if (threadIdx.x == owner) {
+        board[0] = visitor.slot;
+        board[1] = visitor.opcode;
+        board[2] = visitor.tenant;
+        board[3] = visitor.priority_word;
+        board[4] = visitor.handler;
+        Word args[abi::kSlotArgs];
+        load_args(ring, visitor.slot, args);
+#pragma unroll
+        for (Word k = 0; k < abi::kSlotArgs; ++k) board[5 + k] = args[k];
+      }
+      __syncthreads();
+      Item item = make_item(ring, board[0], board[1], board[2], board[3], board[4]);
+#pragma unroll
+      for (Word k = 0; k < abi::kSlotArgs; ++k) item.args[k] = board[5 + k];
+      const Word ended = run_group_handler(board[4], item);
+      __syncthreads();  // what all threads wrote comes before the owner's release
+      if (threadIdx.x == owner) result = after_handler(ring, visitor.handler, item, ended);
+    }
+  }
+}
+
+/// Stores how a claimed item ended.
+EK_DEVICE void settle(const Ring& ring, Visitor& visitor, Word result, bool is_fence_open) {
+  if (is_fence_open) {
+    ring.set_status(visitor.slot, SlotStatus::yield);
+    visitor.visit = Visit::stuck;
+  } else if (result == kPutBack) {
+    visitor.note = kNeedsIoSlot;
+    ring.set_status(visitor.slot, SlotStatus::requeue);
+    visitor.visit = Visit::deferred;
+  } else {
+    visitor.has_claimed = true;
+    visitor.visit = Visit::deferred;
+    if (visitor.kind != Kind::fence) visitor.note = 0;
+    switch (static_cast<Ending>(result & 0xFF)) {
+      case Ending::done:
+        end_done(ring, visitor);
+        break;
+      case Ending::yield:
+        ring.set_status(visitor.slot, SlotStatus::yield);
+        break;
+      case Ending::requeue:
+        ring.set_status(visitor.slot, SlotStatus::requeue);
+        break;
+      case Ending::wait_io:
+        ring.set_status(visitor.slot, SlotStatus::wait_io);
+        break;
+      case Ending::fault:
+        end_fault(ring, visitor, result >> 8);
+        break;
+    }
+  }
+  if (visitor.is_counted) ring.in_flight(visitor.tenant).add_relaxed(0, 0u - 1);
+}
+
+/// All threads of a crew visit a slot each, or none.
+EK_DEVICE void visit(const Ring& ring, Visitor& visitor, bool is_first_look) {
+  if (visitor.slot != kNoSlot) admit(ring, visitor, is_first_look);
+  Word result = kDone;
+  bool is_fence_ready_now = true;
+  if (visitor.kind == Kind::lane) result = run_on_lane(ring, visitor);
+  __syncwarp();
+  for_each_of_warp(visitor, Kind::fence, [&](Word owner) {
+    run_fence(ring, visitor, owner, result, is_fence_ready_now);
+  });
+  for_each_of_warp(visitor, Kind::copy,
+                   [&](Word owner) { run_copy(ring, visitor, owner, result); });
+  if constexpr (kHasWarpHandlers) {
+    for_each_of_warp(visitor, Kind::warp, [&](Word owner) {
+      Item item = shared_item(ring, visitor, owner);
+      const Word handler = __shfl_sync(kAllLanes, visitor.handler, owner);
+      const Word ended = run_warp_handler(handler, item);
+      __syncwarp();  // what all lanes wrote comes before the owner's release
+      if (lane_index() == owner) result = after_handler(ring, handler, item, ended);
+      __syncwarp();
+    });
+  }
+  run_groups(ring, visitor, result);
+  if (visitor.kind != Kind::nothing) settle(ring, visitor, result, !is_fence_ready_now);
+  __syncwarp();
+}
+
+// ---- counting -----------------------------------------------------------------------------------
+
+/// What a warp has counted and not yet added to the control words. Equal on all lanes. Most slots
+/// of a ring are alike, so that one kind of claim is kept in registers.
+struct Tally {
+  Word done = 0, faulted = 0, claimed_at_entry = 0, moved = 0;
+  Word key = 0;     // tenant, priority and opcode of `claims`
+  Word claims = 0;  // claimed and done, of that kind
+};
+
+inline constexpr Word kNoMetric = abi::kControlMetrics.count;  // opcodes that are not counted
+inline constexpr Word kNoPriority = abi::kPriorityCount;       // priorities that are not counted
+
+EK_DEVICE Word tally_key(Word tenant, Word priority, Word opcode) {
+  const Word counted_priority = priority < kNoPriority ? priority : kNoPriority;
+  const Word metric = opcode < kNoMetric ? opcode : kNoMetric;
+  return tenant | counted_priority << 8 | metric << 16;
+}
+
+EK_DEVICE void add_claims(const Words& control, Word key, Word count) {
+  const Word priority = key >> 8 & 0xFF;
+  control.add_relaxed(abi::kControlTenantFairness.first + (key & 0xFF), count);
+  if (priority != kNoPriority) {
+    control.add_relaxed(abi::kControlPriorityFairness.first + priority, count);
+  }
+}
+EK_DEVICE void add_executions(const Words& control, Word key, Word count) {
+  const Word metric = key >> 16;
+  if (metric != kNoMetric) control.add_relaxed(abi::kControlMetrics.first + metric, count);
+}
+
+EK_DEVICE void flush_claims(const Words& control, Tally& tally) {
+  if (tally.claims != 0 && lane_index() == 0) {
+    add_claims(control, tally.key, tally.claims);
+    add_executions(control, tally.key, tally.claims);
+  }
+  tally.claims = 0;
+}
+
+/// One lane of those with an equal key adds for all of them.
+EK_DEVICE Word peers_of(Word mask, Word key, bool& leads) {
+  const Word peers = __match_any_sync(mask, key);
+  leads = lane_index() == static_cast<Word>(__ffs(static_cast<int>(peers)) - 1);
+  return static_cast<Word>(__popc(peers));
+}
+
+EK_DEVICE void count(const Ring& ring, const Visitor& visitor, Word priority, Tally& tally) {
+  const Word claimed = __ballot_sync(kAllLanes, visitor.has_claimed);
+  const Word done = __ballot_sync(kAllLanes, visitor.is_done);
+  const Word faulted = __ballot_sync(kAllLanes, visitor.is_faulted);
+  const bool has_moved = visitor.visit == Visit::ended || visitor.visit == Visit::deferred;
+  tally.done += __popc(done);
+  tally.faulted += __popc(faulted);
+  tally.claimed_at_entry += __popc(__ballot_sync(kAllLanes, visitor.was_claimed));
+  tally.moved += __popc(__ballot_sync(kAllLanes, has_moved));
+  const Word key = tally_key(visitor.tenant, priority, visitor.opcode);
+  if (claimed == done && claimed != 0) {
+    const Word first = __shfl_sync(kAllLanes, key, __ffs(static_cast<int>(claimed)) - 1);
+    const bool is_alike = __all_sync(kAllLanes, !visitor.has_claimed || key == first) != 0;
+    if (is_alike) {
+      if (tally.key != first) flush_claims(ring.control(), tally);
+      tally.key = first;
+      tally.claims += __popc(claimed);
+      return;
+    }
+  }
+  bool leads = false;
+  if (visitor.has_claimed) {
+    const Word peers = peers_of(claimed, key, leads);
+    if (leads) add_claims(ring.control(), key, peers);
+  }
+  if (visitor.is_done) {
+    const Word peers = peers_of(done, key, leads);
+    if (leads) add_executions(ring.control(), key, peers);
+  }
+  __syncwarp();
+}
+
+// ---- the queue of slots to look at again --------------------------------------------------------
+
+/// First in, first out, for any number of crews. A cell holds a tag and a slot; the tag says whose
+/// turn the cell is: at lap n of the queue it is free when it is 2n (or anything, at lap 0), and
+/// holds a slot when it is 2n + 1. Tags count on from launch to launch, so that nothing needs to be
+/// cleared. There are as many cells as slots, and a slot is in the queue once at most.
+struct Queue {
+  const Submission& row;
+  Word partition;
+
+  EK_DEVICE WideWord cell(Wide position) const {
+    const Wide first = Wide{partition} * (Wide{row.cell_mask} + 1);
+    return WideWord(row.cells + first + (position & row.cell_mask));
+  }
+  EK_DEVICE Word free_tag(Wide position) const {
+    return row.tag_base + 2 * static_cast<Word>(position >> __popc(row.cell_mask));
+  }
+  EK_DEVICE WideWord head() const { return WideWord(row.shared->head + partition); }
+  EK_DEVICE WideWord tail() const { return WideWord(row.shared->tail + partition); }
+  /// Slots in it; a hint.
+  EK_DEVICE Wide size() const {
+    const Wide first = head().load_relaxed();
+    const Wide end = tail().load_relaxed();
+    return end > first ? end - first : 0;
+  }
+
+  EK_DEVICE void put(Wide position, Word slot, Word note) const {
+    const Word tag = free_tag(position);
+    const bool is_first_lap = position <= row.cell_mask;
+    while (!is_first_lap && static_cast<Word>(cell(position).load_acquire() >> 32) != tag) {
+      sleep(100);  // whoever took the slot that was here has not read it yet
+    }
+    one_word(row.notes + slot).store_relaxed(0, note);
+    cell(position).store_release(Wide{tag + 1} << 32 | slot);
+  }
+  EK_DEVICE void take(Wide position, Word& slot, Word& note) const {
+    const Word tag = free_tag(position) + 1;
+    Wide value = cell(position).load_acquire();
+    while (static_cast<Word>(value >> 32) != tag) {
+      sleep(100);  // whoever got this place has not filled it yet
+      value = cell(position).load_acquire();
+    }
+    slot = static_cast<Word>(value);
+    note = one_word(row.notes + slot).load_relaxed(0);
+    cell(position).store_release(Wide{tag + 1} << 32);
+  }
+
+  /// Adds the slots of the lanes that have one; every warp for itself.
+  EK_DEVICE void push(bool has_slot, Word slot, Word note) const {
+    const Word mask = __ballot_sync(kAllLanes, has_slot);
+    if (mask == 0) return;
+    const Word lane = lane_index();
+    Wide first = 0;
+    if (lane == 0) first = tail().fetch_add_relaxed(static_cast<Wide>(__popc(mask)));
+    first = __shfl_sync(kAllLanes, first, 0);
+    if (has_slot) put(first + __popc(mask & ((1u << lane) - 1)), slot, note);
+    __syncwarp();
+  }
+  /// Takes up to `most` positions for the crew; the leader's call.
+  EK_DEVICE Word reserve(Word most, Wide& first) const {
+    first = head().load_relaxed();
+    for (;;) {
+      const Wide end = tail().load_relaxed();
+      if (end <= first) return 0;
+      const Wide count = end - first < most ? end - first : most;
+      if (head().exchange_if(first, first + count)) return static_cast<Word>(count);
+      first = head().load_relaxed();
+    }
+  }
+};
+
+// ---- a drain ------------------------------------------------------------------------------------
+
+/// One crew's way through one submission.
+///
+/// The end. A word says how many crews work, how often one began to, and how often something moved.
+/// A crew that finds nothing to do leaves; the last may not: it looks at the whole queue once more,
+/// and if nothing moved and nobody came in that time, it ends the drain. Then every slot was looked
+/// at after the last thing that was done. A long queue is not looked at by one crew: the drain ends
+/// unsettled, and the host launches another over that queue, until one moves nothing.
+class Drain {
+ public:
+  EK_DEVICE Drain(const LaunchParams& params, const Submission& row, Word crew_index)
+      : ring_{params, row}, crew_index_(crew_index), progress_(&row.shared->progress) {
+    crew_.slots = params.slots_per_crew;
+  }
+
+  EK_DEVICE void run() {
+    if (!enter()) return;
+    if (!prepare()) return leave_for_good();
+    if (by_priority()) {
+      starvation_ = ring_.control().load_relaxed(abi::kControlStarvation.first);
+      starvation_ = static_cast<Word>(crew_.from_leader(starvation_));
+    }
+    // One place where slots are visited: handlers are compiled into it.
+    while (next_slots() || next_pass()) {
+      if (!has_slots_) continue;
+      Visitor visitor;
+      choose_slot(visitor);
+      visit(ring_, visitor, is_first_look());
+      account_for(visitor);
+    }
+  }
+
+ private:
+  // The progress word: crews that work, times one began, times something moved, ended.
+  static constexpr Wide kWorking = 1;
+  static constexpr Wide kWorkingMask = (Wide{1} << 20) - 1;
+  static constexpr Wide kEntered = Wide{1} << 20;
+  static constexpr Wide kMoved = Wide{1} << 40;
+  static constexpr Wide kMovedMask = ((Wide{1} << 23) - 1) << 40;
+  static constexpr Wide kEnded = Wide{1} << 63;
+  // A queue of this length is looked at by one crew at the end.
+  static constexpr Wide kShortQueue = 1024;
+  // Slots of a partition's queue looked at before less urgent ones get their turn.
+  static constexpr Wide kQueueLooks = 64;
+  static constexpr Word kStarvationLimit = 16;
+  // A ring of this length is surveyed by one thread.
+  static constexpr Word kSmallRing = 4096;
+
+  /// What a crew is at: fresh slots (by priority, with the queue in between), its share of the
+  /// queue, or all of the queue as the last crew.
+  enum class Pass : Word { fresh, queue, closing };
+
+  EK_DEVICE bool by_priority() const { return schedule() == Schedule::priority; }
+  EK_DEVICE Schedule schedule() const { return static_cast<Schedule>(ring_.params.schedule); }
+  EK_DEVICE bool is_list() const { return ring_.row.list != nullptr; }
+  EK_DEVICE Word partition_count() const { return by_priority() ? abi::kPriorityCount : 1; }
+  EK_DEVICE bool is_first_look() const { return !from_queue_ && !is_list(); }
+
+  EK_DEVICE bool must_stop() const {
+    bool stops = false;
+    if (crew_.leads()) stops = ring_.must_stop();
+    return crew_.from_leader(stops) != 0;
+  }
+
+  // ---- coming and going ----
+
+  EK_DEVICE Wide progress() const {
+    Wide value = 0;
+    if (crew_.leads()) value = progress_.load_acquire();
+    return crew_.from_leader(value);
+  }
+  EK_DEVICE bool enter() {
+    Wide before = 0;
+    if (crew_.leads()) before = progress_.fetch_add_acq_rel(kWorking + kEntered);
+    before = crew_.from_leader(before);
+    seen_ = before & kMovedMask;
+    begin(Pass::fresh);
+    return (before & kEnded) == 0;
+  }
+  EK_DEVICE void note_progress() {
+    flush();
+    Wide before = 0;
+    if (crew_.leads()) before = progress_.fetch_add_acq_rel(kMoved);
+    before = crew_.from_leader(before);
+    seen_ = (before + kMoved) & kMovedMask;
+  }
+  /// Stops working, and waits for something to do; says whether there is.
+  EK_DEVICE bool leave() {
+    flush();
+    Wide before = 0;
+    if (crew_.leads()) before = progress_.fetch_add_acq_rel(0 - kWorking);
+    before = crew_.from_leader(before);
+    // The last must come back: it is the one to end the drain.
+    if ((before & kWorkingMask) == 1) return enter();
+    return wait_for_progress() && enter();
+  }
+  /// Stops working because the drain is to stop; the last ends it.
+  EK_DEVICE void leave_for_good() {
+    must_stop_ = true;
+    flush();
+    if (!crew_.leads()) return;
+    const Wide after = progress_.fetch_add_acq_rel(0 - kWorking) - kWorking;
+    const bool is_last = (after & (kWorkingMask | kEnded)) == 0;
+    if (is_last && progress_.exchange_if(after, after | kEnded)) report(false);
+  }
+  /// Waits until something moved; false when there is nothing to wait for.
+  EK_DEVICE bool wait_for_progress() const {
+    for (Word pause = 500;; pause = pause < 16000 ? pause * 2 : pause) {
+      const Wide length = crew_.from_leader(queue_length());
+      // So many crews are of use; the others make room.
+      if (Wide{crew_index_} * crew_.slots >= length) return false;
+      const Wide now = progress();
+      if ((now & kEnded) != 0 || must_stop()) return false;
+      if ((now & kMovedMask) != seen_) return true;
+      sleep(pause);
+    }
+  }
+
+  // ---- passes ----
+
+  EK_DEVICE void begin(Pass pass) {
+    pass_ = pass;
+    scan_ = 0;
+    is_scanning_queue_ = false;
+    has_moved_ = false;
+  }
+  /// After a pass: what comes next. Says whether anything does.
+  EK_DEVICE bool next_pass() {
+    has_slots_ = false;
+    if (must_stop()) {
+      leave_for_good();
+      return false;
+    }
+    const bool has_moved = has_moved_;
+    if (has_moved) note_progress();
+    if (pass_ == Pass::fresh) {
+      begin(Pass::queue);
+      looks_ = share_of_queue();
+      return true;
+    }
+    if (has_moved) {
+      begin(Pass::fresh);
+      return true;
+    }
+    if (pass_ == Pass::closing) return !close();
+    flush();
+    const Wide now = progress();
+    if ((now & kWorkingMask) != 1) return leave();
+    before_closing_ = now;
+    const Wide length = crew_.from_leader(queue_length());
+    is_settled_ = length <= kShortQueue;
+    begin(Pass::closing);
+    looks_ = is_settled_ ? length : 0;
+    return true;
+  }
+  /// Nothing moved while this crew was alone: ends the drain unless another came meanwhile.
+  EK_DEVICE bool close() {
+    bool has_ended = false;
+    if (crew_.leads()) {
+      has_ended = progress_.exchange_if(before_closing_, before_closing_ | kEnded);
+      if (has_ended) report(is_settled_);
+    }
+    begin(Pass::fresh);
+    return crew_.any(has_ended);
+  }
+
+  /// Takes the next slots of the pass for the crew; says whether there are any.
+  EK_DEVICE bool next_slots() {
+    if (pass_ != Pass::fresh) return next_of_queue();
+    has_slots_ = by_priority() ? next_by_priority() : take_fresh(0);
+    return has_slots_;
+  }
+  EK_DEVICE bool next_of_queue() {
+    has_slots_ = false;
+    for (; scan_ < partition_count() && looks_ != 0; ++scan_) {
+      if (take_queued(scan_)) {
+        has_slots_ = true;
+        return true;
+      }
+    }
+    return false;
+  }
+  /// Most urgent first, unless others have waited for long; of a partition first the fresh slots,
+  /// then those of its queue.
+  EK_DEVICE bool next_by_priority() {
+    for (; scan_ < abi::kPriorityCount; ++scan_, is_scanning_queue_ = false) {
+      const Word first = starvation_ >= kStarvationLimit ? 2 : 0;
+      const Word partition = (first + scan_) % abi::kPriorityCount;
+      if (!is_scanning_queue_) {
+        if (take_fresh(partition)) return true;
+        is_scanning_queue_ = true;
+        Wide length = 0;
+        if (crew_.leads()) length = Queue{ring_.row, partition}.size();
+        length = crew_.from_leader(length);
+        looks_ = length < kQueueLooks ? length : kQueueLooks;
+      }
+      if (looks_ != 0 && take_queued(partition)) return true;
+    }
+    return false;
+  }
+
+  EK_DEVICE bool take_fresh(Word partition) {
+    Wide taken = 0;
+    Word count = 0;
+    if (crew_.leads()) {
+      const WideWord next(ring_.row.shared->fresh + partition);
+      const Wide end = fresh_end(partition);
+      const Wide begin = is_list() ? ring_.row.list_begin[partition] : 0;
+      if (!ring_.must_stop() && begin + next.load_relaxed() < end) {
+        taken = begin + next.fetch_add_relaxed(crew_.slots);
+        if (taken < end) {
+          count = end - taken < crew_.slots ? static_cast<Word>(end - taken) : crew_.slots;
+        }
+      }
+    }
+    return take(partition, taken, count, false);
+  }
+  EK_DEVICE bool take_queued(Word partition) {
+    Wide first = 0;
+    Word count = 0;
+    if (crew_.leads() && !ring_.must_stop()) {
+      const Word most = looks_ < crew_.slots ? static_cast<Word>(looks_) : crew_.slots;
+      count = Queue{ring_.row, partition}.reserve(most, first);
+    }
+    if (!take(partition, first, count, true)) return false;
+    looks_ -= count_;
+    return true;
+  }
+  EK_DEVICE bool take(Word partition, Wide first, Word count, bool from_queue) {
+    first_ = crew_.from_leader(first);
+    count_ = static_cast<Word>(crew_.from_leader(count));
+    partition_ = partition;
+    from_queue_ = from_queue;
+    return count_ != 0;
+  }
+
+  // ---- visits ----
+
+  /// Which of the crew's slots this lane visits, if any.
+  EK_DEVICE void choose_slot(Visitor& visitor) const {
+    visitor.partition = partition_;
+    if (crew_.lane >= count_) return;
+    if (from_queue_) {
+      Queue{ring_.row, partition_}.take(first_ + crew_.lane, visitor.slot, visitor.note);
+      return;
+    }
+    visitor.slot = slot_at(first_ + crew_.lane);
+    if (is_list()) visitor.note = one_word(ring_.row.notes + visitor.slot).load_relaxed(0);
+  }
+  EK_DEVICE Word slot_at(Wide position) const {
+    if (is_list()) {
+      const Wide first = Wide{partition_} * (Wide{ring_.row.cell_mask} + 1);
+      return static_cast<Word>(
+          WideWord(ring_.row.list + first + (position & ring_.row.cell_mask)).load_relaxed());
+    }
+    if (schedule() != Schedule::ticket) return static_cast<Word>(position);
+    const Word first = one_word(&ring_.row.shared->first_ticket).load_relaxed(0);
+    return (first + static_cast<Word>(position)) % ring_.row.slot_count;
+  }
+  /// Counts what became of the slots, and keeps those that have not ended.
+  EK_DEVICE void account_for(const Visitor& visitor) {
+    const Word priority = by_priority() ? partition_ : abi::priority_of(visitor.priority_word);
+    count(ring_, visitor, priority, tally_);
+    const bool stays = visitor.visit == Visit::stuck || visitor.visit == Visit::deferred;
+    Queue{ring_.row, partition_}.push(stays, visitor.slot, visitor.note);
+    if (by_priority()) count_starvation(visitor);
+    if (!crew_.any(visitor.visit == Visit::ended || visitor.visit == Visit::deferred)) return;
+    has_moved_ = true;
+    if (pass_ == Pass::fresh) {  // the next scan begins with the most urgent
+      scan_ = 0;
+      is_scanning_queue_ = false;
+    }
+  }
+  EK_DEVICE void count_starvation(const Visitor& visitor) {
+    Word claims = 0;
+    if constexpr (kHasGroupHandlers) {
+      claims = static_cast<Word>(__syncthreads_count(visitor.has_claimed));
+    } else {
+      claims = static_cast<Word>(__popc(__ballot_sync(kAllLanes, visitor.has_claimed)));
+    }
+    if (claims == 0) return;
+    const bool is_urgent = partition_ <= static_cast<Word>(abi::Priority::high);
+    starvation_ = is_urgent ? starvation_ + claims : 0;
+    if (crew_.leads()) ring_.control().store_relaxed(abi::kControlStarvation.first, starvation_);
+  }
+
+  // ---- what there is ----
+
+  EK_DEVICE Wide queue_length() const {
+    Wide length = 0;
+    for (Word i = 0; i < partition_count(); ++i) length += Queue{ring_.row, i}.size();
+    return length;
+  }
+  /// What this crew looks at so that all together look at everything once.
+  EK_DEVICE Wide share_of_queue() const {
+    Wide share = 0;
+    if (crew_.leads()) {
+      const Wide length = queue_length();
+      const Wide crews = progress_.load_relaxed() & kWorkingMask;
+      share = length / (crews != 0 ? crews : 1) + crew_.slots;
+      if (length < share) share = length;
+    }
+    return crew_.from_leader(share);
+  }
+  EK_DEVICE Wide fresh_end(Word partition) const {
+    if (is_list()) return ring_.row.list_end[partition];
+    if (schedule() == Schedule::direct) return ring_.row.slot_count;
+    return WideWord(ring_.row.shared->fresh_end + partition).load_relaxed();
+  }
+
+  /// Where fresh slots begin and end. Control words may change while items run, so that the first
+  /// crew of a launch reads them for all, and for all submissions: if one cannot be worked with,
+  /// nothing runs.
+  EK_DEVICE bool prepare() {
+    if (schedule() == Schedule::direct || is_list()) return true;
+    const LaunchParams& params = ring_.params;
+    const bool is_one = params.rows == nullptr;
+    Shared* const gate = is_one ? params.first.shared : load_row(params.rows).shared;
+    const Words setup = one_word(&gate->setup);
+    bool is_mine = false;
+    if (crew_.leads()) is_mine = setup.claim(0, 0, 1);
+    if (crew_.from_leader(is_mine) != 0) {
+      bool is_sound = true;
+      const Word lanes = kHasGroupHandlers ? blockDim.x : kWarp;
+      for (Word i = crew_.lane; i < params.submission_count; i += lanes) {
+        if (!read_setup(is_one ? params.first : load_row(params.rows + i))) is_sound = false;
+      }
+      is_sound = !crew_.any(!is_sound);
+      if (crew_.leads()) setup.store_release(0, is_sound ? 2 : 3);
+    }
+    Word state = 0;
+    if (crew_.leads()) {
+      for (state = setup.load_acquire(0); state < 2; state = setup.load_acquire(0)) sleep(200);
+    }
+    is_refused_ = crew_.from_leader(state) == 3;
+    return !is_refused_;
+  }
+  EK_DEVICE bool read_setup(const Submission& row) const {
+    return by_priority() ? read_offsets(row) : read_tickets(row);
+  }
+
+  EK_DEVICE static bool read_offsets(const Submission& row) {
+    constexpr Word kCount = abi::kControlPriorityOffsets.count;
+    const Words control(row.control, row.control_words);
+    Word offsets[kCount];
+    Word any = 0;
+#pragma unroll
+    for (Word i = 0; i < kCount; ++i) {
+      offsets[i] = control.load_relaxed(abi::kControlPriorityOffsets.first + i);
+      any |= offsets[i];
+    }
+    if (any == 0) {  // the default split: a fifth each, the remainder to NORMAL
+      const Word share = row.slot_count / abi::kPriorityCount;
+      const Word rest = row.slot_count - share * abi::kPriorityCount;
+#pragma unroll
+      for (Word i = 0; i < kCount; ++i) offsets[i] = i * share + (i > 2 ? rest : 0);
+    }
+    bool is_sound = offsets[0] == 0 && offsets[kCount - 1] == row.slot_count;
+#pragma unroll
+    for (Word i = 0; i + 1 < kCount; ++i) is_sound = is_sound && offsets[i] <= offsets[i + 1];
+#pragma unroll
+    for (Word i = 0; i < kCount; ++i) store_for_host(row.outcome->words + i, offsets[i]);
+#pragma unroll
+    for (Word i = 0; i < abi::kPriorityCount; ++i) {
+      WideWord(row.shared->fresh + i).store_relaxed(is_sound ? offsets[i] : 0);
+      WideWord(row.shared->fresh_end + i).store_relaxed(is_sound ? offsets[i + 1] : 0);
+    }
+    return is_sound;
+  }
+
+  EK_DEVICE static bool read_tickets(const Submission& row) {
+    const Words control(row.control, row.control_words);
+    const Word first = control.load_relaxed(abi::kControlTicketHead.first);
+    const Word tail = control.load_relaxed(abi::kControlTicketTail.first);
+    const bool is_untouched = first == 0 && tail == 0;
+    const Word count = is_untouched ? row.slot_count : tail - first;
+    const bool is_sound = count <= row.slot_count;
+    one_word(&row.shared->first_ticket).store_relaxed(0, first);
+    WideWord(row.shared->fresh_end).store_relaxed(is_sound ? count : 0);
+    store_for_host(row.outcome->words, first);
+    store_for_host(row.outcome->words + 1, tail);
+    return is_sound;
+  }
+
+  // ---- counting ----
+
+  /// Adds what this warp has counted: statuses were stored before, with release.
+  EK_DEVICE void flush() {
+    flush_claims(ring_.control(), tally_);
+    __syncwarp();
+    if (lane_index() == 0) {
+      Shared& shared = *ring_.row.shared;
+      if (tally_.done != 0) {
+        ring_.control().add_release(abi::kControlDoneCount.first, tally_.done);
+        WideWord(&shared.done).add_relaxed(tally_.done);
+      }
+      if (tally_.faulted != 0) {
+        ring_.control().add_release(abi::kControlFaultCount.first, tally_.faulted);
+        WideWord(&shared.faulted).add_relaxed(tally_.faulted);
+      }
+      if (tally_.claimed_at_entry != 0) {
+        WideWord(&shared.claimed_at_entry).add_relaxed(tally_.claimed_at_entry);
+      }
+      if (tally_.moved != 0) WideWord(&shared.moved).add_relaxed(tally_.moved);
+    }
+    tally_ = {};
+    (void)crew_.any(false);  // all warps of the crew have added
+  }
+
+  /// Tells the host what the drain came to, and clears what the next launch shares. One thread.
+  EK_DEVICE void report(bool is_settled) const {
+    Shared& shared = *ring_.row.shared;
+    Outcome& out = *ring_.row.outcome;
+    const auto tell = [](const Wide& from, Wide& to) {
+      WideWord(&to).store_for_host(WideWord(&from).load_relaxed());
+    };
+    tell(shared.done, out.done);
+    tell(shared.faulted, out.faulted);
+    tell(shared.claimed_at_entry, out.claimed_at_entry);
+    tell(shared.moved, out.moved);
+    WideWord(&out.hits_dropped).store_for_host(one_word(&shared.hits_dropped).load_relaxed(0));
+    if (ring_.row.emitted != nullptr) tell(*ring_.row.emitted, out.hits);
+    Wide laps = 0;
+#pragma unroll 1
+    for (Word i = 0; i < abi::kPriorityCount; ++i) {
+      tell(shared.head[i], out.head[i]);
+      tell(shared.tail[i], out.tail[i]);
+      const Wide end = WideWord(shared.tail + i).load_relaxed();
+      const Wide lap = (end >> __popc(ring_.row.cell_mask)) + 1;
+      if (lap > laps) laps = lap;
+    }
+    store_for_host(&out.laps, static_cast<Word>(laps));
+    store_for_host(&out.is_refused, is_refused_);
+    store_for_host(&out.is_settled, is_settled);
+    const Word shutdown = ring_.control().load_relaxed(abi::kControlShutdown.first);
+    store_for_host(&out.is_shut_down, shutdown != 0);
+    store_for_host(&out.is_aborted, ring_.abort().load_relaxed(0) != 0);
+    store_for_host(&out.is_surveyed, 0);
+    report_rest(is_settled);
+#pragma unroll 1
+    for (Word i = 0; i < sizeof(Shared) / sizeof(Wide); ++i) {
+      WideWord(reinterpret_cast<Wide*>(ring_.row.next_shared) + i).store_relaxed(0);
+    }
+  }
+
+  /// HEAD and TAIL of the ticket schedule, and what is active after a stop. A large ring is
+  /// surveyed by a launch of its own.
+  EK_DEVICE void report_rest(bool is_settled) const {
+    if (is_list() || is_refused_) return;
+    Shared& shared = *ring_.row.shared;
+    Outcome& out = *ring_.row.outcome;
+    const bool is_ticket = schedule() == Schedule::ticket;
+    const Word first = one_word(&shared.first_ticket).load_relaxed(0);
+    const Word count = is_ticket ? static_cast<Word>(WideWord(shared.fresh_end).load_relaxed()) : 0;
+    const bool has_begun = WideWord(shared.fresh).load_relaxed() != 0;
+    const bool has_ended =
+        is_settled && queue_length() == 0 && WideWord(&shared.claimed_at_entry).load_relaxed() == 0;
+    Word ended = count;
+    bool knows_ended = is_ticket && has_ended;
+    const bool is_whole = has_ended && count == ring_.row.slot_count;
+    if (ring_.row.slot_count <= kSmallRing && (is_ticket ? !is_whole : !is_settled && must_stop_)) {
+      store_for_host(&out.active, survey(first, ended));
+      store_for_host(&out.is_surveyed, 1);
+      knows_ended = is_ticket;
+    }
+    if (!is_ticket) return;
+    store_for_host(&out.first_ticket, first);
+    store_for_host(&out.ticket_count, count);
+    store_for_host(&out.has_begun, has_begun);
+    store_for_host(&out.has_moved_head, knows_ended);
+    if (!knows_ended || !has_begun) return;
+    ring_.control().store_relaxed(abi::kControlTicketTail.first, first + count);
+    ring_.control().store_relaxed(abi::kControlTicketHead.first, first + ended);
+  }
+  /// Counts active slots; `ended` becomes the position of the first ticket that has not ended.
+  EK_DEVICE Word survey(Word first_ticket, Word& ended) const {
+    Word active = 0;
+    const Word slots = ring_.row.slot_count;
+#pragma unroll 8
+    for (Word position = 0; position < slots; ++position) {
+      const Word slot = (first_ticket % slots + position) % slots;
+      if (!abi::is_active(SlotStatus{ring_.slot(slot).load_relaxed(0)})) continue;
+      ++active;
+      if (position < ended) ended = position;
+    }
+    return active;
+  }
+
+  Ring ring_;
+  Word crew_index_;
+  WideWord progress_;
+  Crew crew_;
+  Tally tally_;
+  Wide seen_ = 0;  // what had moved when this crew last looked
+  Pass pass_ = Pass::fresh;
+  Word scan_ = 0;  // partitions of this pass that are behind it
+  bool is_scanning_queue_ = false;
+  Wide looks_ = 0;  // at slots of the queue, that are left in this pass
+  bool has_moved_ = false;
+  Wide before_closing_ = 0;
+  bool is_settled_ = false;
+  bool is_refused_ = false;
+  bool must_stop_ = false;
+  Word starvation_ = 0;
+  bool has_slots_ = false;  // the slots to visit next:
+  bool from_queue_ = false;
+  Word partition_ = 0;
+  Wide first_ = 0;
+  Word count_ = 0;
+};
+
+// ---- kernels ------------------------------------------------------------------------------------
+
+/// Drains every submission: each crew begins with one of them and helps with the others.
+extern "C" __global__ void __launch_bounds__(EVERKERNEL_BLOCK_THREADS, EVERKERNEL_BLOCKS_PER_SM)
+    everkernel_drain(const __grid_constant__ LaunchParams params) {
+  const Word warp = threadIdx.x / kWarp;
+  const Word crew = kHasGroupHandlers ? blockIdx.x : blockIdx.x * (blockDim.x / kWarp) + warp;
+  __shared__ Submission rows[EVERKERNEL_BLOCK_THREADS / kWarp];
+  Submission& row = rows[kHasGroupHandlers ? 0 : warp];
+  const Word count = params.submission_count;
+#pragma unroll 1
+  for (Word i = 0; i < count; ++i) {
+    if (kHasGroupHandlers) __syncthreads();
+    __syncwarp();
+    if (kHasGroupHandlers ? threadIdx.x == 0 : lane_index() == 0) {
+      row = params.rows == nullptr ? params.first : load_row(params.rows + (crew + i) % count);
+    }
+    if (kHasGroupHandlers) __syncthreads();
+    __syncwarp();
+    Drain(params, row, crew / count).run();
+  }
+}
+
+/// Counts what is still active, and finds the first ticket that is.
+extern "C" __global__ void everkernel_survey(const __grid_constant__ SurveyParams params) {
+  const Words result(&params.result->active, 2);
+  for (Word slot = blockIdx.x * blockDim.x + threadIdx.x; slot < params.slot_count;
+       slot += gridDim.x * blockDim.x) {
+    const Words words(params.ring + Wide{slot} * abi::kSlotWords, abi::kSlotWords);
+    if (!abi::is_active(SlotStatus{words.load_relaxed(0)})) continue;
+    result.add_relaxed(0, 1);
+    const Word behind = params.slot_count - params.first_ticket % params.slot_count;
+    const Word position = (slot + behind) % params.slot_count;
+    if (position < params.ticket_count) result.lower_relaxed(1, position);
+  }
+}
+
+}  // namespace everkernel::device

@@ -1,0 +1,56 @@
+// Compiled code on a device: from the cache on disk, or from NVRTC.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backend/cuda/context.hpp"
+#include "backend/cuda/nvrtc.hpp"
+#include "everkernel/jit/code_cache.hpp"
+
+namespace everkernel::backend::cuda {
+
+// Code as bytes.
+struct CompiledModule {
+  std::vector<std::byte> bytes = {};
+  jit::CodeKey key = {};
+  bool is_from_cache = false;
+};
+
+// Takes the code from the cache, which may be null, or compiles it and stores it there. The key has
+// every text, the architecture, the options, and the versions of NVRTC and of the driver, which
+// compiles what is PTX. Fails as Nvrtc::compile does.
+Result<CompiledModule> compile_module(const Nvrtc& nvrtc, jit::CodeCache* cache,
+                                      const CompileRequest& request, int driver_version);
+
+// Loaded code. It is all on the device before a function of it is handed out.
+class Module {
+ public:
+  // Loads what compile_module gives. Bytes of the cache that the driver refuses are removed there
+  // and compiled anew. Fails as compile_module and the driver do.
+  static Result<Module> load(std::shared_ptr<const Context> context, const Nvrtc& nvrtc,
+                             jit::CodeCache* cache, const CompileRequest& request);
+  Module(Module&& other) noexcept;
+  Module& operator=(Module&& other) noexcept;
+  ~Module();
+
+  // A kernel by its name. Fails with `invalid_argument`.
+  Result<CuFunction> function(const char* name) const;
+  // Whether it was compiled by an earlier process, or an earlier call.
+  bool is_from_cache() const { return is_from_cache_; }
+  // Names the code.
+  const jit::CodeKey& key() const { return key_; }
+
+ private:
+  Module(std::shared_ptr<const Context> context, CuModule module);
+  static Result<Module> load_bytes(std::shared_ptr<const Context> context,
+                                   const CompiledModule& code);
+
+  std::shared_ptr<const Context> context_;
+  CuModule module_;
+  jit::CodeKey key_ = {};
+  bool is_from_cache_ = false;
+};
+
+}  // namespace everkernel::backend::cuda
