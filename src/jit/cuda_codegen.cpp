@@ -25,8 +25,6 @@ using namespace ir;
 using abi::FaultCode;
 using abi::Word;
 
-/// Handlers up to this many instructions are inlined where they are called.
-constexpr std::size_t kMaxInlinedInstructions = 256;
 /// Buffers that are looked up before the body runs; a handler that names more pays at each use.
 constexpr std::size_t kMaxBuffersAtEntry = 8;
 
@@ -248,7 +246,6 @@ class HandlerCodegen {
 };
 
 std::string HandlerCodegen::run() {
-  const std::size_t instructions = body_.exprs.size() + body_.stmts.size();
   gather_handles();
   line("template <class Lanes>");
   open("EK_DEVICE Word body_{}(const Lanes& lanes, Item& item, Fuel& fuel) {{", index_);
@@ -256,9 +253,9 @@ std::string HandlerCodegen::run() {
   emit(body_.root);
   line("return outcome(Ending::done);");
   close();
+  // Always inlined: an item behind a pointer would lie in memory.
   line("template <class Lanes>");
-  open("{} Word handler_{}(const Lanes& lanes, Item& item) {{",
-       instructions > kMaxInlinedInstructions ? "__device__ __noinline__" : "EK_DEVICE", index_);
+  open("EK_DEVICE Word handler_{}(const Lanes& lanes, Item& item) {{", index_);
   line("Fuel fuel = item.fuel;");
   line("const Word result = body_{}(lanes, item, fuel);", index_);
   line("item.fuel = fuel;");

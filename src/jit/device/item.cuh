@@ -271,27 +271,39 @@ EK_DEVICE void store_owned(const Buffer& buffer, Word index, Word value) {
 /// Turns of an each whose words are on their way before the first of them runs.
 inline constexpr Word kAhead = 4;
 
-#define EK_LOAD_AHEAD(volatility, load)                                                          \
-  for (Word i = 0; i < kAhead; ++i) {                                                            \
-    words[i] = 0;                                                                                \
-    asm volatility("{ .reg .pred p; setp.lt.u32 p, %2, %3;\n@p " load " %0, [%1]; // ek:data\n}" \
-                   : "+r"(words[i])                                                              \
-                   : "l"(buffer.at(at[i])), "r"(at[i]), "r"(buffer.readable));                   \
-  }
+// One word by a load that is only made where the index is inside: nothing branches, so that several
+// of them follow each other closely.
+#define EK_LOAD_IF_INSIDE(volatility, load)                                                    \
+  asm volatility("{ .reg .pred p; setp.lt.u32 p, %2, %3;\n@p " load " %0, [%1]; // ek:data\n}" \
+                 : "+r"(words[i])                                                              \
+                 : "l"(buffer.at(at[i])), "r"(at[i]), "r"(buffer.readable))
 
 /// Fetch the words at these indices; 0 for what cannot be loaded.
 EK_DEVICE void load_ahead_constant(const Buffer& buffer, const Word (&at)[kAhead],
-                                   Word (&words)[kAhead]){
+                                   Word (&words)[kAhead]) {
 #pragma unroll
-    EK_LOAD_AHEAD(, "ld.global.u32")} EK_DEVICE
-    void load_ahead_shared(const Buffer& buffer, const Word (&at)[kAhead], Word (&words)[kAhead]){
-#pragma unroll
-        EK_LOAD_AHEAD(volatile, "ld.relaxed.gpu.global.u32")} EK_DEVICE
-    void load_ahead_owned(const Buffer& buffer, const Word (&at)[kAhead], Word (&words)[kAhead]) {
-#pragma unroll
-  EK_LOAD_AHEAD(volatile, "ld.global.u32")
+  for (Word i = 0; i < kAhead; ++i) {
+    words[i] = 0;
+    EK_LOAD_IF_INSIDE(, "ld.global.u32");
+  }
 }
-#undef EK_LOAD_AHEAD
+EK_DEVICE void load_ahead_shared(const Buffer& buffer, const Word (&at)[kAhead],
+                                 Word (&words)[kAhead]) {
+#pragma unroll
+  for (Word i = 0; i < kAhead; ++i) {
+    words[i] = 0;
+    EK_LOAD_IF_INSIDE(volatile, "ld.relaxed.gpu.global.u32");
+  }
+}
+EK_DEVICE void load_ahead_owned(const Buffer& buffer, const Word (&at)[kAhead],
+                                Word (&words)[kAhead]) {
+#pragma unroll
+  for (Word i = 0; i < kAhead; ++i) {
+    words[i] = 0;
+    EK_LOAD_IF_INSIDE(volatile, "ld.global.u32");
+  }
+}
+#undef EK_LOAD_IF_INSIDE
 
 // ---- lanes ----------------------------------------------------------------------------------
 
