@@ -174,9 +174,25 @@ inline Word access_fault(const Buffer& buffer, Word needed) {
   return static_cast<Word>(may ? FaultCode::index_out_of_range : FaultCode::permission_denied);
 }
 
+inline constexpr Word kAhead = 4;
+inline void load_ahead_constant(const Buffer& buffer, const Word (&at)[kAhead],
+                                Word (&words)[kAhead]) {
+  for (Word i = 0; i < kAhead; ++i) words[i] = at[i] < buffer.readable ? buffer.words[at[i]] : 0;
+}
+inline void load_ahead_shared(const Buffer& buffer, const Word (&at)[kAhead],
+                              Word (&words)[kAhead]) {
+  load_ahead_constant(buffer, at, words);
+}
+inline void load_ahead_owned(const Buffer& buffer, const Word (&at)[kAhead],
+                             Word (&words)[kAhead]) {
+  load_ahead_constant(buffer, at, words);
+}
+
 // ---- lanes ----
 
 struct OneLane {
+  static constexpr bool kHasTile = false;
+  static constexpr bool kKeepsOrder = true;
   Word index() const { return 0; }
   Word count() const { return 1; }
   bool leads() const { return true; }
@@ -277,6 +293,8 @@ inline void Fibers::pause(Fiber& fiber) {
 
 /// The lanes of a warp or group, as fibers.
 struct ManyLanes {
+  static constexpr bool kHasTile = true;
+  static constexpr bool kKeepsOrder = false;
   Word index() const { return fibers.current(); }
   Word count() const { return Fibers::kLanes; }
   bool leads() const { return fibers.current() == 0; }
@@ -304,6 +322,31 @@ struct ManyLanes {
 };
 using WarpLanes = ManyLanes;
 using GroupLanes = ManyLanes;
+
+// ---- the tile ----
+
+inline constexpr Word kTileWords = 4096;
+inline constexpr Word kTileTurnsPerWord = 1;  // more runs use it than on the device
+inline Word tile_words[kTileWords];
+inline Word load_tile(Word index) {
+  return tile_words[index];
+}
+inline void store_tile(Word index, Word value) {
+  tile_words[index] = value;
+}
+#define EK_COMBINE(name, update, identity)                                                        \
+  struct name {                                                                                   \
+    static constexpr Word kIdentity = identity;                                                   \
+    static void in_tile(Word index, Word value) { AtomicWord(tile_words + index).update(value); } \
+    static void in_memory(const AtomicWord& word, Word value) { word.update(value); }             \
+  };
+EK_COMBINE(CombineAdd, add, 0)
+EK_COMBINE(CombineMin, min, ~0u)
+EK_COMBINE(CombineMax, max, 0)
+EK_COMBINE(CombineAnd, bit_and, ~0u)
+EK_COMBINE(CombineOr, bit_or, 0)
+EK_COMBINE(CombineXor, bit_xor, 0)
+#undef EK_COMBINE
 
 // ---- the item ----
 
