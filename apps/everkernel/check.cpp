@@ -11,6 +11,7 @@
 #include "everkernel/base/json_writer.hpp"
 #include "everkernel/ir/printer.hpp"
 #include "everkernel/ir/verifier.hpp"
+#include "everkernel/jit/cuda_source.hpp"
 #include "everkernel/jit/native.hpp"
 #include "files.hpp"
 #include "handler_file.hpp"
@@ -31,8 +32,14 @@ struct CheckOptions {
 struct Checked {
   ir::VerifiedProgram program;
   std::string printed = {};
-  std::string llvm = {};
+  std::string code = {};
 };
+
+// The code of the kind that was asked for.
+Result<std::string> emit(const ir::VerifiedProgram& program, std::string_view kind) {
+  if (kind == "cuda") return jit::emit_cuda(program, {.payload = program.payload() != nullptr});
+  return jit::emit_llvm(program, {});
+}
 
 Result<Checked> check_file(const CheckOptions& options) {
   auto program = parse_handlers(options.path);
@@ -42,9 +49,9 @@ Result<Checked> check_file(const CheckOptions& options) {
   if (!verified) return Failure(verified.error());
   Checked checked{.program = *verified, .printed = std::move(printed)};
   if (!options.emit) return checked;
-  auto llvm = jit::emit_llvm(checked.program, {});
-  if (!llvm) return Failure(llvm.error());
-  checked.llvm = std::move(*llvm);
+  auto code = emit(checked.program, *options.emit);
+  if (!code) return Failure(code.error());
+  checked.code = std::move(*code);
   return checked;
 }
 
@@ -88,7 +95,7 @@ std::string json_text(const CheckOptions& options, const Checked& checked) {
   }
   json.end_array();
   if (options.print) json.field("text", checked.printed);
-  if (options.emit) json.field("llvm", checked.llvm);
+  if (options.emit) json.field(*options.emit, checked.code);
   json.end_object();
   return out + "\n";
 }
@@ -115,14 +122,14 @@ std::string table_text(const CheckOptions& options, const Checked& checked) {
 }
 
 Result<void> check(const CheckOptions& options) {
-  if (options.emit && *options.emit != "llvm") {
+  if (options.emit && *options.emit != "llvm" && *options.emit != "cuda") {
     return bad_usage(fmt::format("--emit does not know {}", in_quotes(*options.emit)),
-                     "this version emits llvm");
+                     "this version emits llvm and cuda");
   }
   const auto checked = check_file(options);
   if (!checked) return Failure(checked.error());
   if (options.json) return print(json_text(options, *checked));
-  if (options.print || options.emit) return print(checked->printed + checked->llvm);
+  if (options.print || options.emit) return print(checked->printed + checked->code);
   return print(table_text(options, *checked));
 }
 
@@ -134,7 +141,8 @@ void add_check(CLI::App& program, Action& action) {
   command->group("Commands");
   command->add_option("FILE", options->path, "Handlers, as text")->required()->type_name("");
   command->add_flag("--print", options->print, "Print the handlers as they were understood");
-  command->add_option("--emit", options->emit, "Print the generated code: llvm")->type_name("KIND");
+  command->add_option("--emit", options->emit, "Print the generated code: llvm or cuda")
+      ->type_name("KIND");
   add_json(*command, options->json);
   command->footer(
       "Examples:\n"

@@ -1,11 +1,20 @@
 // Names and defaults of the backend interface.
 #include "everkernel/backend/backend.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "everkernel/backend/live.hpp"
 
 namespace everkernel::backend {
+
+std::optional<ir::HandlerTraits> KernelOptions::find_handler(Word opcode) const {
+  const ir::VerifiedHandler* const verified = program ? program->find(opcode) : nullptr;
+  if (verified != nullptr) return ir::traits_of(*verified);
+  const auto found = std::ranges::find(unverified_handlers, opcode, &ir::UnverifiedHandler::opcode);
+  if (found == unverified_handlers.end()) return std::nullopt;
+  return ir::traits_of(*found);
+}
 
 Capabilities Capabilities::unsupported(std::string reason) {
   Capabilities none;

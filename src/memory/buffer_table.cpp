@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <utility>
 
@@ -13,6 +14,13 @@ namespace {
 
 constexpr std::size_t kSmallestTable = 16;
 
+// One sequence for all tables: whoever keeps a copy of a table knows by it whether the copy is
+// good.
+Word next_revision() {
+  static std::atomic<Word> last{0};
+  return last.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
 }  // namespace
 
 Result<std::span<Word>> BufferView::words() const {
@@ -21,7 +29,7 @@ Result<std::span<Word>> BufferView::words() const {
               "keep the Buffer alive as long as its views are used");
 }
 
-BufferTable::BufferTable() : places_(kSmallestTable) {}
+BufferTable::BufferTable() : places_(kSmallestTable), revision_(next_revision()) {}
 
 Result<void> BufferTable::check(const BufferOptions& options, std::size_t word_count) const {
   if (options.handle == 0 || options.handle > kMaxHandle) {
@@ -81,6 +89,7 @@ void BufferTable::insert(const BufferEntry& entry) {
   while (places_[at].handle != 0) at = (at + 1) & mask;
   places_[at] = entry;
   ++size_;
+  revision_ = next_revision();
 }
 
 void BufferTable::rebuild(std::size_t place_count) {
@@ -93,6 +102,7 @@ void BufferTable::rebuild(std::size_t place_count) {
 }
 
 void BufferTable::erase(Word handle) {
+  revision_ = next_revision();
   // Closes the gap by moving later entries of the run back, so that searches still end at a free
   // place and need no marks for deleted ones.
   const Word mask = static_cast<Word>(places_.size() - 1);

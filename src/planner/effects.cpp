@@ -1,4 +1,5 @@
-// From a verifier's findings to the bits that planning decides by.
+// From a verifier's findings, and what native handlers declare, to the bits that planning decides
+// by.
 #include "everkernel/planner/effects.hpp"
 
 #include <algorithm>
@@ -6,8 +7,8 @@
 namespace everkernel::planner {
 namespace {
 
-Effects bits_of(const ir::VerifiedHandler& verified) {
-  const ir::Effects& effects = verified.effects;
+Effects bits_of(const ir::HandlerTraits& handler) {
+  const ir::Effects& effects = handler.effects;
   const bool is_barrier = effects.uses_handles || effects.writes_control || effects.moves_buffers;
   unsigned bits = 0;
   if (effects.reads_input) bits |= kReadsInput;
@@ -15,26 +16,32 @@ Effects bits_of(const ir::VerifiedHandler& verified) {
   if (effects.reads_output) bits |= kReadsOutput;
   if (effects.writes_output) bits |= kWritesOutput;
   if (is_barrier) bits |= kBarrier;
-  if (verified.handler.is_pure) bits |= kPure;
-  if (verified.handler.commutes && !is_barrier) bits |= kCommutes;
+  if (handler.is_pure) bits |= kPure;
+  if (handler.commutes && !is_barrier) bits |= kCommutes;
   return static_cast<Effects>(bits);
 }
 
 }  // namespace
 
-EffectTable::EffectTable(const ir::VerifiedProgram* program) : dense_(kDense, kUnknownOpcode) {
+EffectTable::EffectTable(const ir::VerifiedProgram* program,
+                         std::span<const ir::UnverifiedHandler> unverified)
+    : dense_(kDense, kUnknownOpcode) {
   dense_[0] = 0;  // NOP
-  if (program == nullptr) return;
-  for (const ir::VerifiedHandler& verified : program->handlers()) {
-    if (verified.handler.is_payload) continue;
-    const Word opcode = verified.handler.opcode;
-    if (opcode < kDense) {
-      dense_[opcode] = bits_of(verified);
-    } else {
-      sparse_.push_back({opcode, bits_of(verified)});
+  if (program != nullptr) {
+    for (const ir::VerifiedHandler& verified : program->handlers()) {
+      if (!verified.handler.is_payload) add(ir::traits_of(verified));
     }
   }
+  for (const ir::UnverifiedHandler& handler : unverified) add(ir::traits_of(handler));
   std::ranges::sort(sparse_, {}, &Entry::opcode);
+}
+
+void EffectTable::add(const ir::HandlerTraits& handler) {
+  if (handler.opcode < kDense) {
+    dense_[handler.opcode] = bits_of(handler);
+  } else {
+    sparse_.push_back({handler.opcode, bits_of(handler)});
+  }
 }
 
 Effects EffectTable::find_sparse(Word opcode) const {

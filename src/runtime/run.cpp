@@ -169,13 +169,11 @@ Result<void> Run::make_plan() {
 
 Result<void> Run::check_handlers() const {
   for (const OpcodeCount& count : opcodes_) {
-    const ir::VerifiedHandler* const found =
-        state_.options.program ? state_.options.program->find(count.opcode) : nullptr;
-    if (found == nullptr || !found->effects.can_await) continue;
-    return fail(
-        Code::unsupported,
-        fmt::format("run: handler {} awaits IO, and a run has no IO service", found->handler.name),
-        "publish its items into a session");
+    const auto found = state_.options.find_handler(count.opcode);
+    if (!found || !found->effects.can_await) continue;
+    return fail(Code::unsupported,
+                fmt::format("run: handler {} awaits IO, and a run has no IO service", found->name),
+                "publish its items into a session");
   }
   return {};
 }
@@ -311,9 +309,8 @@ Word Run::largest_batch() const {
 
 Result<void> Run::split() {
   const bool emits = std::ranges::any_of(opcodes_, [&](const OpcodeCount& count) {
-    const auto* const found =
-        state_.options.program ? state_.options.program->find(count.opcode) : nullptr;
-    return found != nullptr && found->effects.emits;
+    const auto found = state_.options.find_handler(count.opcode);
+    return found && found->effects.emits;
   });
   const planner::Plan& plan = memory_.plan;
   std::vector<std::uint64_t> handle_bytes;
@@ -481,12 +478,11 @@ void Run::add_lineage() {
   planner::Lineage lineage = planner::trace(request_, memory_.plan);
   for (Word rank = 0; rank < lineage.opcodes.size(); ++rank) {
     const Word opcode = lineage.opcodes[rank];
-    const ir::VerifiedHandler* const found =
-        state_.options.program ? state_.options.program->find(opcode) : nullptr;
+    const auto found = state_.options.find_handler(opcode);
     report_.lineage_rules.push_back({.bit = opcode % 32,
                                      .wide_bit = rank,
                                      .opcode = opcode,
-                                     .name = found != nullptr ? found->handler.name : "NOP"});
+                                     .name = std::string(found ? found->name : "NOP")});
   }
   report_.region_lineage = std::move(lineage.bits);
   report_.region_lineage_wide = std::move(lineage.wide);

@@ -21,15 +21,31 @@ Result<ir::VerifiedProgram> specialise(const ir::VerifiedProgram& program,
   return ir::verify(std::move(chosen));
 }
 
+// Native handlers need no compiling on the CPU, but on other devices code is made from them too.
+std::vector<ir::UnverifiedHandler> choose(std::span<const ir::UnverifiedHandler> handlers,
+                                          const std::vector<Word>& opcodes) {
+  std::vector<ir::UnverifiedHandler> chosen;
+  for (const Word opcode : opcodes) {
+    const auto found = std::ranges::find(handlers, opcode, &ir::UnverifiedHandler::opcode);
+    if (found != handlers.end()) chosen.push_back(*found);
+  }
+  return chosen;
+}
+
 Result<std::shared_ptr<backend::Kernel>> compile(Megakernel::State& state,
                                                  const RunKernelKey& key) {
   backend::KernelOptions options = state.options;
   options.execution = key.is_jit ? backend::Execution::native : backend::Execution::interpreter;
   options.planned = key.is_planned;
+  if (key.is_jit) {
+    options.unverified_handlers = choose(options.unverified_handlers, key.opcodes);
+  }
   if (key.is_jit && options.program) {
     auto chosen = specialise(*options.program, key.opcodes);
     if (!chosen) return Failure(chosen.error());
     options.program = std::move(*chosen);
+    // With native handlers alone there is nothing a compiler would have to be there for.
+    if (options.program->handlers().empty()) options.program.reset();
   }
   auto kernel = state.backend->compile(options);
   if (!kernel) return Failure(kernel.error());

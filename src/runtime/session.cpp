@@ -804,10 +804,9 @@ void Session::State::settle_claimed() {
 bool Session::State::may_run_twice(const Slot& slot) const {
   if (megakernel_->options.payload) return false;
   if (slot.opcode == static_cast<Word>(abi::Opcode::nop)) return true;
-  const auto& program = megakernel_->options.program;
-  const ir::VerifiedHandler* const found = program ? program->find(slot.opcode) : nullptr;
+  const auto found = megakernel_->options.find_handler(slot.opcode);
   const bool is_in_place = slot.args[0] == slot.args[1];
-  return found != nullptr && found->handler.is_pure && !is_in_place;
+  return found && found->is_pure && !is_in_place;
 }
 
 void Session::State::add(backend::LiveCounters& sum, const backend::LiveCounters& more) {

@@ -32,6 +32,8 @@ struct BackendUnderTest {
   std::string name = {};                                         ///< in test listings
   std::function<std::shared_ptr<backend::Backend>()> make = {};  ///< called once
   std::string skip_reason = {};                                  ///< why it cannot run here, if so
+  std::vector<abi::Word> worker_counts = {1, 2, 4};              ///< to test with; 1 is the first
+  bool interprets = true;                                        ///< whether it has an interpreter
 };
 
 /// What a test runs on.
@@ -52,7 +54,7 @@ void PrintTo(const Configuration& configuration, std::ostream* out);
 
 /// Schedules × workers × counter starts × executions.
 std::vector<Configuration> every_configuration(const BackendUnderTest& backend);
-/// The same without native code, for tests that run no handler.
+/// The same with one execution, for tests that run no handler.
 std::vector<Configuration> interpreted_configurations(const BackendUnderTest& backend);
 /// One worker, whose order can be seen.
 std::vector<Configuration> single_worker_configurations(const BackendUnderTest& backend);
@@ -142,6 +144,7 @@ struct Shape {
   std::string_view handlers = kHandlers;
   bool payload = false;
   std::uint64_t fuel_per_item = ir::kDefaultFuel;
+  bool unverified = false;  ///< with unverified_handlers() as well
 };
 
 /// First slot of the NORMAL partition of 16 slots, and the first behind it: an item there has
@@ -213,6 +216,15 @@ class Builtins : public BackendTest {
 class Mixtures : public BackendTest {};
 /// Section 4: handlers and the faults they raise.
 class Handlers : public BackendTest {};
+/// Section 4: native handlers, which are seen and treated like others.
+class Unverified : public BackendTest {
+ protected:
+  /// A megakernel with every handler of both kinds.
+  static Megakernel& kernel() { return BackendTest::kernel({.unverified = true}); }
+  static Outcome run(const Job& job, std::chrono::nanoseconds deadline = kPatience) {
+    return BackendTest::run(kernel(), job, deadline);
+  }
+};
 /// Section 5.
 class Fences : public BackendTest {};
 /// Section 6: every slot runs.
@@ -250,6 +262,8 @@ class Dispatches : public BackendTest {
 /// Live sessions.
 class SessionTest : public BackendTest {
  protected:
+  void SetUp() override;
+
   /// The control buffer a session begins with: counters and tickets where the configuration says.
   static std::vector<Word> session_control(Word tenant_count = 29, Word observables = 64);
   /// A session whose counters stand where the configuration says.
@@ -267,6 +281,8 @@ class SessionTenants : public SessionTest {};
 class SessionLooks : public SessionTest {};
 /// Stopping.
 class SessionEnds : public SessionTest {};
+/// Native handlers in sessions.
+class UnverifiedSessions : public SessionTest {};
 
 }  // namespace everkernel::conformance
 
@@ -282,6 +298,7 @@ class SessionEnds : public SessionTest {};
   EVERKERNEL_INSTANTIATE_FIXTURE(prefix, Tenants, every_configuration(backend));                   \
   EVERKERNEL_INSTANTIATE_FIXTURE(prefix, Builtins, interpreted_configurations(backend));           \
   EVERKERNEL_INSTANTIATE_FIXTURE(prefix, Handlers, every_configuration(backend));                  \
+  EVERKERNEL_INSTANTIATE_FIXTURE(prefix, Unverified, interpreted_configurations(backend));         \
   EVERKERNEL_INSTANTIATE_FIXTURE(prefix, Mixtures, every_configuration(backend));                  \
   EVERKERNEL_INSTANTIATE_FIXTURE(prefix, Fences, every_configuration(backend));                    \
   EVERKERNEL_INSTANTIATE_FIXTURE(prefix, Schedules, interpreted_configurations(backend));          \
@@ -305,5 +322,6 @@ class SessionEnds : public SessionTest {};
   EVERKERNEL_INSTANTIATE_FIXTURE(prefix, SessionTenants, session_configurations(backend));         \
   EVERKERNEL_INSTANTIATE_FIXTURE(prefix, SessionLooks, session_configurations(backend));           \
   EVERKERNEL_INSTANTIATE_FIXTURE(prefix, SessionEnds, session_configurations(backend));            \
+  EVERKERNEL_INSTANTIATE_FIXTURE(prefix, UnverifiedSessions, session_configurations(backend));     \
   } /* namespace everkernel::conformance */                                                        \
   static_assert(true)

@@ -1,11 +1,12 @@
-// One item on the reference interpreter, with buffers, control words and hooks that are looked at
-// afterwards.
+// One item on the reference interpreter or in a native handler, with buffers, control words and
+// hooks that are looked at afterwards.
 #pragma once
 
 #include <deque>
 #include <vector>
 
 #include "everkernel/ir/interpreter.hpp"
+#include "everkernel/ir/unverified.hpp"
 #include "everkernel/memory/buffer_table.hpp"
 #include "support/ir_text.hpp"
 
@@ -75,6 +76,12 @@ class Machine {
   Outcome run(const ir::VerifiedHandler& handler) {
     frame.buffers = table_.view();
     return ir::interpret(handler, frame);
+  }
+
+  /// Runs the C++ half of a native handler once.
+  Outcome run(const ir::UnverifiedHandler& handler) {
+    frame.buffers = table_.view();
+    return ir::run_unverified(handler, frame);
   }
 
   std::vector<Word> control = std::vector<Word>(200);

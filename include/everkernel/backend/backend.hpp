@@ -11,11 +11,13 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "everkernel/backend/capabilities.hpp"
 #include "everkernel/backend/hit_buffer.hpp"
 #include "everkernel/base/result.hpp"
 #include "everkernel/ir/limits.hpp"
+#include "everkernel/ir/unverified.hpp"
 #include "everkernel/ir/verifier.hpp"
 #include "everkernel/memory/buffer_table.hpp"
 #include "everkernel/protocol/geometry.hpp"
@@ -54,14 +56,21 @@ struct KernelOptions {
   protocol::Geometry geometry = {};                 ///< slots, and lanes of a group
   Schedule schedule = Schedule::direct;             ///< how workers come to slots
   std::optional<ir::VerifiedProgram> program = {};  ///< handlers, and the payload
-  bool payload = false;                             ///< run the program's payload for every slot
-  Execution execution = Execution::automatic;       ///< how handlers run
+  /// Native handlers beside it; a backend asks ir::check_unverified() before it takes them.
+  std::vector<ir::UnverifiedHandler> unverified_handlers = {};
+  bool payload = false;                        ///< run the program's payload for every slot
+  Execution execution = Execution::automatic;  ///< how handlers run
   /// Whether a plan orders all items that touch the same words, except those of one handler that
   /// declares `commutes`. Then code need not expect other items at its buffers, and nothing may be
   /// run that has no such plan.
   bool planned = false;
   std::uint64_t fuel_per_item = ir::kDefaultFuel;  ///< turns of loops an item may take
   Word worker_count = 0;                           ///< 0 = as many as the device can keep busy
+
+  /// The program, null when there is none.
+  const ir::VerifiedProgram* find_program() const { return program ? &*program : nullptr; }
+  /// What is known of the handler of an opcode, whatever it is made of.
+  std::optional<ir::HandlerTraits> find_handler(Word opcode) const;
 };
 
 /// Words on the device. Thread-safe: every word is moved whole.

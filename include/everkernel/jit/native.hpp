@@ -14,17 +14,9 @@
 #include "everkernel/ir/item.hpp"
 #include "everkernel/ir/verifier.hpp"
 #include "everkernel/jit/code_cache.hpp"
+#include "everkernel/jit/memory_use.hpp"
 
 namespace everkernel::jit {
-
-/// Whether other items may touch the same buffer words at the same time. Where none can, accesses
-/// are plain and atomics need no bus lock, so that loops vectorise. Control words are shared in any
-/// case: counters of other workers lie there.
-enum class MemoryUse : std::uint8_t {
-  shared,     ///< any item may, so that every access is atomic
-  exclusive,  ///< none does
-  planned,    ///< only items of one handler that declares `commutes`; a plan orders all others
-};
 
 /// What the code may rely on.
 struct NativeOptions {

@@ -45,6 +45,7 @@ static_assert(sizeof(BufferEntry) == 24);
 struct BufferTableView {
   const BufferEntry* entries = nullptr;  ///< mask + 1 places; handle 0 = free
   Word mask = 0;                         ///< places − 1, a power of two minus one
+  Word revision = 0;                     ///< another number whenever a table has changed
 
   /// Where the search for a handle begins.
   static constexpr Word home(Word handle, Word mask) { return (handle * 0x9E3779B1u >> 7) & mask; }
@@ -99,7 +100,9 @@ class BufferTable {
 
   /// What handlers see. Valid until the next buffer is made or dropped.
   BufferTableView view() const {
-    return {.entries = places_.data(), .mask = static_cast<Word>(places_.size() - 1)};
+    return {.entries = places_.data(),
+            .mask = static_cast<Word>(places_.size() - 1),
+            .revision = revision_};
   }
   /// Buffers in the table.
   std::size_t size() const { return size_; }
@@ -113,6 +116,7 @@ class BufferTable {
 
   std::vector<BufferEntry> places_;
   std::size_t size_ = 0;
+  Word revision_ = 0;
 };
 
 /// Owns the words of one buffer and its place in the table. Move-only.

@@ -1,10 +1,13 @@
-// What the items of an opcode do to the buffers they name, as the verifier found it.
+// What the items of an opcode do to the buffers they name, as the verifier found it or as
+// native handlers declare it.
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "everkernel/abi/platform.hpp"
+#include "everkernel/ir/unverified.hpp"
 #include "everkernel/ir/verifier.hpp"
 
 namespace everkernel::planner {
@@ -25,8 +28,9 @@ inline constexpr Effects kUnknownOpcode = 128;  ///< no item may have it
 /// Effects by opcode. Immutable.
 class EffectTable {
  public:
-  /// Those of a program's handlers, and of NOP; null is no handlers.
-  explicit EffectTable(const ir::VerifiedProgram* program);
+  /// Those of a program's handlers, of native handlers and of NOP; null is no program.
+  explicit EffectTable(const ir::VerifiedProgram* program,
+                       std::span<const ir::UnverifiedHandler> unverified = {});
 
   /// What items of an opcode do.
   Effects find(Word opcode) const { return opcode < kDense ? dense_[opcode] : find_sparse(opcode); }
@@ -37,6 +41,7 @@ class EffectTable {
     Word opcode = 0;
     Effects effects = 0;
   };
+  void add(const ir::HandlerTraits& handler);
   Effects find_sparse(Word opcode) const;
 
   std::vector<Effects> dense_;

@@ -5,8 +5,10 @@
 #include <memory>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "everkernel/backend/backend.hpp"
+#include "everkernel/ir/unverified.hpp"
 #include "everkernel/ir/verifier.hpp"
 #include "everkernel/runtime/data_buffer.hpp"
 #include "everkernel/runtime/dispatch.hpp"
@@ -20,6 +22,7 @@ struct MegakernelOptions {
   Word slot_count = abi::kDefaultSlotCount;                      ///< slots of its rings
   Word workgroup_size = abi::kDefaultWorkgroupSize;              ///< lanes of a group
   std::optional<ir::VerifiedProgram> handlers = {};              ///< what user opcodes run
+  std::vector<ir::UnverifiedHandler> unverified_handlers = {};   ///< trusted code for others
   bool payload = false;                                          ///< run the payload for every slot
   backend::Schedule schedule = backend::Schedule::direct;        ///< how a dispatch visits slots
   backend::Execution execution = backend::Execution::automatic;  ///< how handlers run
@@ -39,8 +42,9 @@ struct RecoveryDecision {
 class Megakernel {
  public:
   /// Compiles. Fails with `invalid_argument` for a geometry that does not fit (the slot count is
-  /// a positive multiple of the workgroup size) or a payload that is not there, and with
-  /// `unsupported` for what the backend cannot do.
+  /// a positive multiple of the workgroup size), a payload that is not there or native handlers
+  /// that do not fit (see ir::check_unverified), and with `unsupported` for what the backend cannot
+  /// do, such as a native handler without a half for it.
   static Result<Megakernel> create(std::shared_ptr<backend::Backend> backend,
                                    const MegakernelOptions& options = {});
 

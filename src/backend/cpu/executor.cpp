@@ -36,49 +36,75 @@ bool has_loops(const ir::Body& body) {
 
 Result<Executor> Executor::create(const KernelOptions& options, const FindCache& find_cache) {
   Executor executor;
-  executor.program_ = options.program;
   executor.dense_.assign(kDenseOpcodes, kNone);
-  if (options.program) {
-    const auto handlers = options.program->handlers();
-    for (Word i = 0; i < handlers.size(); ++i) {
-      const ir::VerifiedHandler& verified = handlers[i];
-      executor.infos_.push_back(
-          {.lanes = lanes_of(verified.handler.scope, options.geometry.workgroup_size),
-           .can_leave = verified.effects.can_yield || verified.effects.can_await,
-           .is_pure = verified.handler.is_pure,
-           .writes_args = verified.effects.writes_args,
-           .has_loops = has_loops(verified.handler.body),
-           .commutes = verified.handler.commutes,
-           .effects = verified.effects});
-      executor.has_long_items_ |= executor.infos_.back().has_loops;
-      if (verified.handler.is_payload) {
-        if (options.payload) executor.payload_ = i;
-      } else {
-        executor.add_opcode(verified.handler.opcode, i);
-      }
-    }
-    std::ranges::sort(executor.sparse_);
-  }
-  if (options.payload && executor.payload_ == kNone) {
-    return fail(Code::invalid_argument, "megakernel: the program has no payload to run",
-                "add a `payload { … }` to the handlers, or do not ask for it");
-  }
-  const bool wants_native = options.execution == Execution::native;
-  if (options.program &&
-      (wants_native || (options.execution == Execution::automatic && jit::has_native_code()))) {
-    const auto memory = options.planned ? jit::MemoryUse::planned : jit::MemoryUse::shared;
-    auto native =
-        jit::NativeProgram::compile(*options.program, {.memory = memory, .cache = find_cache()});
-    if (native) {
-      executor.native_ = std::move(*native);
-    } else if (wants_native) {
-      return Failure(native.error());
-    }
-  }
+  EVERKERNEL_TRY(executor.add_program(options));
+  EVERKERNEL_TRY(executor.add_unverified(options));
+  std::ranges::sort(executor.sparse_);
+  EVERKERNEL_TRY(executor.compile(options, find_cache));
   return executor;
 }
 
-void Executor::add_opcode(Word opcode, Word handler) {
+Result<void> Executor::add_program(const KernelOptions& options) {
+  program_ = options.program;
+  const auto handlers = program_ ? program_->handlers() : std::span<const ir::VerifiedHandler>{};
+  for (const ir::VerifiedHandler& verified : handlers) {
+    infos_.push_back({.lanes = lanes_of(verified.handler.scope, options.geometry.workgroup_size),
+                      .can_leave = verified.effects.can_yield || verified.effects.can_await,
+                      .is_pure = verified.handler.is_pure,
+                      .writes_args = verified.effects.writes_args,
+                      .is_long = has_loops(verified.handler.body),
+                      .commutes = verified.handler.commutes,
+                      .effects = verified.effects});
+    has_long_items_ |= infos_.back().is_long;
+    if (!verified.handler.is_payload) {
+      add_opcode(verified.handler.opcode);
+    } else if (options.payload) {
+      payload_ = static_cast<Word>(infos_.size() - 1);
+    }
+  }
+  first_unverified_ = static_cast<Word>(infos_.size());
+  if (options.payload && payload_ == kNone) {
+    return fail(Code::invalid_argument, "megakernel: the program has no payload to run",
+                "add a `payload { … }` to the handlers, or do not ask for it");
+  }
+  return {};
+}
+
+Result<void> Executor::add_unverified(const KernelOptions& options) {
+  EVERKERNEL_TRY(
+      ir::check_unverified(options.unverified_handlers, options.find_program(), ir::Half::cpu));
+  unverified_ = options.unverified_handlers;
+  for (const ir::UnverifiedHandler& handler : unverified_) {
+    infos_.push_back({.lanes = lanes_of(handler.scope, options.geometry.workgroup_size),
+                      .can_leave = handler.effects.can_yield || handler.effects.can_await,
+                      .is_pure = handler.is_pure,
+                      .writes_args = handler.effects.writes_args,
+                      .is_long = !handler.is_short,
+                      .commutes = handler.commutes,
+                      .effects = handler.effects});
+    has_long_items_ |= infos_.back().is_long;
+    add_opcode(handler.opcode);
+  }
+  return {};
+}
+
+Result<void> Executor::compile(const KernelOptions& options, const FindCache& find_cache) {
+  const bool wants_native = options.execution == Execution::native;
+  const bool may_be_native = options.execution == Execution::automatic && jit::has_native_code();
+  if (!program_ || !(wants_native || may_be_native)) return {};
+  const auto memory = options.planned ? jit::MemoryUse::planned : jit::MemoryUse::shared;
+  auto native = jit::NativeProgram::compile(*program_, {.memory = memory, .cache = find_cache()});
+  if (native) {
+    native_ = std::move(*native);
+  } else if (wants_native) {
+    return Failure(native.error());
+  }
+  return {};
+}
+
+// The handler that was added last runs for this opcode.
+void Executor::add_opcode(Word opcode) {
+  const Word handler = static_cast<Word>(infos_.size() - 1);
   if (opcode < kDenseOpcodes) {
     dense_[opcode] = handler;
   } else {

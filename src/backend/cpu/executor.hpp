@@ -1,4 +1,5 @@
-// Which code an opcode runs, and running it: compiled where it can be, interpreted else.
+// Which code an opcode runs, and running it: a native handler's own, compiled where it can be,
+// interpreted else.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +22,7 @@ struct HandlerInfo {
   bool can_leave = false;    ///< may yield, requeue or await
   bool is_pure = false;      ///< running it twice is running it once
   bool writes_args = false;  ///< its args go back to the slot
-  bool has_loops = false;    ///< may take long
+  bool is_long = false;      ///< may take long
   bool commutes = false;     ///< items on one output may run in any order
   ir::Effects effects = {};  ///< what it can touch
 };
@@ -36,7 +37,8 @@ class Executor {
   using FindCache = std::function<jit::CodeCache*()>;
 
   /// Compiles the program of the options. Fails with `unsupported` when native code was asked for
-  /// and cannot be made, and with `invalid_argument` for a payload that is not there.
+  /// and cannot be made or a native handler has no C++ half, and with `invalid_argument` for a
+  /// payload that is not there and native handlers that do not fit.
   static Result<Executor> create(const KernelOptions& options, const FindCache& find_cache);
 
   /// The handler of an opcode, or kNone.
@@ -54,7 +56,7 @@ class Executor {
       return opcode != static_cast<Word>(abi::Opcode::memcpy);
     }
     const Word handler = payload_ != kNone ? payload_ : find(opcode);
-    return handler != kNone && !infos_[handler].has_loops;
+    return handler != kNone && !infos_[handler].is_long;
   }
   /// Whether any item may take long.
   bool has_long_items() const { return has_long_items_; }
@@ -65,19 +67,27 @@ class Executor {
 
   /// Runs one item.
   ir::Outcome run(Word handler, ir::ItemFrame& frame) const {
+    if (handler >= first_unverified_) {
+      return ir::run_unverified(unverified_[handler - first_unverified_], frame);
+    }
     if (native_) return native_->run(handler, frame);
     return interpret(handler, frame);
   }
 
  private:
   Executor() = default;
-  void add_opcode(Word opcode, Word handler);
+  Result<void> add_program(const KernelOptions& options);
+  Result<void> add_unverified(const KernelOptions& options);
+  Result<void> compile(const KernelOptions& options, const FindCache& find_cache);
+  void add_opcode(Word opcode);
   Word find_sparse(Word opcode) const;
   ir::Outcome interpret(Word handler, ir::ItemFrame& frame) const;
 
   std::optional<ir::VerifiedProgram> program_;
   std::optional<jit::NativeProgram> native_;
-  std::vector<HandlerInfo> infos_;
+  std::vector<ir::UnverifiedHandler> unverified_;
+  Word first_unverified_ = 0;                  // handlers below this are the program's
+  std::vector<HandlerInfo> infos_;             // the program's, then native ones
   std::vector<Word> dense_;                    // handler by opcode, for small opcodes
   std::vector<std::pair<Word, Word>> sparse_;  // opcode and handler, sorted
   Word payload_ = kNone;

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "backend/cuda/context.hpp"
+#include "backend/cuda/cuda_kernel.hpp"
 #include "backend/cuda/cuda_memory.hpp"
 #include "backend/cuda/device.hpp"
 #include "backend/cuda/driver.hpp"
@@ -61,8 +62,7 @@ class CudaBackend final : public Backend {
   Result<std::unique_ptr<Kernel>> compile(const KernelOptions& options) override {
     const auto context = this->context();
     if (!context) return Failure(context.error());
-    static_cast<void>(options);
-    return fail(Code::unsupported, "cuda: kernels are not implemented");
+    return CudaKernel::compile(*context, machine_->nvrtc, cache(), options);
   }
 
   Result<std::unique_ptr<Memory>> allocate(std::size_t size_bytes) override {
@@ -71,11 +71,11 @@ class CudaBackend final : public Backend {
     return CudaMemory::create(*context, size_bytes);
   }
 
-  // What a device did before it was lost is in this process for good.
+  // A lost device is lost to this process for good.
   Result<void> revive() override {
     const auto context = this->context();
     if (!context) return Failure(context.error());
-    return (*context)->check_alive();
+    return {};
   }
 
  private:
@@ -89,6 +89,7 @@ class CudaBackend final : public Backend {
       if (!created) return Failure(std::move(created).error());
       context_ = std::move(*created);
     }
+    EVERKERNEL_TRY(context_->check_alive());
     return context_;
   }
 

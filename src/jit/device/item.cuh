@@ -25,6 +25,51 @@ static_assert(sizeof(Wide) == 8);
 
 // ---- words ----------------------------------------------------------------------------------
 
+/// One word for the atomics of handlers: relaxed, seen by the whole device. What gives the word
+/// before costs a way to memory and back; what gives nothing does not wait.
+class AtomicWord {
+ public:
+  EK_DEVICE explicit AtomicWord(Wide at) : at_(at) {}
+
+#define EK_ATOMIC(update, fetch, operation)                                                \
+  EK_DEVICE void update(Word value) const {                                                \
+    asm volatile("red.relaxed.gpu.global." operation " [%0], %1; // ek:atomic" ::"l"(at_), \
+                 "r"(value));                                                              \
+  }                                                                                        \
+  EK_DEVICE Word fetch(Word value) const {                                                 \
+    Word before;                                                                           \
+    asm volatile("atom.relaxed.gpu.global." operation " %0, [%1], %2; // ek:atomic"        \
+                 : "=r"(before)                                                            \
+                 : "l"(at_), "r"(value));                                                  \
+    return before;                                                                         \
+  }
+  EK_ATOMIC(add, fetch_add, "add.u32")
+  EK_ATOMIC(min, fetch_min, "min.u32")
+  EK_ATOMIC(max, fetch_max, "max.u32")
+  EK_ATOMIC(bit_and, fetch_and, "and.b32")
+  EK_ATOMIC(bit_or, fetch_or, "or.b32")
+  EK_ATOMIC(bit_xor, fetch_xor, "xor.b32")
+#undef EK_ATOMIC
+
+  EK_DEVICE Word exchange(Word value) const {
+    Word before;
+    asm volatile("atom.relaxed.gpu.global.exch.b32 %0, [%1], %2; // ek:atomic"
+                 : "=r"(before)
+                 : "l"(at_), "r"(value));
+    return before;
+  }
+  EK_DEVICE Word exchange_if(Word expected, Word desired) const {
+    Word before;
+    asm volatile("atom.relaxed.gpu.global.cas.b32 %0, [%1], %2, %3; // ek:atomic"
+                 : "=r"(before)
+                 : "l"(at_), "r"(expected), "r"(desired));
+    return before;
+  }
+
+ private:
+  Wide at_;
+};
+
 /// Words that several threads use at one time: ring, control, debug log, IO queue, and what workers
 /// share beside them. The pointer is private so that nothing can go around the accessors.
 class Words {
@@ -98,6 +143,8 @@ class Words {
                  : "memory");
     return before == expected;
   }
+  /// The word for a handler's atomics.
+  EK_DEVICE AtomicWord atomic(Wide i) const { return AtomicWord(at(i)); }
 
  private:
   EK_DEVICE Wide at(Wide i) const { return __cvta_generic_to_global(words_ + i); }
@@ -129,16 +176,21 @@ inline constexpr Word kAccessWrite = 2;
 inline constexpr Word kEveryTenant = 0xFFFFFFFFu;
 
 /// A buffer as one item may use it. An index below `readable` can be loaded, one below `writable`
-/// stored to, one below both used atomically; what a failed comparison means, access_fault() says.
+/// stored to, one below `updatable` used atomically; what a failed comparison means, access_fault()
+/// says.
 struct Buffer {
   Word* words = nullptr;
   Word length = 0;           // words, 0 where `fault` says why
   Word readable = 0;         // length, or 0 without the right
   Word writable = 0;         // length, or 0 without the right
+  Word updatable = 0;        // length, or 0 without both rights
+  Word access = 0;           // the rights
   Word fault = 0;            // bad_buffer_handle or permission_denied of an owner, else 0
   bool is_constant = false;  // no handler can write it
 
   EK_DEVICE Wide at(Word index) const { return __cvta_generic_to_global(words + index); }
+  /// The word for atomics.
+  EK_DEVICE AtomicWord atomic(Word index) const { return AtomicWord(at(index)); }
 };
 
 /// Finds the buffer of a handle for a tenant. Never faults: using the buffer does.
@@ -168,6 +220,9 @@ EK_DEVICE Buffer find_buffer(const BufferTable& table, Word handle, Word tenant)
     buffer.length = count;
     buffer.readable = (access & kAccessRead) != 0 ? count : 0;
     buffer.writable = (access & kAccessWrite) != 0 ? count : 0;
+    const bool is_both = buffer.readable == count && buffer.writable == count;
+    buffer.updatable = is_both ? count : 0;
+    buffer.access = access;
     buffer.fault = 0;
     buffer.is_constant = access == kAccessRead;
     return buffer;
@@ -175,11 +230,42 @@ EK_DEVICE Buffer find_buffer(const BufferTable& table, Word handle, Word tenant)
 }
 
 /// Why an access that needs these rights failed.
-EK_DEVICE Word access_fault(const Buffer& buffer, bool reads, bool writes) {
+EK_DEVICE Word access_fault(const Buffer& buffer, Word needed) {
   if (buffer.fault != 0) return buffer.fault;
-  const bool may =
-      (!reads || buffer.readable == buffer.length) && (!writes || buffer.writable == buffer.length);
+  const bool may = (buffer.access & needed) == needed;
   return static_cast<Word>(may ? FaultCode::index_out_of_range : FaultCode::permission_denied);
+}
+
+/// A word of a buffer that no handler can write: cached, and one load may serve several reads.
+EK_DEVICE Word load_constant(const Buffer& buffer, Word index) {
+  Word value;
+  asm("ld.global.u32 %0, [%1]; // ek:data" : "=r"(value) : "l"(buffer.at(index)));
+  return value;
+}
+
+/// A word that other items may touch at the same time.
+EK_DEVICE Word load_shared(const Buffer& buffer, Word index) {
+  if (buffer.is_constant) return load_constant(buffer, index);
+  Word value;
+  asm volatile("ld.relaxed.gpu.global.u32 %0, [%1]; // ek:data"
+               : "=r"(value)
+               : "l"(buffer.at(index)));
+  return value;
+}
+EK_DEVICE void store_shared(const Buffer& buffer, Word index, Word value) {
+  asm volatile("st.relaxed.gpu.global.u32 [%0], %1; // ek:data" ::"l"(buffer.at(index)),
+               "r"(value));
+}
+
+/// A word that no other item touches meanwhile.
+EK_DEVICE Word load_owned(const Buffer& buffer, Word index) {
+  if (buffer.is_constant) return load_constant(buffer, index);
+  Word value;
+  asm volatile("ld.global.u32 %0, [%1]; // ek:data" : "=r"(value) : "l"(buffer.at(index)));
+  return value;
+}
+EK_DEVICE void store_owned(const Buffer& buffer, Word index, Word value) {
+  asm volatile("st.global.u32 [%0], %1; // ek:data" ::"l"(buffer.at(index)), "r"(value));
 }
 
 // ---- lanes ----------------------------------------------------------------------------------
@@ -191,6 +277,7 @@ struct OneLane {
   EK_DEVICE bool leads() const { return true; }
   EK_DEVICE void meet() const {}
   EK_DEVICE Word from_leader(Word value) const { return value; }
+  EK_DEVICE bool meet_any(bool value) const { return value; }
   EK_DEVICE Word lowest(Word value) const { return value; }
   EK_DEVICE Word total(Word value) const { return value; }
   EK_DEVICE Wide total(Wide value) const { return value; }
@@ -209,6 +296,11 @@ struct WarpLanes {
   /// All lanes meet, and see what the others did before.
   EK_DEVICE void meet() const { __syncwarp(); }
   EK_DEVICE Word from_leader(Word value) const { return __shfl_sync(kAll, value, 0); }
+  /// All lanes meet, and learn whether one of them says so.
+  EK_DEVICE bool meet_any(bool value) const {
+    __syncwarp();
+    return __any_sync(kAll, value) != 0;
+  }
   EK_DEVICE Word lowest(Word value) const { return __reduce_min_sync(kAll, value); }
   EK_DEVICE Word total(Word value) const { return __reduce_add_sync(kAll, value); }
   EK_DEVICE Wide total(Wide value) const {
@@ -223,6 +315,7 @@ struct GroupLanes {
   EK_DEVICE Word count() const { return blockDim.x; }
   EK_DEVICE bool leads() const { return threadIdx.x == 0; }
   EK_DEVICE void meet() const { __syncthreads(); }
+  EK_DEVICE bool meet_any(bool value) const { return __syncthreads_or(value) != 0; }
   EK_DEVICE Word from_leader(Word value) const {
     __shared__ Word board;
     __syncthreads();  // whoever reads the last value has read it
@@ -250,6 +343,147 @@ struct GroupLanes {
     return board;
   }
 };
+
+// ---- values ---------------------------------------------------------------------------------
+
+// What operators and functions of handlers compute, as ir/semantics.hpp says it. Integers of both
+// kinds are words. Nothing here is contracted, flushed to zero or undefined.
+
+EK_DEVICE float as_float(Word bits) {
+  return __uint_as_float(bits);
+}
+/// The bits; those of every NaN are the same.
+EK_DEVICE Word as_bits(float value) {
+  return value != value ? 0x7FC00000u : __float_as_uint(value);
+}
+EK_DEVICE int as_signed(Word bits) {
+  return static_cast<int>(bits);
+}
+
+EK_DEVICE Word divide_u32(Word a, Word b) {
+  return b == 0 ? a : a / b;
+}
+EK_DEVICE Word remainder_u32(Word a, Word b) {
+  return b == 0 ? 0 : a % b;
+}
+EK_DEVICE Word divide_i32(Word a, Word b) {
+  if (b == 0) return a;
+  if (b == 0xFFFFFFFFu) return 0u - a;  // the minimum stays the minimum
+  return static_cast<Word>(as_signed(a) / as_signed(b));
+}
+EK_DEVICE Word remainder_i32(Word a, Word b) {
+  if (b == 0 || b == 0xFFFFFFFFu) return 0;
+  return static_cast<Word>(as_signed(a) % as_signed(b));
+}
+EK_DEVICE Word shift_left(Word a, Word count) {
+  return a << (count & 31);
+}
+EK_DEVICE Word shift_right_u32(Word a, Word count) {
+  return a >> (count & 31);
+}
+EK_DEVICE Word shift_right_i32(Word a, Word count) {
+  return static_cast<Word>(as_signed(a) >> (count & 31));
+}
+EK_DEVICE Word rotate_left(Word a, Word count) {
+  return (a << (count & 31)) | (a >> ((32 - (count & 31)) & 31));
+}
+EK_DEVICE bool less_i32(Word a, Word b) {
+  return as_signed(a) < as_signed(b);
+}
+EK_DEVICE Word min_u32(Word a, Word b) {
+  return a < b ? a : b;
+}
+EK_DEVICE Word max_u32(Word a, Word b) {
+  return a < b ? b : a;
+}
+EK_DEVICE Word min_i32(Word a, Word b) {
+  return less_i32(a, b) ? a : b;
+}
+EK_DEVICE Word max_i32(Word a, Word b) {
+  return less_i32(a, b) ? b : a;
+}
+EK_DEVICE Word abs_i32(Word a) {
+  return as_signed(a) < 0 ? 0u - a : a;
+}
+EK_DEVICE Word leading_zeros(Word a) {
+  return static_cast<Word>(__clz(as_signed(a)));
+}
+EK_DEVICE Word one_bits(Word a) {
+  return static_cast<Word>(__popc(a));
+}
+
+EK_DEVICE float add_f32(float a, float b) {
+  return __fadd_rn(a, b);
+}
+EK_DEVICE float subtract_f32(float a, float b) {
+  return __fsub_rn(a, b);
+}
+EK_DEVICE float multiply_f32(float a, float b) {
+  return __fmul_rn(a, b);
+}
+EK_DEVICE float divide_f32(float a, float b) {
+  return __fdiv_rn(a, b);
+}
+EK_DEVICE float fma_f32(float a, float b, float c) {
+  return __fmaf_rn(a, b, c);
+}
+EK_DEVICE float sqrt_f32(float a) {
+  return __fsqrt_rn(a);
+}
+EK_DEVICE float floor_f32(float a) {
+  return floorf(a);
+}
+EK_DEVICE float negate_f32(float a) {
+  return __uint_as_float(__float_as_uint(a) ^ 0x80000000u);
+}
+EK_DEVICE float abs_f32(float a) {
+  return __uint_as_float(__float_as_uint(a) & 0x7FFFFFFFu);
+}
+/// The lesser; the other operand if one is NaN; -0 is below +0.
+EK_DEVICE float min_f32(float a, float b) {
+  if (a != a) return b;
+  if (b != b) return a;
+  if (a == b) return as_signed(__float_as_uint(a)) < 0 ? a : b;
+  return a < b ? a : b;
+}
+/// The greater; the other operand if one is NaN; -0 is below +0.
+EK_DEVICE float max_f32(float a, float b) {
+  if (a != a) return b;
+  if (b != b) return a;
+  if (a == b) return as_signed(__float_as_uint(a)) < 0 ? b : a;
+  return a > b ? a : b;
+}
+
+/// Truncates and saturates; NaN gives 0.
+EK_DEVICE Word f32_to_u32(float value) {
+  if (!(value > 0.0f)) return 0;
+  return value < 4294967296.0f ? __float2uint_rz(value) : 0xFFFFFFFFu;
+}
+/// Truncates and saturates; NaN gives 0.
+EK_DEVICE Word f32_to_i32(float value) {
+  if (value != value) return 0;
+  if (value >= 2147483648.0f) return 0x7FFFFFFFu;
+  return value < -2147483648.0f ? 0x80000000u : static_cast<Word>(__float2int_rz(value));
+}
+EK_DEVICE float u32_to_f32(Word value) {
+  return __uint2float_rn(value);
+}
+EK_DEVICE float i32_to_f32(Word value) {
+  return __int2float_rn(as_signed(value));
+}
+
+/// Turns of a loop between two bounds.
+EK_DEVICE Word turns_u32(Word first, Word last) {
+  return first < last ? last - first : 0;
+}
+EK_DEVICE Word turns_i32(Word first, Word last) {
+  return less_i32(first, last) ? last - first : 0;
+}
+
+/// The code of `fault n`.
+EK_DEVICE Word user_fault(Word n) {
+  return abi::kFirstUserFault + min_u32(n, abi::kMaxUserFault);
+}
 
 // ---- the item -------------------------------------------------------------------------------
 
@@ -337,6 +571,110 @@ EK_DEVICE void append_hit(const Item& item, Word a, Word b, Word c) {
   asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4}; // ek:hit" ::"l"(
                    __cvta_generic_to_global(voice.hits + place)),
                "r"(item.number), "r"(a), "r"(b), "r"(c));
+}
+
+// ---- running a handler ----------------------------------------------------------------------
+
+/// No handler: what find_handler() gives for an opcode without one.
+inline constexpr Word kNoHandler = ~0u;
+
+/// What is known of a handler before it runs: bits of traits_of().
+inline constexpr Word kTraitWarp = 1u << 0;          // scope warp
+inline constexpr Word kTraitGroup = 1u << 1;         // scope group
+inline constexpr Word kTraitCanLeave = 1u << 2;      // yield, requeue or await
+inline constexpr Word kTraitWritesArgs = 1u << 3;    // the slot's args change
+inline constexpr Word kTraitCommutes = 1u << 4;      // items on one output run in any order
+inline constexpr Word kTraitReadsInput = 1u << 5;    // loads or atomics
+inline constexpr Word kTraitWritesInput = 1u << 6;   // stores or atomics
+inline constexpr Word kTraitReadsOutput = 1u << 7;   // loads or atomics
+inline constexpr Word kTraitWritesOutput = 1u << 8;  // stores or atomics
+
+/// Turns of a loop between two looks at the abort word. A power of two.
+inline constexpr Word kPollTurns = 1024;
+/// Turns of an each that one lane takes between two looks at the abort word.
+inline constexpr Word kPollEachTurns = 256;
+
+/// A load where all lanes run as one thread would: the leader's, if they could differ.
+template <class Lanes>
+EK_DEVICE Word load_shared(const Lanes& lanes, const Buffer& buffer, Word index) {
+  if (buffer.is_constant) return load_constant(buffer, index);
+  Word value = 0;
+  if (lanes.leads()) value = load_shared(buffer, index);
+  return lanes.from_leader(value);
+}
+template <class Lanes>
+EK_DEVICE Word load_owned(const Lanes& lanes, const Buffer& buffer, Word index) {
+  if (buffer.is_constant) return load_constant(buffer, index);
+  Word value = 0;
+  if (lanes.leads()) value = load_owned(buffer, index);
+  return lanes.from_leader(value);
+}
+template <class Lanes>
+EK_DEVICE Word load_control(const Lanes& lanes, const Item& item, Word index) {
+  Word value = 0;
+  if (lanes.leads()) value = item.control.load_relaxed(index);
+  return lanes.from_leader(value);
+}
+
+/// Whether the item is to end here.
+template <class Lanes>
+EK_DEVICE bool is_aborted(const Lanes& lanes, const Item& item) {
+  Word value = 0;
+  if (lanes.leads() && item.abort.size() != 0) value = item.abort.load_relaxed(0);
+  return lanes.from_leader(value) != 0;
+}
+
+/// Pays for one turn of a loop, and looks at the abort word now and then. Gives the code of a
+/// fault, else 0.
+template <class Lanes>
+EK_DEVICE Word spend_turn(const Lanes& lanes, const Item& item, Fuel& fuel) {
+  if (fuel % kPollTurns == 0) {
+    if (is_aborted(lanes, item)) return static_cast<Word>(FaultCode::deadline);
+    if (fuel == 0) return static_cast<Word>(FaultCode::fuel_exhausted);
+  }
+  --fuel;
+  return 0;
+}
+
+/// An arg at an index that is no constant. Looks at all of them: an array that is indexed would
+/// lie in memory.
+EK_DEVICE Word load_arg(const Item& item, Word index) {
+  Word value = 0;
+#pragma unroll
+  for (Word i = 0; i < abi::kSlotArgs; ++i) value = index == i ? item.args[i] : value;
+  return value;
+}
+EK_DEVICE void store_arg(Item& item, Word index, Word value) {
+#pragma unroll
+  for (Word i = 0; i < abi::kSlotArgs; ++i) item.args[i] = index == i ? value : item.args[i];
+}
+
+/// What is wrong with a control index, 0 if nothing is. Words below the observables are tenant 0's
+/// to write.
+EK_DEVICE Word control_fault(const Item& item, Word index, bool writes) {
+  if (index >= item.control.size()) return static_cast<Word>(FaultCode::index_out_of_range);
+  const bool is_protected = item.tenant != 0 && index < abi::kControlFirstObservable;
+  return writes && is_protected ? static_cast<Word>(FaultCode::permission_denied) : 0;
+}
+
+/// The lowest turn of an each that faulted on this lane.
+struct TurnFault {
+  Word turn = ~0u;
+  Word code = 0;
+
+  EK_DEVICE bool is_set() const { return code != 0; }
+  EK_DEVICE void note(Word its_turn, Word its_code) {
+    if (code != 0) return;  // turns of a lane rise
+    turn = its_turn;
+    code = its_code;
+  }
+};
+
+/// The code of the lowest turn that faulted on any lane. One did.
+template <class Lanes>
+EK_DEVICE Word lowest_fault(const Lanes& lanes, const TurnFault& mine) {
+  const Word turn = lanes.lowest(mine.turn);
+  return lanes.lowest(mine.is_set() && mine.turn == turn ? mine.code : ~0u);
 }
 
 }  // namespace everkernel::device

@@ -1,0 +1,31 @@
+// Handlers as CUDA C++: the text that the device compiler gets beside the workers that call it.
+//
+// Nothing of the CUDA toolkit is needed to make it.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "everkernel/ir/unverified.hpp"
+#include "everkernel/ir/verifier.hpp"
+#include "everkernel/jit/memory_use.hpp"
+
+namespace everkernel::jit {
+
+/// What the code may rely on.
+struct CudaOptions {
+  MemoryUse memory = MemoryUse::shared;  ///< who else touches the buffers
+  bool payload = false;                  ///< the payload runs for every slot; else it is left out
+  /// Native handlers, which have passed ir::check_unverified() for CUDA. Their indices follow the
+  /// program's. Their text goes to the compiler as it is, and its messages name the handler.
+  std::span<const ir::UnverifiedHandler> unverified = {};
+};
+
+/// The handlers as CUDA C++, in namespace everkernel::device: `handler_I` for the handler of that
+/// index, and `find_handler`, `traits_of`, `run_lane_handler`, `run_warp_handler`,
+/// `run_group_handler` and `run_alone` over all of them. It compiles behind
+/// src/jit/device/item.cuh, includes src/jit/device/unverified.cuh if there are native handlers,
+/// and holds no name that the program chose. Equal programs give equal texts.
+std::string emit_cuda(const ir::VerifiedProgram& program, const CudaOptions& options);
+
+}  // namespace everkernel::jit

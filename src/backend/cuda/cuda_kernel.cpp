@@ -1,0 +1,562 @@
+// Launches: rows for the crews, one native submission for all of them, and what they came to. The
+// protocol is megakernel.cu's.
+#include "backend/cuda/cuda_kernel.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <numeric>
+
+#include "everkernel/jit/cuda_source.hpp"
+
+namespace everkernel::backend::cuda {
+namespace {
+
+using device::Outcome;
+using device::Shared;
+using device::Submission;
+using device::SurveyParams;
+using device::SurveyResult;
+
+static_assert(static_cast<Word>(Schedule::direct) == static_cast<Word>(device::Schedule::direct) &&
+              static_cast<Word>(Schedule::priority) ==
+                  static_cast<Word>(device::Schedule::priority) &&
+              static_cast<Word>(Schedule::ticket) == static_cast<Word>(device::Schedule::ticket));
+
+constexpr Word kWarp = 32;
+constexpr Word kMostBlockThreads = 256;
+constexpr Word kMostGroupThreads = 512;
+// Takes of slots a crew should find, so that one slow item does not leave the others idle.
+constexpr std::uint64_t kTakesPerCrew = 8;
+// Tags of cells begin anew before they could meet old ones.
+constexpr Word kLastTagBase = Word{1} << 30;
+// What a kernel has from its deadline until its device counts as lost: items end at their next
+// turn of a loop.
+constexpr auto kAbortGrace = std::chrono::seconds(30);
+
+Word* words_of(const std::unique_ptr<Memory>& memory) {
+  return memory->device_address();
+}
+
+template <class T>
+T* pointer_to(const std::unique_ptr<Memory>& memory, std::size_t index = 0) {
+  return reinterpret_cast<T*>(memory->device_address()) + index;
+}
+
+Word word_count(const Memory& memory) {
+  return static_cast<Word>(memory.size_bytes() / abi::kWordBytes);
+}
+
+bool has_loops(const ir::Body& body) {
+  return std::ranges::any_of(body.stmts, [](const ir::Stmt& stmt) {
+    return stmt.kind == ir::StmtKind::for_loop || stmt.kind == ir::StmtKind::each_loop ||
+           stmt.kind == ir::StmtKind::while_loop;
+  });
+}
+
+// What a program asks of the launch.
+struct ProgramShape {
+  bool has_groups = false;      // a handler needs a whole block
+  bool has_long_items = false;  // an item may take long
+};
+
+ProgramShape shape_of(const KernelOptions& options) {
+  ProgramShape shape;
+  for (const ir::UnverifiedHandler& handler : options.unverified_handlers) {
+    shape.has_groups |= handler.scope == ir::Scope::group;
+    shape.has_long_items |= !handler.is_short;
+  }
+  if (!options.program) return shape;
+  for (const ir::VerifiedHandler& verified : options.program->handlers()) {
+    const ir::Handler& handler = verified.handler;
+    if (handler.is_payload && !options.payload) continue;
+    shape.has_groups |= handler.scope == ir::Scope::group;
+    shape.has_long_items |= has_loops(handler.body);
+  }
+  return shape;
+}
+
+// A block has as many threads as a group has lanes, as far as a device can.
+Word block_threads_of(const ProgramShape& shape, Word workgroup_size) {
+  if (!shape.has_groups) return kMostBlockThreads;
+  const Word whole_warps =
+      (std::min(workgroup_size, kMostGroupThreads) + kWarp - 1) / kWarp * kWarp;
+  return std::max(whole_warps, kWarp);
+}
+
+Result<void> check_options(const KernelOptions& options) {
+  EVERKERNEL_TRY(ir::check_unverified(options.unverified_handlers, options.find_program(),
+                                      ir::Half::cuda));
+  if (options.execution == Execution::interpreter && options.program) {
+    return fail(Code::unsupported, "cuda: handlers are compiled, there is no interpreter",
+                "leave the execution to the backend, or use the CPU backend");
+  }
+  if (!options.payload) return {};
+  if (options.program && options.program->payload() != nullptr) return {};
+  return fail(Code::invalid_argument, "megakernel: the program has no payload to run",
+              "add a `payload { … }` to the handlers, or do not ask for it");
+}
+
+std::string handler_text(const KernelOptions& options) {
+  const jit::CudaOptions how{
+      .memory = options.planned ? jit::MemoryUse::planned : jit::MemoryUse::shared,
+      .payload = options.payload,
+      .unverified = options.unverified_handlers};
+  if (options.program) return jit::emit_cuda(*options.program, how);
+  return jit::emit_cuda(*ir::verify({}), how);
+}
+
+}  // namespace
+
+// ---- seats ----
+
+Result<Seat> Seat::create(const std::shared_ptr<Context>& context, Word slot_count,
+                          Word partition_count) {
+  Seat seat(context);
+  const Word cells = std::bit_ceil(slot_count);
+  seat.cell_mask_ = cells - 1;
+  seat.cell_bytes_ = std::size_t{cells} * partition_count * sizeof(std::uint64_t);
+  const auto provide = [&](std::unique_ptr<Memory>& memory, std::size_t bytes) -> Result<void> {
+    auto made = seat.allocate(bytes);
+    if (!made) return Failure(made.error());
+    memory = std::move(*made);
+    return {};
+  };
+  EVERKERNEL_TRY(provide(seat.shared_, 2 * sizeof(Shared)));
+  EVERKERNEL_TRY(provide(seat.cells_[0], seat.cell_bytes_));
+  EVERKERNEL_TRY(provide(seat.notes_, std::size_t{slot_count} * abi::kWordBytes));
+  EVERKERNEL_TRY(provide(seat.emitted_, sizeof(std::uint64_t)));
+  return seat;
+}
+
+Result<std::unique_ptr<Memory>> Seat::allocate(std::size_t bytes) const {
+  return CudaMemory::create(context_, bytes);
+}
+
+Result<void> Seat::fill(Submission& row, const Outcome* list) {
+  row.shared = pointer_to<Shared>(shared_, turn_ % 2);
+  row.next_shared = pointer_to<Shared>(shared_, (turn_ + 1) % 2);
+  row.list = nullptr;
+  if (list != nullptr) {
+    row.list = pointer_to<device::Wide>(cells_[queue_]);
+    std::ranges::copy(list->head, row.list_begin);
+    std::ranges::copy(list->tail, row.list_end);
+    queue_ = 1 - queue_;
+    if (cells_[queue_] == nullptr) {
+      auto made = allocate(cell_bytes_);
+      if (!made) return Failure(made.error());
+      cells_[queue_] = std::move(*made);
+    }
+  }
+  row.cells = pointer_to<device::Wide>(cells_[queue_]);
+  row.notes = words_of(notes_);
+  row.hits = hit_capacity_ == 0 ? nullptr : pointer_to<abi::Hit>(hits_);
+  row.hit_capacity = hit_capacity_;
+  row.emitted = hit_capacity_ == 0 ? nullptr : pointer_to<device::Wide>(emitted_);
+  row.cell_mask = cell_mask_;
+  row.tag_base = tag_base_;
+  return {};
+}
+
+Result<void> Seat::provide_hits(std::size_t capacity, CuStream stream) {
+  hit_capacity_ = capacity;
+  if (capacity == 0) return {};
+  const std::size_t bytes = capacity * sizeof(abi::Hit);
+  if (hits_ == nullptr || hits_->size_bytes() < bytes) {
+    auto made = allocate(bytes);
+    if (!made) return Failure(made.error());
+    hits_ = std::move(*made);
+  }
+  return context_->check(context_->driver().cuMemsetD32Async(
+                             reinterpret_cast<CuPointer>(emitted_->device_address()), 0, 2, stream),
+                         "clearing the count of hits");
+}
+
+Result<void> Seat::note(const Outcome& outcome) {
+  ++turn_;
+  tag_base_ += 2 * outcome.laps;
+  if (tag_base_ <= kLastTagBase) return {};
+  tag_base_ = 0;
+  for (auto& cells : cells_) {
+    if (cells == nullptr) continue;
+    auto made = allocate(cell_bytes_);  // zeroed
+    if (!made) return Failure(made.error());
+    cells = std::move(*made);
+  }
+  return {};
+}
+
+Result<void> Seat::read_hits(std::span<abi::Hit> hits) const {
+  if (hits.empty()) return {};
+  return hits_->read(0, std::as_writable_bytes(hits));
+}
+
+// ---- compiling ----
+
+Result<std::unique_ptr<Kernel>> CudaKernel::compile(const std::shared_ptr<Context>& context,
+                                                    const Nvrtc& nvrtc, jit::CodeCache* cache,
+                                                    const KernelOptions& options) {
+  EVERKERNEL_TRY(check_options(options));
+  const ProgramShape shape = shape_of(options);
+  const Word block_threads = block_threads_of(shape, options.geometry.workgroup_size);
+  const Word blocks_per_sm = std::max<Word>(1, 1024 / block_threads);
+  std::vector<std::string> compile_options{
+      "-fmad=false", fmt::format("-DEVERKERNEL_BLOCK_THREADS={}", block_threads),
+      fmt::format("-DEVERKERNEL_BLOCKS_PER_SM={}", blocks_per_sm)};
+  if (options.fuel_per_item > ~Word{0}) compile_options.emplace_back("-DEVERKERNEL_WIDE_FUEL");
+  const std::string handlers = handler_text(options);
+  std::vector<SourceText> headers(device_headers().begin(), device_headers().end());
+  headers.push_back({"everkernel/handlers.cuh", handlers});
+  auto module = Module::load(context, nvrtc, cache,
+                             {.source = megakernel_source(),
+                              .headers = headers,
+                              .options = compile_options,
+                              .architecture = context->facts().architecture});
+  if (!module) return Failure(std::move(module).error());
+  auto stream = Stream::create(context);
+  if (!stream) return Failure(std::move(stream).error());
+  std::unique_ptr<CudaKernel> kernel(
+      new CudaKernel(context, options, std::move(*module), std::move(*stream)));
+  kernel->has_groups_ = shape.has_groups;
+  kernel->has_long_items_ = shape.has_long_items;
+  kernel->block_threads_ = block_threads;
+  EVERKERNEL_TRY(kernel->prepare());
+  return std::unique_ptr<Kernel>(std::move(kernel));
+}
+
+CudaKernel::CudaKernel(std::shared_ptr<Context> context, const KernelOptions& options,
+                       Module module, Stream stream)
+    : context_(std::move(context)),
+      options_(options),
+      module_(std::move(module)),
+      stream_(std::move(stream)) {}
+
+Result<void> CudaKernel::prepare() {
+  const auto current = context_->enter();
+  if (!current) return Failure(current.error());
+  const auto drain = module_.function("everkernel_drain");
+  if (!drain) return Failure(drain.error());
+  const auto survey = module_.function("everkernel_survey");
+  if (!survey) return Failure(survey.error());
+  drain_ = *drain;
+  survey_ = *survey;
+  int blocks = 0;
+  EVERKERNEL_TRY(context_->check(context_->driver().cuOccupancyMaxActiveBlocksPerMultiprocessor(
+                                     &blocks, drain_, static_cast<int>(block_threads_), 0),
+                                 "cuOccupancyMaxActiveBlocksPerMultiprocessor"));
+  const Word crews_per_block = has_groups_ ? 1 : block_threads_ / kWarp;
+  most_crews_ =
+      std::max<Word>(1, static_cast<Word>(blocks)) * context_->facts().sm_count * crews_per_block;
+  const Word most_slots = has_groups_ ? block_threads_ : kWarp;
+  worker_count_ = options_.worker_count != 0 ? options_.worker_count : most_crews_ * most_slots;
+  pipeline_id_ = fmt::format("cuda-{}-{}x{}-sm{}-{}", schedule_name(options_.schedule),
+                             options_.geometry.slot_count, options_.geometry.workgroup_size,
+                             context_->facts().architecture, module_.key().text());
+  auto abort = CudaMemory::create(context_, abi::kWordBytes);
+  if (!abort) return Failure(abort.error());
+  abort_ = std::move(*abort);
+  auto result = CudaMemory::create(context_, sizeof(SurveyResult));
+  if (!result) return Failure(result.error());
+  survey_result_ = std::move(*result);
+  return {};
+}
+
+// ---- sizes ----
+
+// Fewer workers than a warp has lanes are crews that look at one slot each; more are whole warps.
+CudaKernel::Crews CudaKernel::choose_crews(std::uint64_t slot_count) const {
+  Word crews = most_crews_;
+  std::uint64_t slots = has_groups_ ? block_threads_ : kWarp;
+  if (options_.worker_count != 0) {
+    slots = worker_count_ < kWarp ? 1 : kWarp;
+    crews = std::min<Word>(
+        crews, (worker_count_ + static_cast<Word>(slots) - 1) / static_cast<Word>(slots));
+  } else if (has_long_items_) {
+    slots = std::clamp<std::uint64_t>(slot_count / (crews * kTakesPerCrew), 1, slots);
+  }
+  const std::uint64_t needed = (slot_count + slots - 1) / slots;
+  return {.count = static_cast<Word>(std::clamp<std::uint64_t>(needed, 1, crews)),
+          .slots = static_cast<Word>(slots)};
+}
+
+// Few crews are spread over the device, a warp a block.
+Grid CudaKernel::grid_of(Word crew_count) const {
+  if (has_groups_) return {.block_count = crew_count, .thread_count = block_threads_};
+  const Word sm_count = context_->facts().sm_count;
+  const Word warps =
+      std::clamp<Word>((crew_count + sm_count - 1) / sm_count, 1, block_threads_ / kWarp);
+  return {.block_count = (crew_count + warps - 1) / warps, .thread_count = warps * kWarp};
+}
+
+// ---- launching ----
+
+Outcome& CudaKernel::outcome(std::size_t index) const {
+  return reinterpret_cast<Outcome*>(outcomes_->data())[index];
+}
+
+Result<void> CudaKernel::provide_seats(std::size_t count) {
+  const Word partitions = options_.schedule == Schedule::priority ? abi::kPriorityCount : 1;
+  while (seats_.size() < count) {
+    auto seat = Seat::create(context_, options_.geometry.slot_count, partitions);
+    if (!seat) return Failure(std::move(seat).error());
+    seats_.push_back(std::move(*seat));
+  }
+  if (!outcomes_ || outcomes_->size_bytes() < count * sizeof(Outcome)) {
+    auto made = PinnedMemory::create(context_, count * sizeof(Outcome));
+    if (!made) return Failure(std::move(made).error());
+    outcomes_ = std::move(*made);
+  }
+  if (count == 1 || (staged_ && staged_->size_bytes() >= count * sizeof(Submission))) return {};
+  auto staged = PinnedMemory::create(context_, count * sizeof(Submission));
+  if (!staged) return Failure(std::move(staged).error());
+  auto rows = CudaMemory::create(context_, count * sizeof(Submission));
+  if (!rows) return Failure(std::move(rows).error());
+  staged_ = std::move(*staged);
+  device_rows_ = std::move(*rows);
+  return {};
+}
+
+// The table lies on the device too, and is copied there when it has changed.
+Result<void> CudaKernel::upload_table(const memory::BufferTableView& buffers) {
+  if (buffers.entries == nullptr || buffers.revision == table_revision_) return {};
+  static_assert(sizeof(memory::BufferEntry) == 24);
+  const auto entries = std::span(buffers.entries, std::size_t{buffers.mask} + 1);
+  if (table_ == nullptr || table_->size_bytes() < entries.size_bytes()) {
+    auto made = CudaMemory::create(context_, entries.size_bytes());
+    if (!made) return Failure(made.error());
+    table_ = std::move(*made);
+  }
+  EVERKERNEL_TRY(table_->write(0, std::as_bytes(entries)));
+  table_mask_ = buffers.mask;
+  table_revision_ = buffers.revision;
+  return {};
+}
+
+Result<void> CudaKernel::make_rows(const Launch& launch) {
+  const std::size_t count = launch.submissions.size();
+  EVERKERNEL_TRY(provide_seats(count));
+  rows_.assign(count, {});
+  sums_.assign(count, {});
+  claimed_.assign(count, 0);
+  for (std::size_t i = 0; i < count; ++i) {
+    const DeviceBuffers& buffers = launch.submissions[i];
+    Submission& row = rows_[i];
+    row.control = buffers.control->device_address();
+    row.ring = buffers.ring->device_address();
+    row.debug_log = buffers.debug_log->device_address();
+    row.io_queue = buffers.io_queue->device_address();
+    row.control_words = word_count(*buffers.control);
+    row.slot_count = static_cast<Word>(buffers.ring->size_bytes() / abi::kSlotBytes);
+    row.debug_log_words = word_count(*buffers.debug_log);
+    row.io_words = word_count(*buffers.io_queue);
+    row.outcome = reinterpret_cast<Outcome*>(outcomes_->device_pointer()) + i;
+    EVERKERNEL_TRY(seats_[i].provide_hits(launch.hits.empty() ? 0 : launch.hits[i].places.size(),
+                                          stream_.get()));
+  }
+  return {};
+}
+
+Result<LaunchStats> CudaKernel::launch(const Launch& launch) {
+  const auto current = context_->enter();
+  if (!current) return Failure(current.error());
+  stats_ = {};
+  EVERKERNEL_TRY(upload_table(launch.buffers));
+  EVERKERNEL_TRY(make_rows(launch));
+  open_.resize(rows_.size());
+  std::iota(open_.begin(), open_.end(), std::size_t{0});
+  for (const std::size_t i : open_) EVERKERNEL_TRY(seats_[i].fill(rows_[i], nullptr));
+  EVERKERNEL_TRY(drain(open_, launch.deadline));
+  for (std::size_t i = 0; i < rows_.size(); ++i) EVERKERNEL_TRY(check_setup(outcome(i)));
+  for (std::size_t i = 0; i < rows_.size(); ++i) claimed_[i] = outcome(i).claimed_at_entry;
+  EVERKERNEL_TRY(settle(launch.deadline));
+  for (std::size_t i = 0; i < rows_.size(); ++i) {
+    EVERKERNEL_TRY(count_remaining(i, sums_[i]));
+    if (!launch.hits.empty() && launch.hits[i].emitted != nullptr) {
+      const HitBuffer& hits = launch.hits[i];
+      const auto count = std::min<std::size_t>(outcome(i).hits, hits.places.size());
+      EVERKERNEL_TRY(seats_[i].read_hits(hits.places.first(count)));
+      hits.emitted->store(outcome(i).hits, std::memory_order_release);
+    }
+    launch.counts[i] = sums_[i];
+  }
+  return stats_;
+}
+
+// One native submission over these rows, whose seats are filled.
+Result<void> CudaKernel::drain(std::span<const std::size_t> rows, Clock::time_point deadline) {
+  const Driver& driver = context_->driver();
+  std::uint64_t slots = 0;
+  for (const std::size_t i : rows) {
+    slots += rows_[i].list == nullptr
+                 ? rows_[i].slot_count
+                 : std::max<std::uint64_t>(1, outcome(i).tail[0] - outcome(i).head[0]);
+  }
+  const Crews crews = choose_crews(slots);
+  device::LaunchParams params{};
+  params.first = rows_[rows.front()];
+  if (rows.size() > 1) {
+    auto* const staged = reinterpret_cast<Submission*>(staged_->data());
+    for (std::size_t k = 0; k < rows.size(); ++k) staged[k] = rows_[rows[k]];
+    EVERKERNEL_TRY(context_->check(
+        driver.cuMemcpyHtoDAsync(reinterpret_cast<CuPointer>(device_rows_->device_address()),
+                                 staged, rows.size() * sizeof(Submission), stream_.get()),
+        "copying the rows of a launch"));
+    params.rows = pointer_to<const Submission>(device_rows_);
+  }
+  params.entries = table_ == nullptr ? nullptr : table_->device_address();
+  params.entry_mask = table_mask_;
+  params.abort = words_of(abort_);
+  params.fuel_per_item = options_.fuel_per_item;
+  params.submission_count = static_cast<Word>(rows.size());
+  params.schedule = static_cast<Word>(options_.schedule);
+  params.slots_per_crew = crews.slots;
+  params.worker_count = crews.count * crews.slots;
+  params.group_lanes = options_.geometry.workgroup_size;
+  if (is_abort_set_) {
+    EVERKERNEL_TRY(context_->check(
+        driver.cuMemsetD32Async(reinterpret_cast<CuPointer>(abort_->device_address()), 0, 1,
+                                stream_.get()),
+        "clearing the abort word"));
+    is_abort_set_ = false;
+  }
+  EVERKERNEL_TRY(context_->launch(drain_, grid_of(crews.count), stream_.get(), params));
+  ++stats_.kernel_launches;
+  EVERKERNEL_TRY(finish(deadline));
+  for (const std::size_t i : rows) {
+    const Outcome& out = outcome(i);
+    EVERKERNEL_TRY(seats_[i].note(out));
+    sums_[i].done += out.done;
+    sums_[i].faulted += out.faulted;
+    sums_[i].hits_dropped += out.hits_dropped;
+  }
+  return {};
+}
+
+// Waits for the kernel. At the deadline items are told to end, and what is done comes back.
+Result<void> CudaKernel::finish(Clock::time_point deadline) {
+  ++stats_.sync_points;
+  auto done = context_->wait(stream_.get(), deadline, "waiting for a kernel");
+  if (done || done.error().code != Code::timeout) return done;
+  is_abort_set_ = true;
+  EVERKERNEL_TRY(context_->check(
+      context_->driver().cuStreamWriteValue32(
+          context_->copy_stream(), reinterpret_cast<CuPointer>(abort_->device_address()), 1, 0),
+      "storing the abort word"));
+  done = context_->wait(stream_.get(), deadline_after(kAbortGrace), "waiting for a kernel to stop");
+  if (done || done.error().code != Code::timeout) return done;
+  return context_->lose(
+      {.code = Code::device_lost,
+       .message =
+           fmt::format("cuda: a kernel did not end {} s after its deadline",
+                       std::chrono::duration_cast<std::chrono::seconds>(kAbortGrace).count()),
+       .hint = "the process must be replaced; look for a loop without an end in native handlers"});
+}
+
+// Control words that the schedule cannot work with: nothing has run.
+Result<void> CudaKernel::check_setup(const Outcome& out) const {
+  const Word slots = options_.geometry.slot_count;
+  if (out.is_refused == 0) return {};
+  const auto words = std::span(out.words);
+  if (options_.schedule == Schedule::priority) {
+    const bool is_sound =
+        words.front() == 0 && words.back() == slots && std::ranges::is_sorted(words);
+    if (is_sound) return {};
+    return fail(Code::corrupt,
+                fmt::format("control: words {}..{} (priority offsets) are {}, they must rise from "
+                            "0 to the {} slots of the ring",
+                            abi::kControlPriorityOffsets.first,
+                            abi::kControlPriorityOffsets.end() - 1, fmt::join(words, ", "), slots),
+                "write them with set_priority_offsets, or leave them 0 for the default split");
+  }
+  const Word count = words[1] - words[0];
+  if (count <= slots) return {};
+  return fail(Code::corrupt,
+              fmt::format("control: TICKET_TAIL (word {}) is {}, {} tickets behind TICKET_HEAD "
+                          "{}; the ring has {} slots",
+                          abi::kControlTicketTail.first, words[1], count, words[0], slots),
+              "leave both 0 to drain the whole ring");
+}
+
+// A drain that left a long queue did not look at all of it at the end. It is gone through until
+// nothing moves.
+Result<void> CudaKernel::settle(Clock::time_point deadline) {
+  for (;;) {
+    std::erase_if(open_, [this](std::size_t i) {
+      const Outcome& out = outcome(i);
+      const bool is_round = rows_[i].list != nullptr;
+      return out.is_settled != 0 || out.is_shut_down != 0 || out.is_aborted != 0 ||
+             (is_round && out.moved == 0);
+    });
+    if (open_.empty()) return {};
+    for (const std::size_t i : open_) EVERKERNEL_TRY(seats_[i].fill(rows_[i], &outcome(i)));
+    EVERKERNEL_TRY(drain(open_, deadline));
+  }
+}
+
+Result<void> CudaKernel::count_remaining(std::size_t index, DrainCounts& counts) {
+  const Outcome& out = outcome(index);
+  if (out.is_shut_down != 0) {
+    counts.end = DrainEnd::shutdown;
+  } else if (out.is_aborted != 0) {
+    counts.end = DrainEnd::deadline;
+  }
+  std::uint64_t queued = 0;
+  for (std::size_t i = 0; i < std::size(out.head); ++i) queued += out.tail[i] - out.head[i];
+  const bool is_ticket = options_.schedule == Schedule::ticket;
+  const bool is_whole =
+      counts.end == DrainEnd::complete &&
+      (!is_ticket || (out.has_moved_head != 0 && out.ticket_count == options_.geometry.slot_count));
+  if (is_whole) {
+    counts.remaining = queued + claimed_[index];
+    return {};
+  }
+  if (out.is_surveyed != 0) {
+    counts.remaining = out.active;
+    return {};
+  }
+  const auto found = survey(index);
+  if (!found) return Failure(found.error());
+  counts.remaining = found->active;
+  if (!is_ticket || out.has_moved_head != 0 || out.has_begun == 0) return {};
+  // The head stops at the first ticket that has not ended, so that another dispatch goes on there.
+  const std::array<Word, 2> tickets{out.first_ticket + found->first_active,
+                                    out.first_ticket + out.ticket_count};
+  static_assert(abi::kControlTicketTail.first == abi::kControlTicketHead.first + 1);
+  const Driver& driver = context_->driver();
+  EVERKERNEL_TRY(context_->check(
+      driver.cuMemcpyHtoDAsync(
+          reinterpret_cast<CuPointer>(rows_[index].control + abi::kControlTicketHead.first),
+          tickets.data(), sizeof tickets, stream_.get()),
+      "storing the tickets"));
+  ++stats_.sync_points;
+  return context_->wait(stream_.get(), deadline_after(kAbortGrace), "storing the tickets");
+}
+
+Result<SurveyResult> CudaKernel::survey(std::size_t index) {
+  const Outcome& out = outcome(index);
+  SurveyResult result{.active = 0, .first_active = out.ticket_count};
+  EVERKERNEL_TRY(survey_result_->write(0, std::as_bytes(std::span(&result, 1))));
+  const SurveyParams params{.ring = rows_[index].ring,
+                            .result = pointer_to<SurveyResult>(survey_result_),
+                            .slot_count = rows_[index].slot_count,
+                            .first_ticket = out.first_ticket,
+                            .ticket_count = out.ticket_count};
+  const Word blocks =
+      std::min<Word>((params.slot_count + 255) / 256, context_->facts().sm_count * 8);
+  EVERKERNEL_TRY(context_->launch(survey_, {.block_count = blocks, .thread_count = 256},
+                                  stream_.get(), params));
+  ++stats_.kernel_launches;
+  ++stats_.sync_points;
+  EVERKERNEL_TRY(context_->wait(stream_.get(), deadline_after(kAbortGrace), "counting slots"));
+  EVERKERNEL_TRY(survey_result_->read(0, std::as_writable_bytes(std::span(&result, 1))));
+  return result;
+}
+
+Result<std::unique_ptr<LiveKernel>> CudaKernel::start(const LiveLaunch&) {
+  return fail(Code::unsupported, "cuda: live sessions are not there yet",
+              "dispatch, or use the CPU backend for sessions");
+}
+
+}  // namespace everkernel::backend::cuda

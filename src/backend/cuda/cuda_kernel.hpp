@@ -1,0 +1,120 @@
+// A megakernel compiled for a device, and its launches.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backend/cuda/context.hpp"
+#include "backend/cuda/cuda_memory.hpp"
+#include "backend/cuda/launch_rows.hpp"
+#include "backend/cuda/module.hpp"
+#include "everkernel/backend/live.hpp"
+
+namespace everkernel::backend::cuda {
+
+// What crews of one submission share on the device, kept from launch to launch.
+class Seat {
+ public:
+  // Gets ready for rings of that many slots. Fails with `out_of_memory` and `device_lost`.
+  static Result<Seat> create(const std::shared_ptr<Context>& context, Word slot_count,
+                             Word partition_count);
+
+  // Fills what a launch needs of it. With a list, the queue that the last launch left is gone
+  // through instead of the ring.
+  Result<void> fill(device::Submission& row, const device::Outcome* list);
+  // Room for hits.
+  Result<void> provide_hits(std::size_t capacity, CuStream stream);
+  // After a launch.
+  Result<void> note(const device::Outcome& outcome);
+  // Copies hits to the host.
+  Result<void> read_hits(std::span<abi::Hit> hits) const;
+
+ private:
+  explicit Seat(std::shared_ptr<Context> context) : context_(std::move(context)) {}
+  Result<std::unique_ptr<Memory>> allocate(std::size_t bytes) const;
+
+  std::shared_ptr<Context> context_;
+  std::unique_ptr<Memory> shared_;                // two: of this launch, and of the next
+  std::array<std::unique_ptr<Memory>, 2> cells_;  // of the queue, and of the one before
+  std::unique_ptr<Memory> notes_;
+  std::unique_ptr<Memory> hits_;
+  std::unique_ptr<Memory> emitted_;
+  std::size_t hit_capacity_ = 0;
+  std::size_t cell_bytes_ = 0;
+  Word cell_mask_ = 0;
+  Word tag_base_ = 0;
+  unsigned turn_ = 0;   // which Shared is this launch's
+  unsigned queue_ = 0;  // which cells are
+};
+
+// Bounded drains on a device.
+class CudaKernel final : public Kernel {
+ public:
+  // Compiles the workers together with the handlers, or finds them in the cache. Fails with
+  // `unsupported` and `invalid_argument`, and as NVRTC and the driver do.
+  static Result<std::unique_ptr<Kernel>> compile(const std::shared_ptr<Context>& context,
+                                                 const Nvrtc& nvrtc, jit::CodeCache* cache,
+                                                 const KernelOptions& options);
+
+  std::string_view pipeline_id() const override { return pipeline_id_; }
+  Word worker_count() const override { return worker_count_; }
+  bool is_from_cache() const override { return module_.is_from_cache(); }
+  Result<LaunchStats> launch(const Launch& launch) override;
+  Result<std::unique_ptr<LiveKernel>> start(const LiveLaunch& launch) override;
+
+ private:
+  // Crews of a launch: how many, and how many slots each looks at together.
+  struct Crews {
+    Word count = 1;
+    Word slots = 1;
+  };
+
+  CudaKernel(std::shared_ptr<Context> context, const KernelOptions& options, Module module,
+             Stream stream);
+  Result<void> prepare();
+  Crews choose_crews(std::uint64_t slot_count) const;
+  Grid grid_of(Word crew_count) const;
+  Result<void> provide_seats(std::size_t count);
+  Result<void> upload_table(const memory::BufferTableView& buffers);
+  Result<void> make_rows(const Launch& launch);
+  Result<void> drain(std::span<const std::size_t> rows, Clock::time_point deadline);
+  Result<void> finish(Clock::time_point deadline);
+  Result<void> check_setup(const device::Outcome& outcome) const;
+  Result<void> settle(Clock::time_point deadline);
+  Result<void> count_remaining(std::size_t index, DrainCounts& counts);
+  Result<device::SurveyResult> survey(std::size_t index);
+  device::Outcome& outcome(std::size_t index) const;
+
+  std::shared_ptr<Context> context_;
+  KernelOptions options_;
+  Module module_;
+  Stream stream_;
+  CuFunction drain_ = nullptr;
+  CuFunction survey_ = nullptr;
+  bool has_groups_ = false;
+  bool has_long_items_ = false;
+  Word block_threads_ = 0;  // as compiled
+  Word most_crews_ = 1;     // that fit the device
+  Word worker_count_ = 0;
+  std::string pipeline_id_;
+
+  std::unique_ptr<Memory> abort_;
+  bool is_abort_set_ = false;
+  std::unique_ptr<Memory> table_;
+  Word table_revision_ = 0;
+  Word table_mask_ = 0;
+  std::vector<Seat> seats_;
+  std::vector<device::Submission> rows_;  // of this launch
+  std::vector<DrainCounts> sums_;         // over its rounds
+  std::vector<std::uint64_t> claimed_;    // slots that were CLAIMED before it
+  std::vector<std::size_t> open_;         // rows that are not settled
+  std::optional<PinnedMemory> outcomes_;  // one a seat
+  std::optional<PinnedMemory> staged_;    // rows on their way to the device
+  std::unique_ptr<Memory> device_rows_;
+  std::unique_ptr<Memory> survey_result_;
+  LaunchStats stats_;
+};
+
+}  // namespace everkernel::backend::cuda

@@ -1,0 +1,922 @@
+// One function template a handler, over the lanes that run it (device/item.cuh).
+//
+// Every operation is a statement with a name for its value: the order of evaluation is the order of
+// the text, and no expression is deep. Outside `each` all lanes of a warp or group run the same
+// statements on equal values: what reads memory is done by the leader and told to the others, what
+// changes anything is done by the leader alone. Inside, a lane runs its turns by itself.
+#include "everkernel/jit/cuda_source.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "everkernel/abi/fault.hpp"
+#include "everkernel/abi/slot.hpp"
+#include "jit/cuda_values.hpp"
+
+namespace everkernel::jit {
+namespace {
+
+using namespace ir;
+using abi::FaultCode;
+using abi::Word;
+
+/// Handlers up to this many instructions are inlined where they are called.
+constexpr std::size_t kMaxInlinedInstructions = 256;
+/// Buffers that are looked up before the body runs; a handler that names more pays at each use.
+constexpr std::size_t kMaxBuffersAtEntry = 8;
+
+/// What an access to a buffer needs; the bits of memory::Access.
+enum class Need : Word { read = 1, write = 2, update = 3 };
+
+/// A handle that is known before the body runs.
+struct EntryHandle {
+  enum class Kind : std::uint8_t { literal, arg } kind;
+  Word value;  // the handle, or which arg holds it
+  friend constexpr auto operator<=>(const EntryHandle&, const EntryHandle&) = default;
+};
+
+/// What a block does, as far as it decides how an `each` around it is emitted.
+struct BlockFacts {
+  bool has_loop = false;
+  bool uses_lane = false;
+};
+
+// ---- walking ----
+
+/// Calls `visit` for each expression below, parts first, as they are evaluated.
+template <class Visit>
+void for_each_expr(const Body& body, ExprId id, const Visit& visit) {
+  const Expr& expr = body[id];
+  const bool has_buffer =
+      expr.kind == ExprKind::load || expr.kind == ExprKind::atomic || expr.kind == ExprKind::length;
+  if (has_buffer && expr.buffer.kind == BufferKind::handle) {
+    for_each_expr(body, expr.buffer.handle, visit);
+  }
+  for (std::size_t i = 0; i < expr.operand_count; ++i) for_each_expr(body, expr.operands[i], visit);
+  visit(id);
+}
+
+/// Expressions a statement itself evaluates, blocks inside it apart.
+std::size_t operand_count(StmtKind kind) {
+  switch (kind) {
+    case StmtKind::let_value:
+    case StmtKind::let_variable:
+    case StmtKind::assign_name:
+    case StmtKind::branch:
+    case StmtKind::while_loop:
+    case StmtKind::fault:
+    case StmtKind::evaluate:
+      return 1;
+    case StmtKind::assign_arg:
+    case StmtKind::store:
+    case StmtKind::for_loop:
+    case StmtKind::each_loop:
+      return 2;
+    case StmtKind::await_read:
+    case StmtKind::await_write:
+      return 4;
+    case StmtKind::break_loop:
+    case StmtKind::continue_loop:
+    case StmtKind::finish:
+    case StmtKind::yield:
+    case StmtKind::requeue:
+      return 0;
+  }
+  return 0;
+}
+
+bool is_loop(StmtKind kind) {
+  return kind == StmtKind::for_loop || kind == StmtKind::each_loop || kind == StmtKind::while_loop;
+}
+
+/// Calls `visit_stmt` for each statement of a block and the blocks inside it, `visit_expr` for each
+/// expression.
+template <class VisitStmt, class VisitExpr>
+void for_each_node(const Body& body, BlockId id, const VisitStmt& visit_stmt,
+                   const VisitExpr& visit_expr) {
+  for (const StmtId stmt_id : body[id].statements) {
+    const Stmt& stmt = body[stmt_id];
+    visit_stmt(stmt_id);
+    if (stmt.kind == StmtKind::store && stmt.buffer.kind == BufferKind::handle) {
+      for_each_expr(body, stmt.buffer.handle, visit_expr);
+    }
+    for (std::size_t i = 0; i < operand_count(stmt.kind); ++i) {
+      for_each_expr(body, stmt.operands[i], visit_expr);
+    }
+    if (is_loop(stmt.kind) || stmt.kind == StmtKind::branch) {
+      for_each_node(body, stmt.body, visit_stmt, visit_expr);
+    }
+    if (stmt.kind == StmtKind::branch && stmt.otherwise) {
+      for_each_node(body, *stmt.otherwise, visit_stmt, visit_expr);
+    }
+  }
+}
+
+// ---- one handler ----
+
+class HandlerCodegen {
+ public:
+  HandlerCodegen(const VerifiedHandler& verified, std::size_t index, const CudaOptions& options)
+      : verified_(verified),
+        body_(verified.handler.body),
+        index_(index),
+        has_shared_buffers_(options.memory == MemoryUse::shared) {}
+
+  std::string run();
+
+ private:
+  // Text.
+  template <class... Parts>
+  void line(fmt::format_string<Parts...> pattern, Parts&&... parts) {
+    text_.append(2 * level_, ' ');
+    fmt::format_to(std::back_inserter(text_), pattern, std::forward<Parts>(parts)...);
+    text_ += '\n';
+  }
+  template <class... Parts>
+  void open(fmt::format_string<Parts...> pattern, Parts&&... parts) {
+    line(pattern, std::forward<Parts>(parts)...);
+    ++level_;
+  }
+  void close(std::string_view end = "}") {
+    --level_;
+    line("{}", end);
+  }
+  std::string fresh() { return fmt::format("t{}", next_temporary_++); }
+  std::string named(Type type, const std::string& value);
+  std::string name(LocalId id) const { return fmt::format("v{}", static_cast<Word>(id)); }
+
+  // Endings.
+  std::string fault(std::string_view code) const;
+  std::string fault(FaultCode code) const {
+    return fault(fmt::format("{}u", static_cast<Word>(code)));
+  }
+
+  // Statements.
+  void emit(BlockId id);
+  void emit(StmtId id);
+  void emit_let(StmtId id, const Stmt& stmt);
+  void emit_assign_arg(const Stmt& stmt);
+  void emit_store(const Stmt& stmt);
+  void emit_branch(const Stmt& stmt);
+  void emit_continue();
+  void emit_await(const Stmt& stmt);
+
+  // Loops.
+  void emit_while(const Stmt& stmt);
+  void emit_for(StmtId id, const Stmt& stmt);
+  void emit_each(StmtId id, const Stmt& stmt);
+  void emit_turns(StmtId id, const Stmt& stmt, std::string_view first, std::size_t each,
+                  const BlockFacts& facts);
+  void emit_spend_turn();
+  BlockFacts facts_of(BlockId id) const;
+  std::string_view turns_function(const Stmt& stmt) const {
+    return verified_.type(stmt.operands[0]) == Type::i32 ? "turns_i32" : "turns_u32";
+  }
+
+  // Buffers.
+  void gather_handles();
+  void emit_entry_buffers();
+  std::optional<EntryHandle> entry_handle(ExprId id) const;
+  std::string find_buffer(std::string_view handle);
+  std::string resolve(const BufferRef& buffer);
+  void check(const std::string& buffer, std::string_view index, Need need);
+  void check_control(std::string_view index, bool writes);
+
+  // Expressions.
+  std::string emit(ExprId id);
+  std::string emit_given(Builtin builtin) const;
+  std::string emit_arg(const Expr& expr);
+  std::string emit_load(const Expr& expr);
+  std::string emit_length(const Expr& expr);
+  std::string emit_logical(const Expr& expr);
+  std::string emit_function(const Expr& expr);
+  std::string emit_atomic(const Expr& expr, bool has_result);
+  bool is_plain(ExprId id) const;
+  std::optional<Word> constant_arg(ExprId index) const;
+
+  bool is_in_turn() const { return each_.has_value(); }
+  // Who acts: the leader outside each, every lane for itself inside.
+  std::string_view if_leading() const { return is_in_turn() ? "" : "if (lanes.leads()) "; }
+  std::string_view lanes() const { return is_in_turn() ? "OneLane{}" : "lanes"; }
+  std::string_view fuel() const { return is_in_turn() ? "turn_fuel" : "fuel"; }
+
+  const VerifiedHandler& verified_;
+  const Body& body_;
+  const std::size_t index_;
+  const bool has_shared_buffers_;
+  std::string text_;
+  std::size_t level_ = 0;
+  std::size_t next_temporary_ = 0;
+  std::size_t next_loop_ = 0;
+  std::vector<StmtKind> loops_;      // around the statement being emitted
+  std::optional<std::size_t> each_;  // the number of the each around it
+  bool turn_is_left_ = false;        // whether something jumps to the end of the turn
+  std::map<EntryHandle, std::string> entry_buffers_;
+  std::set<LocalId> handle_locals_;  // names of handles that do not change
+};
+
+std::string HandlerCodegen::run() {
+  const std::size_t instructions = body_.exprs.size() + body_.stmts.size();
+  gather_handles();
+  line("template <class Lanes>");
+  open("EK_DEVICE Word body_{}(const Lanes& lanes, Item& item, Fuel& fuel) {{", index_);
+  emit_entry_buffers();
+  emit(body_.root);
+  line("return outcome(Ending::done);");
+  close();
+  line("template <class Lanes>");
+  open("{} Word handler_{}(const Lanes& lanes, Item& item) {{",
+       instructions > kMaxInlinedInstructions ? "__device__ __noinline__" : "EK_DEVICE", index_);
+  line("Fuel fuel = item.fuel;");
+  line("const Word result = body_{}(lanes, item, fuel);", index_);
+  line("item.fuel = fuel;");
+  line("return result;");
+  close();
+  return std::move(text_);
+}
+
+std::string HandlerCodegen::named(Type type, const std::string& value) {
+  std::string temporary = fresh();
+  line("const {} {} = {};", cuda_type(type), temporary, value);
+  return temporary;
+}
+
+// What stops the item, or inside each the turn.
+std::string HandlerCodegen::fault(std::string_view code) const {
+  if (!is_in_turn()) return fmt::format("return fault_outcome({});", code);
+  return fmt::format("{{ bad_{0}.note(turn_{0}, {1}); goto next_{0}; }}", *each_, code);
+}
+
+// ---- statements ----
+
+void HandlerCodegen::emit(BlockId id) {
+  for (const StmtId stmt : body_[id].statements) emit(stmt);
+}
+
+void HandlerCodegen::emit(StmtId id) {
+  const Stmt& stmt = body_[id];
+  switch (stmt.kind) {
+    case StmtKind::let_value:
+    case StmtKind::let_variable:
+      return emit_let(id, stmt);
+    case StmtKind::assign_name: {
+      const std::string value = emit(stmt.operands[0]);
+      return line("{} = {};", name(verified_.local(id)), value);
+    }
+    case StmtKind::assign_arg:
+      return emit_assign_arg(stmt);
+    case StmtKind::store:
+      return emit_store(stmt);
+    case StmtKind::branch:
+      return emit_branch(stmt);
+    case StmtKind::for_loop:
+      return emit_for(id, stmt);
+    case StmtKind::each_loop:
+      return emit_each(id, stmt);
+    case StmtKind::while_loop:
+      return emit_while(stmt);
+    case StmtKind::break_loop:
+      return line("break;");
+    case StmtKind::continue_loop:
+      return emit_continue();
+    case StmtKind::finish:
+      return line("return outcome(Ending::done);");
+    case StmtKind::yield:
+      return line("return outcome(Ending::yield);");
+    case StmtKind::requeue:
+      return line("return outcome(Ending::requeue);");
+    case StmtKind::fault: {
+      const std::string n = emit(stmt.operands[0]);
+      turn_is_left_ = true;
+      return line("{}", fault(fmt::format("user_fault({})", n)));
+    }
+    case StmtKind::evaluate: {
+      const Expr& expr = body_[stmt.operands[0]];
+      if (expr.kind == ExprKind::atomic) {
+        emit_atomic(expr, /*has_result=*/false);
+      } else {
+        emit(stmt.operands[0]);
+      }
+      return;
+    }
+    case StmtKind::await_read:
+    case StmtKind::await_write:
+      return emit_await(stmt);
+  }
+}
+
+void HandlerCodegen::emit_let(StmtId id, const Stmt& stmt) {
+  const LocalId local = verified_.local(id);
+  const std::string value = emit(stmt.operands[0]);
+  const bool is_let = stmt.kind == StmtKind::let_value;
+  line("{}{} {} = {};", is_let ? "const " : "", cuda_type(verified_.type(stmt.operands[0])),
+       name(local), value);
+  if (is_let && handle_locals_.contains(local)) {
+    line("const Buffer {}_buffer = {};", name(local), find_buffer(name(local)));
+  }
+}
+
+void HandlerCodegen::emit_assign_arg(const Stmt& stmt) {
+  if (const auto index = constant_arg(stmt.operands[0])) {
+    const std::string value = emit(stmt.operands[1]);
+    return line("item.args[{}] = {};", *index, value);
+  }
+  const std::string index = emit(stmt.operands[0]);
+  const std::string value = emit(stmt.operands[1]);
+  line("if ({} >= abi::kSlotArgs) {}", index, fault(FaultCode::index_out_of_range));
+  line("store_arg(item, {}, {});", index, value);
+}
+
+void HandlerCodegen::emit_store(const Stmt& stmt) {
+  if (stmt.buffer.kind == BufferKind::control) {
+    const std::string index = emit(stmt.operands[0]);
+    const std::string value = emit(stmt.operands[1]);
+    check_control(index, /*writes=*/true);
+    return line("{}item.control.store_relaxed({}, {});", if_leading(), index, value);
+  }
+  const std::string buffer = resolve(stmt.buffer);
+  const std::string index = emit(stmt.operands[0]);
+  const std::string value = emit(stmt.operands[1]);
+  check(buffer, index, Need::write);
+  line("{}{}({}, {}, {});", if_leading(), has_shared_buffers_ ? "store_shared" : "store_owned",
+       buffer, index, value);
+}
+
+void HandlerCodegen::emit_branch(const Stmt& stmt) {
+  const std::string condition = emit(stmt.operands[0]);
+  open("if ({}) {{", condition);
+  emit(stmt.body);
+  if (stmt.otherwise) {
+    --level_;
+    open("}} else {{");
+    emit(*stmt.otherwise);
+  }
+  close();
+}
+
+void HandlerCodegen::emit_continue() {
+  if (loops_.back() != StmtKind::each_loop) return line("continue;");
+  turn_is_left_ = true;
+  line("goto next_{};", *each_);
+}
+
+void HandlerCodegen::emit_await(const Stmt& stmt) {
+  constexpr std::string_view kFields[] = {"source", "block", "destination", "byte_count"};
+  line("item.io.is_write = {}u;", stmt.kind == StmtKind::await_write ? 1 : 0);
+  for (std::size_t i = 0; i < 4; ++i) {
+    const std::string value = emit(stmt.operands[i]);
+    line("item.io.{} = {};", kFields[i], value);
+  }
+  line("return outcome(Ending::wait_io);");
+}
+
+// ---- loops ----
+
+BlockFacts HandlerCodegen::facts_of(BlockId id) const {
+  BlockFacts facts;
+  for_each_node(
+      body_, id, [&](StmtId stmt) { facts.has_loop |= is_loop(body_[stmt].kind); },
+      [&](ExprId expr) {
+        facts.uses_lane |=
+            body_[expr].kind == ExprKind::builtin && body_[expr].builtin == Builtin::lane;
+      });
+  return facts;
+}
+
+void HandlerCodegen::emit_spend_turn() {
+  const std::string code = fresh();
+  line("const Word {} = spend_turn({}, item, {});", code, lanes(), fuel());
+  turn_is_left_ = true;
+  line("if ({} != 0) {}", code, fault(code));
+}
+
+// An abort is seen in the first turn of the outermost loop, and then now and then as fuel is spent.
+void HandlerCodegen::emit_while(const Stmt& stmt) {
+  const bool is_outermost = loops_.empty();
+  const std::size_t number = next_loop_++;
+  if (is_outermost) line("const Fuel start_{} = fuel;", number);
+  open("for (;;) {{");
+  const std::string condition = emit(stmt.operands[0]);
+  line("if (!{}) break;", condition);
+  if (is_outermost) {
+    line("if (fuel == start_{} && is_aborted(lanes, item)) {}", number, fault(FaultCode::deadline));
+  }
+  emit_spend_turn();
+  loops_.push_back(stmt.kind);
+  emit(stmt.body);
+  loops_.pop_back();
+  close();
+}
+
+void HandlerCodegen::emit_for(StmtId id, const Stmt& stmt) {
+  const LocalId counter = verified_.local(id);
+  const std::size_t number = next_loop_++;
+  const std::string first = named(Type::u32, emit(stmt.operands[0]));
+  const std::string last = emit(stmt.operands[1]);
+  line("const Word turns_{} = {}({}, {});", number, turns_function(stmt), first, last);
+  if (loops_.empty()) {
+    line("if (turns_{} != 0 && is_aborted(lanes, item)) {}", number, fault(FaultCode::deadline));
+  }
+  open("for (Word turn_{0} = 0; turn_{0} < turns_{0}; ++turn_{0}) {{", number);
+  emit_spend_turn();
+  line("const Word {} = {} + turn_{};", name(counter), first, number);
+  if (handle_locals_.contains(counter)) {
+    line("const Buffer {}_buffer = {};", name(counter), find_buffer(name(counter)));
+  }
+  loops_.push_back(stmt.kind);
+  emit(stmt.body);
+  loops_.pop_back();
+  close();
+}
+
+// Turns are charged before the first; each may then spend its share, and what they all spent is
+// charged at the end. A turn that faults ends alone; the lowest one's code is the item's. Lanes
+// meet at both ends, so that each sees what the others did.
+void HandlerCodegen::emit_each(StmtId id, const Stmt& stmt) {
+  const BlockFacts facts = facts_of(stmt.body);
+  const std::size_t each = next_loop_++;
+  const std::string first = named(Type::u32, emit(stmt.operands[0]));
+  const std::string last = emit(stmt.operands[1]);
+  line("const Word turns_{} = {}({}, {});", each, turns_function(stmt), first, last);
+  open("if (turns_{} != 0) {{", each);
+  line("if (is_aborted(lanes, item)) {}", fault(FaultCode::deadline));
+  line("if (fuel < turns_{}) {}", each, fault(FaultCode::fuel_exhausted));
+  line("fuel -= turns_{};", each);
+  if (facts.has_loop) {
+    line("const Fuel share_{0} = fuel / turns_{0};", each);
+    line("Fuel spent_{} = 0;", each);
+  }
+  line("TurnFault bad_{};", each);
+  line("lanes.meet();");
+  emit_turns(id, stmt, first, each, facts);
+  line("if (lanes.meet_any(bad_{0}.is_set())) return fault_outcome(lowest_fault(lanes, bad_{0}));",
+       each);
+  if (facts.has_loop) line("fuel -= lanes.total(spent_{});", each);
+  close();
+}
+
+// The turns of one lane: some for all lanes, a look at the abort word, the next ones.
+void HandlerCodegen::emit_turns(StmtId id, const Stmt& stmt, std::string_view first,
+                                std::size_t each, const BlockFacts& facts) {
+  const LocalId counter = verified_.local(id);
+  line("const Word step_{} = lanes.count() * kPollEachTurns;", each);
+  open("for (Word base_{} = 0;;) {{", each);
+  line("const Word some_{0} = min_u32(turns_{0} - base_{0}, step_{0});", each);
+  open("for (Word k_{0} = lanes.index(); k_{0} < some_{0}; k_{0} += lanes.count()) {{", each);
+  line("const Word turn_{0} = base_{0} + k_{0};", each);
+  if (facts.has_loop) line("Fuel turn_fuel = share_{};", each);
+  open("{{");
+  if (facts.uses_lane) line("const Word lane_{0} = turn_{0} % item.lanes;", each);
+  line("const Word {} = {} + turn_{};", name(counter), first, each);
+  if (handle_locals_.contains(counter)) {
+    line("const Buffer {}_buffer = {};", name(counter), find_buffer(name(counter)));
+  }
+  each_ = each;
+  turn_is_left_ = false;
+  loops_.push_back(stmt.kind);
+  emit(stmt.body);
+  loops_.pop_back();
+  each_.reset();
+  close();
+  if (turn_is_left_) line("next_{}:;", each);
+  if (facts.has_loop) line("spent_{0} += share_{0} - turn_fuel;", each);
+  close();
+  line("if (turns_{0} - base_{0} <= step_{0}) break;", each);
+  line("base_{0} += step_{0};", each);
+  open("if (is_aborted(OneLane{{}}, item)) {{");
+  line("bad_{0}.note(base_{0} + lanes.index(), {1}u);", each,
+       static_cast<Word>(FaultCode::deadline));
+  line("break;");
+  close();
+  close();
+}
+
+// ---- buffers ----
+
+// The handle as something known before the body runs, if it is.
+std::optional<EntryHandle> HandlerCodegen::entry_handle(ExprId id) const {
+  const Expr& expr = body_[id];
+  if (expr.kind == ExprKind::literal) return EntryHandle{EntryHandle::Kind::literal, expr.bits};
+  if (verified_.effects.writes_args) return std::nullopt;
+  if (expr.kind == ExprKind::builtin && expr.builtin == Builtin::param) {
+    return EntryHandle{EntryHandle::Kind::arg, 2};
+  }
+  if (expr.kind != ExprKind::arg) return std::nullopt;
+  const auto index = constant_arg(expr.operands[0]);
+  if (!index) return std::nullopt;
+  return EntryHandle{EntryHandle::Kind::arg, *index};
+}
+
+// Looking a buffer up never faults, so it may come before its use: at the entry, or right behind
+// the name of its handle.
+void HandlerCodegen::gather_handles() {
+  const auto add = [&](const BufferRef& buffer) {
+    std::optional<EntryHandle> handle;
+    if (buffer.kind == BufferKind::handle) {
+      handle = entry_handle(buffer.handle);
+      const Expr& expr = body_[buffer.handle];
+      if (expr.kind == ExprKind::name) {
+        const LocalId local = verified_.local(buffer.handle);
+        const bool is_variable = verified_.locals[static_cast<std::size_t>(local)].is_variable;
+        if (!is_variable) handle_locals_.insert(local);
+      }
+    } else if (buffer.kind != BufferKind::control && !verified_.effects.moves_buffers) {
+      handle = EntryHandle{EntryHandle::Kind::arg, buffer.kind == BufferKind::input ? 0u : 1u};
+    }
+    if (!handle || entry_buffers_.size() >= kMaxBuffersAtEntry) return;
+    entry_buffers_.emplace(*handle, fmt::format("b{}", entry_buffers_.size()));
+  };
+  for_each_node(
+      body_, body_.root,
+      [&](StmtId id) {
+        if (body_[id].kind == StmtKind::store) add(body_[id].buffer);
+      },
+      [&](ExprId id) {
+        const ExprKind kind = body_[id].kind;
+        if (kind == ExprKind::load || kind == ExprKind::atomic || kind == ExprKind::length) {
+          add(body_[id].buffer);
+        }
+      });
+}
+
+void HandlerCodegen::emit_entry_buffers() {
+  for (const auto& [handle, buffer] : entry_buffers_) {
+    const bool is_arg = handle.kind == EntryHandle::Kind::arg;
+    line("const Buffer {} = {};", buffer,
+         find_buffer(is_arg ? fmt::format("item.args[{}]", handle.value)
+                            : fmt::format("{}u", handle.value)));
+  }
+}
+
+std::string HandlerCodegen::find_buffer(std::string_view handle) {
+  return fmt::format("find_buffer(item.buffers, {}, item.tenant)", handle);
+}
+
+// The name of a buffer that is not control; evaluates its handle.
+std::string HandlerCodegen::resolve(const BufferRef& buffer) {
+  std::optional<EntryHandle> known;
+  std::string handle;
+  if (buffer.kind == BufferKind::handle) {
+    known = entry_handle(buffer.handle);
+    const Expr& expr = body_[buffer.handle];
+    if (expr.kind == ExprKind::name && handle_locals_.contains(verified_.local(buffer.handle))) {
+      return fmt::format("{}_buffer", name(verified_.local(buffer.handle)));
+    }
+  } else {
+    const Word arg = buffer.kind == BufferKind::input ? 0 : 1;
+    handle = fmt::format("item.args[{}]", arg);
+    if (!verified_.effects.moves_buffers) known = EntryHandle{EntryHandle::Kind::arg, arg};
+  }
+  if (known) {
+    const auto found = entry_buffers_.find(*known);
+    if (found != entry_buffers_.end()) return found->second;
+  }
+  if (buffer.kind == BufferKind::handle) handle = emit(buffer.handle);
+  std::string temporary = fresh();
+  line("const Buffer {} = {};", temporary, find_buffer(handle));
+  return temporary;
+}
+
+void HandlerCodegen::check(const std::string& buffer, std::string_view index, Need need) {
+  const std::string_view limit = need == Need::read    ? "readable"
+                                 : need == Need::write ? "writable"
+                                                       : "updatable";
+  turn_is_left_ = true;
+  line("if ({} >= {}.{}) {}", index, buffer, limit,
+       fault(fmt::format("access_fault({}, {}u)", buffer, static_cast<Word>(need))));
+}
+
+void HandlerCodegen::check_control(std::string_view index, bool writes) {
+  const std::string code = named(
+      Type::u32, fmt::format("control_fault(item, {}, {})", index, writes ? "true" : "false"));
+  turn_is_left_ = true;
+  line("if ({} != 0) {}", code, fault(code));
+}
+
+// ---- expressions ----
+
+std::string HandlerCodegen::emit(ExprId id) {
+  const Expr& expr = body_[id];
+  switch (expr.kind) {
+    case ExprKind::literal:
+      return cuda_literal(expr.type, expr.bits);
+    case ExprKind::name:
+      return name(verified_.local(id));
+    case ExprKind::builtin:
+      return emit_given(expr.builtin);
+    case ExprKind::arg:
+      return emit_arg(expr);
+    case ExprKind::load:
+      return emit_load(expr);
+    case ExprKind::length:
+      return emit_length(expr);
+    case ExprKind::unary: {
+      const std::string a = emit(expr.operands[0]);
+      return named(verified_.type(id), cuda_unary(expr.unary, verified_.type(expr.operands[0]), a));
+    }
+    case ExprKind::binary: {
+      const bool is_logical =
+          expr.binary == BinaryOp::logical_and || expr.binary == BinaryOp::logical_or;
+      if (is_logical && !is_plain(expr.operands[1])) return emit_logical(expr);
+      const std::string a = emit(expr.operands[0]);
+      const std::string b = emit(expr.operands[1]);
+      return named(verified_.type(id),
+                   cuda_binary(expr.binary, verified_.type(expr.operands[0]), a, b));
+    }
+    case ExprKind::call:
+      if (expr.function == Function::printf || expr.function == Function::emit) {
+        return emit_function(expr);
+      }
+      return named(verified_.type(id), emit_function(expr));
+    case ExprKind::atomic:
+      return emit_atomic(expr, /*has_result=*/true);
+  }
+  return "";
+}
+
+std::string HandlerCodegen::emit_given(Builtin builtin) const {
+  switch (builtin) {
+    case Builtin::opcode:
+      return "item.opcode";
+    case Builtin::tenant:
+      return "item.tenant";
+    case Builtin::priority:
+      return "item.priority";
+    case Builtin::slot:
+      return "item.slot";
+    case Builtin::param:
+      return "item.args[2]";
+    case Builtin::lane:
+      return is_in_turn() ? fmt::format("lane_{}", *each_) : "0u";
+    case Builtin::lanes:
+      return "item.lanes";
+  }
+  return "";
+}
+
+// The index as a constant that is inside the args.
+std::optional<Word> HandlerCodegen::constant_arg(ExprId index) const {
+  const Expr& expr = body_[index];
+  if (expr.kind != ExprKind::literal || expr.bits >= abi::kSlotArgs) return std::nullopt;
+  return expr.bits;
+}
+
+std::string HandlerCodegen::emit_arg(const Expr& expr) {
+  if (const auto index = constant_arg(expr.operands[0])) {
+    return fmt::format("item.args[{}]", *index);
+  }
+  const std::string index = emit(expr.operands[0]);
+  turn_is_left_ = true;
+  line("if ({} >= abi::kSlotArgs) {}", index, fault(FaultCode::index_out_of_range));
+  return named(Type::u32, fmt::format("load_arg(item, {})", index));
+}
+
+std::string HandlerCodegen::emit_load(const Expr& expr) {
+  if (expr.buffer.kind == BufferKind::control) {
+    const std::string index = emit(expr.operands[0]);
+    check_control(index, /*writes=*/false);
+    return named(Type::u32, fmt::format("load_control({}, item, {})", lanes(), index));
+  }
+  const std::string buffer = resolve(expr.buffer);
+  const std::string index = emit(expr.operands[0]);
+  check(buffer, index, Need::read);
+  return named(Type::u32,
+               fmt::format("{}({}, {}, {})", has_shared_buffers_ ? "load_shared" : "load_owned",
+                           lanes(), buffer, index));
+}
+
+std::string HandlerCodegen::emit_length(const Expr& expr) {
+  if (expr.buffer.kind == BufferKind::control) return "item.control.size()";
+  const std::string buffer = resolve(expr.buffer);
+  turn_is_left_ = true;
+  line("if ({0}.fault != 0) {1}", buffer, fault(fmt::format("{}.fault", buffer)));
+  return fmt::format("{}.length", buffer);
+}
+
+// Whether evaluating it has no effect and cannot fault, so that it does not matter if it is.
+bool HandlerCodegen::is_plain(ExprId id) const {
+  bool is_plain = true;
+  for_each_expr(body_, id, [&](ExprId part) {
+    const Expr& expr = body_[part];
+    switch (expr.kind) {
+      case ExprKind::literal:
+      case ExprKind::name:
+      case ExprKind::builtin:
+      case ExprKind::unary:
+      case ExprKind::binary:
+        return;
+      case ExprKind::call:
+        is_plain &= expr.function != Function::printf && expr.function != Function::emit;
+        return;
+      case ExprKind::arg:
+        is_plain &= constant_arg(expr.operands[0]).has_value();
+        return;
+      case ExprKind::load:
+      case ExprKind::length:
+      case ExprKind::atomic:
+        is_plain = false;
+        return;
+    }
+  });
+  return is_plain;
+}
+
+std::string HandlerCodegen::emit_logical(const Expr& expr) {
+  const std::string left = emit(expr.operands[0]);
+  std::string result = fresh();
+  line("bool {} = {};", result, left);
+  open("if ({}{}) {{", expr.binary == BinaryOp::logical_and ? "" : "!", result);
+  const std::string right = emit(expr.operands[1]);
+  line("{} = {};", result, right);
+  close();
+  return result;
+}
+
+std::string HandlerCodegen::emit_function(const Expr& expr) {
+  std::string values[3];
+  for (std::size_t i = 0; i < expr.operand_count; ++i) values[i] = emit(expr.operands[i]);
+  if (expr.function == Function::printf || expr.function == Function::emit) {
+    line("{}{}(item, {}, {}, {});", if_leading(),
+         expr.function == Function::printf ? "print_record" : "append_hit", values[0], values[1],
+         values[2]);
+    return "";
+  }
+  return cuda_call(expr.function, verified_.type(expr.operands[0]), values[0], values[1],
+                   values[2]);
+}
+
+std::string HandlerCodegen::emit_atomic(const Expr& expr, bool has_result) {
+  const bool is_control = expr.buffer.kind == BufferKind::control;
+  const std::string buffer = is_control ? "item.control" : resolve(expr.buffer);
+  const std::string index = emit(expr.operands[0]);
+  std::string values = emit(expr.operands[1]);
+  if (expr.operand_count > 2) values += ", " + emit(expr.operands[2]);
+  if (is_control) {
+    check_control(index, /*writes=*/true);
+  } else {
+    check(buffer, index, Need::update);
+  }
+  const std::string call = fmt::format("{}.atomic({}).{}({})", buffer, index,
+                                       cuda_atomic(expr.atomic, has_result), values);
+  if (!has_result) {
+    line("{}{};", if_leading(), call);
+    return "";
+  }
+  if (is_in_turn()) return named(Type::u32, call);
+  std::string result = fresh();
+  line("Word {} = 0;", result);
+  line("if (lanes.leads()) {} = {};", result, call);
+  line("{0} = lanes.from_leader({0});", result);
+  return result;
+}
+
+// ---- all handlers ----
+
+/// A handler as the tables of the text know it.
+struct Entry {
+  std::size_t index;  // in the program, or behind it
+  Word opcode;
+  Scope scope;
+  bool is_payload;
+  Word traits;
+};
+
+Word traits_of(Scope scope, bool commutes, const Effects& effects) {
+  // The bits of device/item.cuh, kTraitWarp and so on.
+  const bool bits[] = {scope == Scope::warp,
+                       scope == Scope::group,
+                       effects.can_yield || effects.can_await,
+                       effects.writes_args,
+                       commutes,
+                       effects.reads_input,
+                       effects.writes_input,
+                       effects.reads_output,
+                       effects.writes_output};
+  Word traits = 0;
+  for (std::size_t i = 0; i < std::size(bits); ++i) traits |= Word{bits[i]} << i;
+  return traits;
+}
+
+Entry entry_of(std::size_t index, const VerifiedHandler& verified) {
+  const Handler& handler = verified.handler;
+  return {.index = index,
+          .opcode = handler.opcode,
+          .scope = handler.scope,
+          .is_payload = handler.is_payload,
+          .traits = traits_of(handler.scope, handler.commutes, verified.effects)};
+}
+
+Entry entry_of(std::size_t index, const ir::UnverifiedHandler& handler) {
+  return {.index = index,
+          .opcode = handler.opcode,
+          .scope = handler.scope,
+          .is_payload = false,
+          .traits = traits_of(handler.scope, handler.commutes, handler.effects)};
+}
+
+// A function that makes a choice by the handler's index, or by its opcode.
+template <class Case>
+std::string switch_text(std::string_view head, std::string_view subject,
+                        const std::vector<Entry>& entries, std::string_view otherwise,
+                        const Case& case_text) {
+  std::string text = fmt::format("{} {{\n  switch ({}) {{\n", head, subject);
+  for (const Entry& entry : entries) text += case_text(entry);
+  return text + fmt::format("    default:\n      return {};\n  }}\n}}\n", otherwise);
+}
+
+std::string run_text(std::string_view name, std::string_view lanes,
+                     const std::vector<Entry>& entries) {
+  return switch_text(
+      fmt::format("EK_DEVICE Word {}(Word handler, Item& item)", name), "handler", entries,
+      fmt::format("fault_outcome({}u)", static_cast<Word>(FaultCode::unknown_opcode)),
+      [&](const Entry& entry) {
+        return fmt::format("    case {0}u:\n      return handler_{0}({1}{{}}, item);\n",
+                           entry.index, lanes);
+      });
+}
+
+std::vector<Entry> chosen(const std::vector<Entry>& entries,
+                          bool (*is_chosen)(const Entry& entry)) {
+  std::vector<Entry> some;
+  std::ranges::copy_if(entries, std::back_inserter(some), is_chosen);
+  return some;
+}
+
+std::string tables_text(const std::vector<Entry>& entries) {
+  const auto lane = chosen(entries, [](const Entry& e) { return e.scope == Scope::lane; });
+  const auto warp = chosen(entries, [](const Entry& e) { return e.scope == Scope::warp; });
+  const auto group = chosen(entries, [](const Entry& e) { return e.scope == Scope::group; });
+  const auto by_opcode = chosen(entries, [](const Entry& e) { return !e.is_payload; });
+  const auto packed =
+      chosen(entries, [](const Entry& e) { return !e.is_payload && e.opcode < 256; });
+  const auto payload = chosen(entries, [](const Entry& e) { return e.is_payload; });
+  std::string text = fmt::format(
+      "inline constexpr Word kPayload = {};\n"
+      "inline constexpr bool kHasLaneHandlers = {};\n"
+      "inline constexpr bool kHasWarpHandlers = {};\n"
+      "inline constexpr bool kHasGroupHandlers = {};\n",
+      payload.empty() ? "kNoHandler" : fmt::format("{}u", payload[0].index), !lane.empty(),
+      !warp.empty(), !group.empty());
+  text += switch_text("EK_DEVICE Word find_handler(Word opcode)", "opcode", by_opcode, "kNoHandler",
+                      [](const Entry& entry) {
+                        return fmt::format("    case {}u:\n      return {}u;\n", entry.opcode,
+                                           entry.index);
+                      });
+  text += switch_text(
+      "EK_DEVICE Word traits_of(Word handler)", "handler", entries, "0u", [](const Entry& entry) {
+        return fmt::format("    case {}u:\n      return {:#x}u;\n", entry.index, entry.traits);
+      });
+  text += run_text("run_lane_handler", "OneLane", lane);
+  text += run_text("run_warp_handler", "WarpLanes", warp);
+  text += run_text("run_group_handler", "GroupLanes", group);
+  // Operations of packed slots: opcodes of one byte, whatever their scope, on one thread.
+  return text + run_text("run_alone", "OneLane", packed);
+}
+
+// A native handler: its text in a namespace of its own, and what runs it. Messages of the compiler
+// count the lines of each text from its first.
+void add_unverified(std::string& text, std::size_t index, const ir::UnverifiedHandler& handler) {
+  const Effects& effects = handler.effects;
+  text += fmt::format("namespace unverified_{} {{\n#line 1 \"native handler {}\"\n{}\n", index,
+                      handler.name, handler.cuda);
+  const auto lines = std::ranges::count(text, '\n');
+  text += fmt::format("#line {} \"everkernel/handlers.cuh\"\n}}\n", lines + 2);
+  text += fmt::format(
+      "template <class Lanes>\n"
+      "EK_DEVICE Word handler_{0}(const Lanes& lanes, Item& item) {{\n"
+      "  UnverifiedItem<Lanes> view(lanes, item);\n"
+      "  const Word ended = unverified_{0}::{4}(view);\n"
+      "  return end_unverified(view, lanes, item, ended, {{{1}, {2}, {3}}});\n"
+      "}}\n\n",
+      index, effects.can_yield, effects.can_await, effects.writes_args, handler.name);
+}
+
+}  // namespace
+
+std::string emit_cuda(const VerifiedProgram& program, const CudaOptions& options) {
+  const bool has_unverified = !options.unverified.empty();
+  std::string text = fmt::format("// Generated from {}handlers.\n#pragma once\n\n",
+                                 has_unverified ? "verified and native " : "verified ");
+  if (has_unverified) text += "#include \"jit/device/unverified.cuh\"\n\n";
+  text += "namespace everkernel::device {\n\n";
+  std::vector<Entry> entries;
+  for (std::size_t i = 0; i < program.handlers().size(); ++i) {
+    const VerifiedHandler& verified = program.handlers()[i];
+    if (verified.handler.is_payload && !options.payload) continue;
+    entries.push_back(entry_of(i, verified));
+    text += HandlerCodegen(verified, i, options).run() + '\n';
+  }
+  for (std::size_t i = 0; i < options.unverified.size(); ++i) {
+    entries.push_back(entry_of(program.handlers().size() + i, options.unverified[i]));
+    add_unverified(text, entries.back().index, options.unverified[i]);
+  }
+  text += tables_text(entries);
+  return text + "\n}  // namespace everkernel::device\n";
+}
+
+}  // namespace everkernel::jit

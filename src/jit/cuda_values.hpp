@@ -1,0 +1,27 @@
+// CUDA C++ for what operators and functions compute: calls of the functions in device/item.cuh,
+// which have the meanings of ir/semantics.hpp. Operands are texts without side effects.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "everkernel/ir/vocabulary.hpp"
+
+namespace everkernel::jit {
+
+/// The C++ type of a value. Integers of both kinds are words.
+std::string_view cuda_type(ir::Type type);
+
+/// A literal by its bits.
+std::string cuda_literal(ir::Type type, std::uint32_t bits);
+/// A unary operator on an operand of `type`.
+std::string cuda_unary(ir::UnaryOp op, ir::Type type, std::string_view a);
+/// A binary operator on operands of `type` (of the left one for shifts); && and || evaluate both.
+std::string cuda_binary(ir::BinaryOp op, ir::Type type, std::string_view a, std::string_view b);
+/// A function whose first operand is of `type`; not printf and emit.
+std::string cuda_call(ir::Function function, ir::Type type, std::string_view a, std::string_view b,
+                      std::string_view c);
+/// The member function of AtomicWord for an atomic. Without a result it may be a cheaper one.
+std::string_view cuda_atomic(ir::AtomicOp op, bool has_result);
+
+}  // namespace everkernel::jit

@@ -1,0 +1,160 @@
+// The CUDA halves of native handlers: NVRTC compiles them with the workers, for every architecture,
+// and its messages say whose text is wrong. Needs no GPU.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <optional>
+#include <sstream>
+
+#include "backend/cuda/device_source.hpp"
+#include "backend/cuda/nvrtc.hpp"
+#include "conformance/handlers.hpp"
+#include "conformance/unverified_handlers.hpp"
+#include "everkernel/jit/cuda_source.hpp"
+#include "support/ir_text.hpp"
+#include "support/results.hpp"
+
+namespace everkernel::conformance {
+namespace {
+
+using backend::cuda::CompiledCode;
+using backend::cuda::Nvrtc;
+using backend::cuda::SourceText;
+
+// Newer than any: gives PTX.
+constexpr int kFuture = 9990;
+
+std::string text_of(const std::vector<ir::UnverifiedHandler>& native) {
+  return jit::emit_cuda(*test::check_text(kHandlers), {.unverified = native});
+}
+
+class UnverifiedCuda : public testing::Test {
+ protected:
+  void SetUp() override {
+    auto loaded = Nvrtc::load();
+    if (!loaded) GTEST_SKIP() << test::message_of(loaded);
+    nvrtc.emplace(*loaded);
+  }
+
+  Result<CompiledCode> compile(const std::vector<ir::UnverifiedHandler>& native,
+                               int architecture) const {
+    const auto known = backend::cuda::device_headers();
+    std::vector<SourceText> headers(known.begin(), known.end());
+    const std::string handlers = text_of(native);
+    headers.push_back({"everkernel/handlers.cuh", handlers});
+    const std::array<std::string, 3> options{"-fmad=false", "-DEVERKERNEL_BLOCK_THREADS=64",
+                                             "-DEVERKERNEL_BLOCKS_PER_SM=1"};
+    return nvrtc->compile({.source = backend::cuda::megakernel_source(),
+                           .headers = headers,
+                           .options = options,
+                           .architecture = architecture});
+  }
+
+  std::optional<Nvrtc> nvrtc;
+};
+
+ir::UnverifiedHandler with_text(std::string cuda) {
+  return {.name = "mistaken", .opcode = 200, .cuda = std::move(cuda)};
+}
+
+TEST_F(UnverifiedCuda, every_handler_compiles_for_every_architecture) {
+  for (const int architecture : {80, 90, 100}) {
+    const auto code = compile(unverified_handlers(), architecture);
+    ASSERT_TRUE(code) << architecture << ": " << test::message_of(code);
+    EXPECT_FALSE(code->is_ptx);
+    EXPECT_EQ(code->log.find("native"), std::string::npos) << code->log;
+    EXPECT_EQ(code->log.find("unverified"), std::string::npos) << code->log;
+  }
+}
+
+TEST_F(UnverifiedCuda, each_scope_compiles_alone) {
+  for (const ir::UnverifiedHandler& handler : unverified_handlers()) {
+    if (!handler.name.starts_with("native_") || handler.opcode < kNativeLane ||
+        handler.opcode > kNativeGroup) {
+      continue;
+    }
+    const auto code = compile({handler}, 90);
+    EXPECT_TRUE(code) << handler.name << ": " << test::message_of(code);
+  }
+}
+
+TEST_F(UnverifiedCuda, checked_accesses_leave_their_mark) {
+  const auto code = compile(unverified_handlers(), kFuture);
+  ASSERT_TRUE(code) << test::message_of(code);
+  ASSERT_TRUE(code->is_ptx);
+  std::istringstream lines(
+      std::string(reinterpret_cast<const char*>(code->bytes.data()), code->bytes.size()));
+  int marked = 0;
+  for (std::string line; std::getline(lines, line);) {
+    const bool is_access =
+        line.find(".global.") != std::string::npos &&
+        (line.find("ld.") != std::string::npos || line.find("st.") != std::string::npos ||
+         line.find("atom.") != std::string::npos || line.find("red.") != std::string::npos);
+    if (!is_access) continue;
+    EXPECT_NE(line.find("// ek:"), std::string::npos) << line;
+    ++marked;
+  }
+  EXPECT_GT(marked, 100);
+}
+
+TEST_F(UnverifiedCuda, a_message_names_the_handler_and_its_line) {
+  const auto code =
+      compile({with_text("// the mistake is in the third line\n"
+                         "template <class Item> __device__ Word mistaken(Item& item) {\n"
+                         "  return item.no_such_thing();\n"
+                         "}")},
+              90);
+  ASSERT_EQ(test::code_of(code), Code::invalid_argument);
+  EXPECT_NE(test::message_of(code).find("native handler mistaken(3)"), std::string::npos)
+      << test::message_of(code);
+}
+
+TEST_F(UnverifiedCuda, a_text_has_helpers_of_its_own) {
+  const std::string helper = "__device__ Word twice(Word x) { return 2 * x; }\n";
+  ir::UnverifiedHandler first = with_text(
+      helper +
+      "template <class Item> __device__ Word mistaken(Item& item) { item.output().store(0, "
+      "twice(item.param())); return item.done(); }");
+  ir::UnverifiedHandler second = first;
+  second.name = "other";
+  second.opcode = 201;
+  second.cuda.replace(second.cuda.find("mistaken"), 8, "other");
+  const auto code = compile({first, second}, 90);
+  EXPECT_TRUE(code) << test::message_of(code);
+}
+
+TEST_F(UnverifiedCuda, a_text_without_its_function_is_refused) {
+  const auto code = compile({with_text("__device__ Word unrelated() { return 0; }")}, 90);
+  EXPECT_EQ(test::code_of(code), Code::invalid_argument);
+}
+
+// ---- the text alone ----
+
+TEST(UnverifiedCudaText, verified_handlers_do_without) {
+  EXPECT_EQ(text_of({}).find("nverified.cuh"), std::string::npos);
+  EXPECT_NE(text_of(unverified_handlers()).find("jit/device/unverified.cuh"), std::string::npos);
+}
+
+TEST(UnverifiedCudaText, indices_follow_the_programs) {
+  const auto program = test::check_text("handler a = 64 { } handler b = 65 { }");
+  const auto native = with_text("TEXT");
+  const std::string text = jit::emit_cuda(*program, {.unverified = std::span(&native, 1)});
+  EXPECT_NE(text.find("namespace unverified_2 {"), std::string::npos) << text;
+  EXPECT_NE(text.find("case 200u:\n      return 2u;"), std::string::npos) << text;
+}
+
+TEST(UnverifiedCudaText, lines_behind_a_text_are_counted_on) {
+  const auto native = with_text("one\ntwo");
+  const std::string text = jit::emit_cuda(*test::check_text(""), {.unverified = {&native, 1}});
+  std::istringstream lines(text);
+  std::string line;
+  for (int number = 1; std::getline(lines, line); ++number) {
+    if (!line.ends_with("\"everkernel/handlers.cuh\"")) continue;
+    EXPECT_EQ(line, "#line " + std::to_string(number + 1) + " \"everkernel/handlers.cuh\"");
+    return;
+  }
+  FAIL() << text;
+}
+
+}  // namespace
+}  // namespace everkernel::conformance
