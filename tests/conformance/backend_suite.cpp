@@ -7,7 +7,6 @@
 #include <map>
 #include <mutex>
 
-#include "conformance/unverified_handlers.hpp"
 #include "support/ir_text.hpp"
 
 namespace everkernel::conformance {

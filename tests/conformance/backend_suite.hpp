@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "conformance/handlers.hpp"
+#include "conformance/unverified_handlers.hpp"
 #include "everkernel/runtime/megakernel.hpp"
 #include "support/results.hpp"
 #include "support/wire_bytes.hpp"
@@ -147,6 +148,9 @@ struct Shape {
   bool unverified = false;  ///< with unverified_handlers() as well
 };
 
+/// Every native handler, and two verified ones beside them.
+inline constexpr Shape kWithNative{.handlers = kBesideNative, .unverified = true};
+
 /// First slot of the NORMAL partition of 16 slots, and the first behind it: an item there has
 /// priority 2 under every schedule.
 inline constexpr Word kNormal = 6, kNormalEnd = 10;
@@ -219,8 +223,8 @@ class Handlers : public BackendTest {};
 /// Section 4: native handlers, which are seen and treated like others.
 class Unverified : public BackendTest {
  protected:
-  /// A megakernel with every handler of both kinds.
-  static Megakernel& kernel() { return BackendTest::kernel({.unverified = true}); }
+  /// A megakernel with every native handler, and verified ones beside them.
+  static Megakernel& kernel() { return BackendTest::kernel(kWithNative); }
   static Outcome run(const Job& job, std::chrono::nanoseconds deadline = kPatience) {
     return BackendTest::run(kernel(), job, deadline);
   }

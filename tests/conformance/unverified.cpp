@@ -1,6 +1,4 @@
 // Native handlers: they see what handlers see, end as handlers end, and are refused by name.
-#include "conformance/unverified_handlers.hpp"
-
 #include "conformance/session_helpers.hpp"
 #include "everkernel/ir/unverified_item.hpp"
 
@@ -304,7 +302,7 @@ TEST_P(Unverified, handlers_that_do_not_fit_are_refused_by_name) {
                       {"no half", {.name = "unlikely", .opcode = 200}}};
   for (const Row& row : rows) {
     SCOPED_TRACE(row.name);
-    MegakernelOptions options = BackendTest::options({.unverified = true});
+    MegakernelOptions options = BackendTest::options(kWithNative);
     options.unverified_handlers.push_back(row.handler);
     const auto made = Megakernel::create(backend(), options);
     ASSERT_EQ(test::code_of(made), Code::invalid_argument);
@@ -314,7 +312,7 @@ TEST_P(Unverified, handlers_that_do_not_fit_are_refused_by_name) {
 
 TEST_P(Unverified, names_are_used_once) {
   for (const std::string name : {"mark", "native_mark"}) {
-    MegakernelOptions options = BackendTest::options({.unverified = true});
+    MegakernelOptions options = BackendTest::options(kWithNative);
     options.unverified_handlers.push_back(made(name, 200));
     EXPECT_EQ(test::code_of(Megakernel::create(backend(), options)), Code::invalid_argument);
   }
@@ -359,7 +357,7 @@ TEST_P(Unverified, other_handlers_are_other_code) {
 // --- sessions ---------------------------------------------------------------------------------
 
 TEST_P(UnverifiedSessions, items_run_and_their_ends_are_seen) {
-  Megakernel& kernel = BackendTest::kernel({.unverified = true});
+  Megakernel& kernel = BackendTest::kernel(kWithNative);
   const DataBuffer output = buffer(kernel, {.handle = 2, .word_count = 16});
   Session session = start(kernel);
   const std::array<Word, 4> steps{0, 2, 0, 30};
@@ -374,7 +372,7 @@ TEST_P(UnverifiedSessions, items_run_and_their_ends_are_seen) {
 }
 
 TEST_P(UnverifiedSessions, short_and_long_items_run_once) {
-  Megakernel& kernel = BackendTest::kernel({.unverified = true});
+  Megakernel& kernel = BackendTest::kernel(kWithNative);
   const DataBuffer output = buffer(kernel, {.handle = 2, .word_count = 16});
   Session session = start(kernel);
   const std::array<Word, 3> mark{0, 2};
@@ -390,7 +388,7 @@ TEST_P(UnverifiedSessions, short_and_long_items_run_once) {
 }
 
 TEST_P(UnverifiedSessions, packed_operations_are_one_item) {
-  Session session = start(BackendTest::kernel({.unverified = true}));
+  Session session = start(BackendTest::kernel(kWithNative));
   const std::array<Word, 2> stored{7, 8};
   const PackedOp ops[] = {{.opcode = kNativeStore3, .args = stored}, {.opcode = 2, .args = kAdd1}};
   EXPECT_TRUE(must(session.wait(must(session.publish_packed(ops)), kPatience)).is_done());
@@ -399,7 +397,7 @@ TEST_P(UnverifiedSessions, packed_operations_are_one_item) {
 }
 
 TEST_P(UnverifiedSessions, stopping_ends_items_that_ask_the_token) {
-  Session session = start(BackendTest::kernel({.unverified = true}));
+  Session session = start(BackendTest::kernel(kWithNative));
   const Ticket spin = must(session.publish({.opcode = kNativeSpin}));
   EXPECT_EQ(test::code_of(session.wait(spin, kMoment)), Code::timeout);
   const StopReport report = session.stop(StopMode::drain, kMoment);

@@ -8,10 +8,10 @@
 
 #include "backend/cuda/device_source.hpp"
 #include "backend/cuda/nvrtc.hpp"
-#include "conformance/handlers.hpp"
 #include "conformance/unverified_handlers.hpp"
 #include "everkernel/jit/cuda_source.hpp"
 #include "support/ir_text.hpp"
+#include "support/ir_text_file.hpp"
 #include "support/results.hpp"
 
 namespace everkernel::conformance {
@@ -25,7 +25,7 @@ using backend::cuda::SourceText;
 constexpr int kFuture = 9990;
 
 std::string text_of(const std::vector<ir::UnverifiedHandler>& native) {
-  return jit::emit_cuda(*test::check_text(kHandlers), {.unverified = native});
+  return jit::emit_cuda(*test::check_text(kBesideNative), {.unverified = native});
 }
 
 class UnverifiedCuda : public testing::Test {
@@ -120,6 +120,26 @@ TEST_F(UnverifiedCuda, a_text_has_helpers_of_its_own) {
   second.opcode = 201;
   second.cuda.replace(second.cuda.find("mistaken"), 8, "other");
   const auto code = compile({first, second}, 90);
+  EXPECT_TRUE(code) << test::message_of(code);
+}
+
+// The raw string in a file that users read.
+std::string shown_text(const std::string& path) {
+  const std::string file = test::read_text(path);
+  const std::size_t begin = file.find("R\"(\n") + 3;
+  return file.substr(begin, file.find(")\";", begin) - begin);
+}
+
+TEST_F(UnverifiedCuda, what_users_are_shown_compiles) {
+  const ir::UnverifiedHandler manual{.name = "add_one",
+                                     .opcode = 200,
+                                     .scope = ir::Scope::group,
+                                     .cuda = shown_text("docs/handlers.md")};
+  const ir::UnverifiedHandler example{.name = "sum_words",
+                                      .opcode = 201,
+                                      .scope = ir::Scope::group,
+                                      .cuda = shown_text("examples/06_native_handler.cpp")};
+  const auto code = compile({manual, example}, 90);
   EXPECT_TRUE(code) << test::message_of(code);
 }
 

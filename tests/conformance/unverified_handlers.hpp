@@ -1,6 +1,7 @@
 // The native handlers that the tests of backends run, with both halves.
 #pragma once
 
+#include <string_view>
 #include <vector>
 
 #include "everkernel/abi/platform.hpp"
@@ -36,6 +37,12 @@ enum UnverifiedOpcode : abi::Word {
   kNativeAtomics = 120,         ///< every atomic on output[0..7]; output[8..15] ← what was before
   kNativeFar = 0x12345,         ///< output[0] ← opcode
 };
+
+/// Verified handlers that run beside them: kMark and kAddParam.
+inline constexpr std::string_view kBesideNative = R"(
+handler mark = 64 { atomic_add(output[slot], 1); }
+handler add_param = 77 { atomic_add(output[0], param); }
+)";
 
 /// All of them.
 const std::vector<ir::UnverifiedHandler>& unverified_handlers();

@@ -2,7 +2,6 @@
 #include <algorithm>
 
 #include "conformance/backend_suite.hpp"
-#include "conformance/unverified_handlers.hpp"
 
 namespace everkernel::conformance {
 namespace {

@@ -2,14 +2,19 @@
 // place the fence names.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <sstream>
 #include <vector>
 
+#include "everkernel/backend/cpu/cpu_backend.hpp"
 #include "everkernel/ir/builder.hpp"
 #include "everkernel/ir/parser.hpp"
 #include "everkernel/ir/printer.hpp"
+#include "everkernel/ir/unverified_item.hpp"
 #include "everkernel/ir/verifier.hpp"
+#include "everkernel/runtime/megakernel.hpp"
 #include "support/ir_text_file.hpp"
+#include "support/results.hpp"
 
 namespace everkernel::ir {
 namespace {
@@ -81,7 +86,7 @@ std::string marked_region() {
   return region;
 }
 
-// The C++ snippet of the manual is these lines; they make what the first snippet does.
+// The lines between the marks are the manual's; here they make what the first snippet does.
 TEST(Manual, the_builder_snippet_makes_the_first_handler) {
   // [manual]
   using namespace everkernel::ir::build;
@@ -96,6 +101,46 @@ TEST(Manual, the_builder_snippet_makes_the_first_handler) {
   const auto first = parse(snippets_of(test::read_text("docs/handlers.md")).front().text);
   ASSERT_TRUE(first);
   EXPECT_EQ(print(built), print(*first));
+}
+
+TEST(Manual, the_native_snippet_makes_a_handler_that_runs) {
+  const auto backend = backend::cpu::make_backend();
+  // [manual]
+  ir::UnverifiedHandler native;
+  native.name = "add_one";
+  native.opcode = 64;
+  native.scope = ir::Scope::group;
+  native.effects = {.reads_input = true, .writes_output = true};
+  native.cpu = [](ir::UnverifiedItem& item) {
+    const auto input = item.input();
+    const auto output = item.output();
+    item.each(input.length(), [&](Word i) { output.store(i, input.load(i) + 1); });
+    return item.done();
+  };
+  native.cuda = R"(
+    template <class Item>
+    __device__ Word add_one(Item& item) {
+      const auto input = item.input();
+      const auto output = item.output();
+      item.each(input.length(), [&](Word i) { output.store(i, input.load(i) + 1); });
+      return item.done();
+    }
+  )";
+  auto kernel = Megakernel::create(backend, {.unverified_handlers = {native}});
+  // [/manual]
+  ASSERT_TRUE(kernel) << test::message_of(kernel);
+  const std::array<Word, 3> words{7, 8, 9};
+  auto input = kernel->create_buffer({.handle = 1, .word_count = 3});
+  const auto output = kernel->create_buffer({.handle = 2, .word_count = 3});
+  ASSERT_TRUE(input && output && input->write(0, words));
+  const std::array items{abi::WorkItem{64, 1, 2, 0}};
+  ASSERT_TRUE(kernel->run(items));
+  std::array<Word, 3> result{};
+  ASSERT_TRUE(output->read(0, result));
+  EXPECT_EQ(result, (std::array<Word, 3>{8, 9, 10}));
+}
+
+TEST(Manual, its_cpp_snippets_are_those_of_this_file) {
   std::string shown;
   for (const Snippet& snippet : snippets_of(test::read_text("docs/handlers.md"))) {
     if (snippet.fence == "cpp") shown += snippet.text;

@@ -80,6 +80,8 @@ class Context {
   bool is_lost() const { return is_lost_.load(std::memory_order_acquire); }
   // `device_lost` with what happened, once it is lost.
   Result<void> check_alive() const;
+  // Gives the device up: every later call fails with this.
+  Failure lose(Error error) const;
 
   // Launches a kernel; the arguments are copied before it returns. The context is current.
   template <class... Arguments>
@@ -97,7 +99,6 @@ class Context {
   template <class Handle>
   Result<void> poll(CuResult (*query)(Handle), Handle handle, Clock::time_point deadline,
                     std::string_view what) const;
-  Failure lose(Error error) const;
   Result<void> launch_kernel(CuFunction function, const Grid& grid, CuStream stream,
                              void** arguments) const;
 

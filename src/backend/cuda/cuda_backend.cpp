@@ -11,6 +11,7 @@
 #include "backend/cuda/cuda_memory.hpp"
 #include "backend/cuda/device.hpp"
 #include "backend/cuda/driver.hpp"
+#include "backend/cuda/module.hpp"
 #include "backend/cuda/nvrtc.hpp"
 
 namespace everkernel::backend::cuda {
@@ -62,7 +63,7 @@ class CudaBackend final : public Backend {
   Result<std::unique_ptr<Kernel>> compile(const KernelOptions& options) override {
     const auto context = this->context();
     if (!context) return Failure(context.error());
-    return CudaKernel::compile(*context, machine_->nvrtc, cache(), options);
+    return CudaKernel::compile(*context, machine_->nvrtc, shelf_, cache(), options);
   }
 
   Result<std::unique_ptr<Memory>> allocate(std::size_t size_bytes) override {
@@ -107,6 +108,7 @@ class CudaBackend final : public Backend {
   Capabilities capabilities_ = describe(machine_);
   std::mutex lock_;
   std::shared_ptr<Context> context_;
+  ModuleShelf shelf_;
   std::once_flag is_cache_opened_;
   std::optional<jit::CodeCache> cache_;
 };

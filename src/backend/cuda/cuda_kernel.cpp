@@ -87,8 +87,8 @@ Word block_threads_of(const ProgramShape& shape, Word workgroup_size) {
 }
 
 Result<void> check_options(const KernelOptions& options) {
-  EVERKERNEL_TRY(ir::check_unverified(options.unverified_handlers, options.find_program(),
-                                      ir::Half::cuda));
+  EVERKERNEL_TRY(
+      ir::check_unverified(options.unverified_handlers, options.find_program(), ir::Half::cuda));
   if (options.execution == Execution::interpreter && options.program) {
     return fail(Code::unsupported, "cuda: handlers are compiled, there is no interpreter",
                 "leave the execution to the backend, or use the CPU backend");
@@ -196,7 +196,8 @@ Result<void> Seat::read_hits(std::span<abi::Hit> hits) const {
 // ---- compiling ----
 
 Result<std::unique_ptr<Kernel>> CudaKernel::compile(const std::shared_ptr<Context>& context,
-                                                    const Nvrtc& nvrtc, jit::CodeCache* cache,
+                                                    const Nvrtc& nvrtc, ModuleShelf& shelf,
+                                                    jit::CodeCache* cache,
                                                     const KernelOptions& options) {
   EVERKERNEL_TRY(check_options(options));
   const ProgramShape shape = shape_of(options);
@@ -209,11 +210,11 @@ Result<std::unique_ptr<Kernel>> CudaKernel::compile(const std::shared_ptr<Contex
   const std::string handlers = handler_text(options);
   std::vector<SourceText> headers(device_headers().begin(), device_headers().end());
   headers.push_back({"everkernel/handlers.cuh", handlers});
-  auto module = Module::load(context, nvrtc, cache,
-                             {.source = megakernel_source(),
-                              .headers = headers,
-                              .options = compile_options,
-                              .architecture = context->facts().architecture});
+  auto module = shelf.get(context, nvrtc, cache,
+                          {.source = megakernel_source(),
+                           .headers = headers,
+                           .options = compile_options,
+                           .architecture = context->facts().architecture});
   if (!module) return Failure(std::move(module).error());
   auto stream = Stream::create(context);
   if (!stream) return Failure(std::move(stream).error());
@@ -227,7 +228,7 @@ Result<std::unique_ptr<Kernel>> CudaKernel::compile(const std::shared_ptr<Contex
 }
 
 CudaKernel::CudaKernel(std::shared_ptr<Context> context, const KernelOptions& options,
-                       Module module, Stream stream)
+                       std::shared_ptr<const Module> module, Stream stream)
     : context_(std::move(context)),
       options_(options),
       module_(std::move(module)),
@@ -236,9 +237,9 @@ CudaKernel::CudaKernel(std::shared_ptr<Context> context, const KernelOptions& op
 Result<void> CudaKernel::prepare() {
   const auto current = context_->enter();
   if (!current) return Failure(current.error());
-  const auto drain = module_.function("everkernel_drain");
+  const auto drain = module_->function("everkernel_drain");
   if (!drain) return Failure(drain.error());
-  const auto survey = module_.function("everkernel_survey");
+  const auto survey = module_->function("everkernel_survey");
   if (!survey) return Failure(survey.error());
   drain_ = *drain;
   survey_ = *survey;
@@ -253,10 +254,14 @@ Result<void> CudaKernel::prepare() {
   worker_count_ = options_.worker_count != 0 ? options_.worker_count : most_crews_ * most_slots;
   pipeline_id_ = fmt::format("cuda-{}-{}x{}-sm{}-{}", schedule_name(options_.schedule),
                              options_.geometry.slot_count, options_.geometry.workgroup_size,
-                             context_->facts().architecture, module_.key().text());
+                             context_->facts().architecture, module_->key().text());
   auto abort = CudaMemory::create(context_, abi::kWordBytes);
   if (!abort) return Failure(abort.error());
   abort_ = std::move(*abort);
+  auto one = PinnedMemory::create(context_, abi::kWordBytes);
+  if (!one) return Failure(std::move(one).error());
+  one_ = std::move(*one);
+  one_->data()[0] = std::byte{1};
   auto result = CudaMemory::create(context_, sizeof(SurveyResult));
   if (!result) return Failure(result.error());
   survey_result_ = std::move(*result);
@@ -439,19 +444,28 @@ Result<void> CudaKernel::finish(Clock::time_point deadline) {
   ++stats_.sync_points;
   auto done = context_->wait(stream_.get(), deadline, "waiting for a kernel");
   if (done || done.error().code != Code::timeout) return done;
-  is_abort_set_ = true;
-  EVERKERNEL_TRY(context_->check(
-      context_->driver().cuStreamWriteValue32(
-          context_->copy_stream(), reinterpret_cast<CuPointer>(abort_->device_address()), 1, 0),
-      "storing the abort word"));
-  done = context_->wait(stream_.get(), deadline_after(kAbortGrace), "waiting for a kernel to stop");
-  if (done || done.error().code != Code::timeout) return done;
+  done = abort();
+  if (done) {
+    done =
+        context_->wait(stream_.get(), deadline_after(kAbortGrace), "waiting for a kernel to stop");
+  }
+  if (done || context_->is_lost()) return done;
+  // It is still there and cannot be told to go.
   return context_->lose(
       {.code = Code::device_lost,
        .message =
-           fmt::format("cuda: a kernel did not end {} s after its deadline",
-                       std::chrono::duration_cast<std::chrono::seconds>(kAbortGrace).count()),
-       .hint = "the process must be replaced; look for a loop without an end in native handlers"});
+           fmt::format("cuda: a kernel did not end after its deadline: {}", done.error().message),
+       .hint = "the process must be replaced; look for a loop without an end in native handlers",
+       .native = done.error().native});
+}
+
+// By a copy on another stream: the kernel may have every multiprocessor.
+Result<void> CudaKernel::abort() {
+  is_abort_set_ = true;
+  return context_->check(
+      context_->driver().cuMemcpyHtoDAsync(reinterpret_cast<CuPointer>(abort_->device_address()),
+                                           one_->data(), abi::kWordBytes, context_->copy_stream()),
+      "storing the abort word");
 }
 
 // Control words that the schedule cannot work with: nothing has run.
