@@ -4,6 +4,9 @@
 // What differs is that every thread of the scope runs the text. Each has an item of its own; they
 // are equal at first, and each thread returns what the item ended with. Where threads disagree, a
 // fault of any of them counts, else what the leading thread says.
+//
+// The number of threads is not that of the lanes: inside packed slots one thread runs items of any
+// scope, and others of its block may run theirs at the same time.
 #pragma once
 
 #include "jit/device/item.cuh"
