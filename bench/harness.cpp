@@ -18,6 +18,7 @@ namespace {
 constexpr std::size_t kWarmups = 3;
 constexpr std::size_t kRounds = 41;
 constexpr std::size_t kSmokeRounds = 3;
+constexpr std::size_t kFewWarmups = 1;  // of a question that asks for few rounds
 
 /// Median, and the middle 80 % of the samples.
 struct Spread {
@@ -72,6 +73,34 @@ std::string decimal(double number) {
   return fmt::format("{:.3f}", number);
 }
 
+bool meets_target(const Contender& contender, const Spread& time, const Spread& ratio) {
+  const bool is_fast_enough = contender.most_ns == 0 || time.median <= contender.most_ns;
+  return is_fast_enough && ratio.median >= contender.least_ratio;
+}
+
+// What was promised and whether it holds, for people and as JSON members; nothing in a smoke run.
+struct TargetText {
+  std::string shown = {};
+  std::string json = {};
+};
+
+TargetText target_text(const Contender& contender, const Spread& time, const Spread& ratio) {
+  TargetText text;
+  if (contender.least_ratio != 0) {
+    text.shown += fmt::format("   at least {:.2f} x floor", contender.least_ratio);
+    text.json += fmt::format(",\"least_ratio\":{}", decimal(contender.least_ratio));
+  }
+  if (contender.most_ns != 0) {
+    text.shown += fmt::format("   at most {:.2f} us", contender.most_ns / 1000);
+    text.json += fmt::format(",\"most_ns\":{}", decimal(contender.most_ns));
+  }
+  if (text.shown.empty()) return text;
+  const bool is_met = meets_target(contender, time, ratio);
+  text.shown += is_met ? ": met" : ": MISSED";
+  text.json += fmt::format(",\"meets_target\":{}", is_met);
+  return text;
+}
+
 }  // namespace
 
 Options Options::parse(int argc, char** argv) {
@@ -91,18 +120,20 @@ Options Options::parse(int argc, char** argv) {
 }
 
 void Suite::ask(const Question& question) {
-  const std::size_t rounds = options_.smoke ? kSmokeRounds : kRounds;
+  const std::size_t usual = options_.smoke ? kSmokeRounds : kRounds;
+  const std::size_t rounds = question.rounds == 0 ? usual : std::min(usual, question.rounds);
+  const std::size_t warmups = question.rounds == 0 ? kWarmups : kFewWarmups;
   const std::size_t count = question.contenders.size();
   std::vector<std::vector<double>> times(count), ratios(count);
   std::vector<std::uint64_t> checksums(count);
-  for (std::size_t round = 0; round < kWarmups + rounds; ++round) {
+  for (std::size_t round = 0; round < warmups + rounds; ++round) {
     std::vector<double> this_round(count);
     for (std::size_t i = 0; i < count; ++i) {
       const Sample sample = time_once(question.contenders[i]);
       this_round[i] = sample.nanoseconds;
       checksums[i] = sample.checksum;
     }
-    if (round < kWarmups) continue;
+    if (round < warmups) continue;
     for (std::size_t i = 0; i < count; ++i) {
       times[i].push_back(this_round[i]);
       ratios[i].push_back(this_round[0] / this_round[i]);  // rate of i over rate of the floor
@@ -115,19 +146,25 @@ void Suite::ask(const Question& question) {
     const Spread ratio = spread_of(ratios[i]);
     const double gigabytes = static_cast<double>(question.bytes) / time.median;
     const double per_item = time.median / static_cast<double>(question.items);
+    const Contender& contender = question.contenders[i];
+    const TargetText target = options_.smoke ? TargetText{} : target_text(contender, time, ratio);
     fmt::print(
         "  {:<28} {:>9.2f} us {:>7.2f} GB/s {:>8.2f} ns/item   rate x floor {:.2f} "
-        "({:.2f}..{:.2f})   checksum {:016x}\n",
-        question.contenders[i].name, time.median / 1000, gigabytes, per_item, ratio.median,
-        ratio.p10, ratio.p90, checksums[i]);
+        "({:.2f}..{:.2f})   checksum {:016x}{}\n",
+        contender.name, time.median / 1000, gigabytes, per_item, ratio.median, ratio.p10, ratio.p90,
+        checksums[i], target.shown);
     rows_ += fmt::format(
         "{}{{\"question\":\"{}\",\"contender\":\"{}\",\"items\":{},\"bytes\":{},\"rounds\":{},"
         "\"median_ns\":{},\"p10_ns\":{},\"p90_ns\":{},\"ratio_to_floor\":{},\"ratio_p10\":{},"
-        "\"ratio_p90\":{}}}",
-        rows_.empty() ? "" : ",\n", question.name, question.contenders[i].name, question.items,
-        question.bytes, rounds, decimal(time.median), decimal(time.p10), decimal(time.p90),
-        decimal(ratio.median), decimal(ratio.p10), decimal(ratio.p90));
+        "\"ratio_p90\":{}{}}}",
+        rows_.empty() ? "" : ",\n", question.name, contender.name, question.items, question.bytes,
+        rounds, decimal(time.median), decimal(time.p10), decimal(time.p90), decimal(ratio.median),
+        decimal(ratio.p10), decimal(ratio.p90), target.json);
   }
+}
+
+void Suite::note(std::string key, std::string value) {
+  notes_.emplace_back(std::move(key), std::move(value));
 }
 
 int Suite::finish() {
@@ -138,6 +175,7 @@ int Suite::finish() {
   json.field("commit", commit()).field("smoke", options_.smoke);
   json.field("cpu", first_line("/proc/cpuinfo", "model name"));
   json.field("threads", std::thread::hardware_concurrency());
+  for (const auto& [key, value] : notes_) json.field(key, value);
   json.key("results").begin_array().end_array().end_object();
   text.insert(text.size() - 2, "\n" + rows_ + "\n");  // the rows go between the brackets
   std::ofstream file(options_.json_path);

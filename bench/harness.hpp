@@ -10,6 +10,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace everkernel::bench {
@@ -21,6 +22,8 @@ struct Contender {
   std::string name;
   std::function<std::uint64_t()> run = {};
   std::function<double()> measure = {};
+  double least_ratio = 0;  ///< rate x floor that the documents promise; 0 = nothing
+  double most_ns = 0;      ///< time that they promise; 0 = nothing
 };
 
 /// A question and everything needed to answer it.
@@ -30,6 +33,7 @@ struct Question {
   std::uint64_t items = 0;            ///< items one run handles
   std::uint64_t bytes = 0;            ///< bytes one run produces or reads
   std::vector<Contender> contenders;  ///< the first is the floor that ratios refer to
+  std::size_t rounds = 0;             ///< 0 = as many as usual; fewer for what takes seconds
 };
 
 /// How much to do: the smoke size proves that a benchmark still runs, nothing else.
@@ -53,6 +57,8 @@ class Suite {
 
   /// Measures one question and prints its rows.
   void ask(const Question& question);
+  /// Something about the machine that belongs into the JSON.
+  void note(std::string key, std::string value);
   /// Writes the JSON file if one was asked for; gives the exit status.
   int finish();
 
@@ -60,6 +66,7 @@ class Suite {
   std::string name_;
   Options options_;
   std::string rows_;  // JSON objects, separated by commas
+  std::vector<std::pair<std::string, std::string>> notes_;
 };
 
 }  // namespace everkernel::bench

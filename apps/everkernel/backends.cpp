@@ -4,19 +4,15 @@
 #include <fmt/format.h>
 
 #include "everkernel/backend/cpu/cpu_backend.hpp"
+#include "everkernel/backend/cuda/cuda_backend.hpp"
 #include "options.hpp"
+#include "table.hpp"
 
 namespace everkernel::cli {
-namespace {
-
-constexpr std::string_view kNoCuda = "this version has no cuda backend";
-
-}  // namespace
 
 std::vector<backend::Capabilities> all_backends() {
-  auto cuda = backend::Capabilities::unsupported(std::string(kNoCuda));
-  cuda.id = "cuda";
-  return {backend::cpu::make_backend()->capabilities(), std::move(cuda)};
+  return {backend::cpu::make_backend()->capabilities(),
+          backend::cuda::make_backend()->capabilities()};
 }
 
 void add_backend(CLI::App& command, std::string& target) {
@@ -25,12 +21,24 @@ void add_backend(CLI::App& command, std::string& target) {
 }
 
 Result<ChosenBackend> choose_backend(const std::string& choice) {
+  if (choice == "cpu") return ChosenBackend{.backend = backend::cpu::make_backend(), .reason = {}};
+  auto cuda = backend::cuda::make_backend();
+  const backend::Capabilities& found = cuda->capabilities();
+  if (found.supported) {
+    return ChosenBackend{.backend = std::move(cuda),
+                         .reason = choice == "auto" ? "cuda runs here" : std::string()};
+  }
   if (choice == "cuda") {
-    return fail(Code::unsupported, fmt::format("--backend cuda: {}", kNoCuda),
+    return fail(Code::unsupported, fmt::format("--backend cuda: {}", found.reason),
                 "--backend cpu runs on every machine");
   }
-  return ChosenBackend{.backend = backend::cpu::make_backend(),
-                       .reason = choice == "auto" ? std::string(kNoCuda) : std::string()};
+  return ChosenBackend{.backend = backend::cpu::make_backend(), .reason = found.reason};
+}
+
+std::string choice_text(const std::string& id, const std::string& reason) {
+  Table table({{}, {}}, 1);
+  table.add({fmt::format("auto chose {}:", id), reason});
+  return table.text(2);
 }
 
 }  // namespace everkernel::cli

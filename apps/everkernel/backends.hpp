@@ -26,4 +26,7 @@ void add_backend(CLI::App& command, std::string& target);
 /// Opens what `--backend` names: auto, cpu or cuda. Fails with `unsupported` when it is not there.
 Result<ChosenBackend> choose_backend(const std::string& choice);
 
+/// What `auto` chose and why, for people.
+std::string choice_text(const std::string& id, const std::string& reason);
+
 }  // namespace everkernel::cli

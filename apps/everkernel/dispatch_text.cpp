@@ -5,6 +5,7 @@
 #include <map>
 #include <tuple>
 
+#include "backends.hpp"
 #include "dispatch_outcome.hpp"
 #include "everkernel/abi/fault.hpp"
 #include "everkernel/base/json_writer.hpp"
@@ -230,7 +231,7 @@ std::string human_text(const DispatchOutcome& outcome) {
                   counted(outcome.worker_count, "worker"), counted(outcome.slot_count, "slot"),
                   backend::schedule_name(outcome.schedule));
   if (!outcome.backend_reason.empty()) {
-    text += fmt::format("  auto chose {}: {}\n", outcome.backend, outcome.backend_reason);
+    text += choice_text(outcome.backend, outcome.backend_reason);
   }
   text += facts.text(2);
   text += fmt::format("  {} after {}\n", end_text(outcome.end),

@@ -133,7 +133,7 @@ std::string device_text(const backend::Capabilities& backend) {
 }
 
 std::string human_text() {
-  Table backends = Table::plain({Align::left, Align::left, Align::left});
+  Table backends({{}, {}, {}}, 2);
   for (const backend::Capabilities& backend : all_backends()) {
     backends.add({backend.id, backend.supported ? "available" : "not available",
                   backend.supported ? device_text(backend) : backend.reason});

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "backends.hpp"
 #include "everkernel/abi/fault.hpp"
 #include "everkernel/ir/limits.hpp"
 #include "fault_text.hpp"
@@ -58,7 +59,7 @@ std::string headline(const RunOutcome& outcome) {
   std::string text = fmt::format("run  {}: {}, {} items/s\n", outcome.job.path, result_text(report),
                                  grouped(static_cast<std::uint64_t>(rate)));
   if (outcome.backend_reason.empty()) return text + fmt::format("  on {}\n", outcome.backend);
-  return text + fmt::format("  auto chose {}: {}\n", outcome.backend, outcome.backend_reason);
+  return text + choice_text(outcome.backend, outcome.backend_reason);
 }
 
 std::string time_text(const RunOutcome& outcome) {

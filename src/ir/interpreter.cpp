@@ -8,6 +8,7 @@
 #include "everkernel/abi/control.hpp"
 #include "everkernel/base/assert.hpp"
 #include "ir/semantics.hpp"
+#include "ir/touch_watch.hpp"
 
 namespace everkernel::ir {
 namespace {
@@ -24,8 +25,8 @@ enum class Flow : std::uint8_t { next, break_loop, continue_loop, end };
 
 class Interpreter {
  public:
-  Interpreter(const VerifiedHandler& verified, ItemFrame& frame)
-      : verified_(verified), body_(verified.handler.body), frame_(frame) {}
+  Interpreter(const VerifiedHandler& verified, ItemFrame& frame, TouchWatch* watch)
+      : verified_(verified), body_(verified.handler.body), frame_(frame), watch_(watch) {}
 
   Outcome run() {
     try {
@@ -73,8 +74,9 @@ class Interpreter {
         const Word handle = handle_of(stmt.buffer);
         const Word index = value(stmt.operands[0]);
         const Word word = value(stmt.operands[1]);
-        place(stmt.buffer.kind, handle, index, memory::Access::write)
-            .store(word, std::memory_order_relaxed);
+        Word& target = place(stmt.buffer.kind, handle, index, memory::Access::write);
+        touch({.word = &target, .is_write = true});
+        std::atomic_ref(target).store(word, std::memory_order_relaxed);
         return Flow::next;
       }
       case StmtKind::branch:
@@ -98,9 +100,15 @@ class Interpreter {
         return end(Ending::requeue);
       case StmtKind::fault:
         throw Fault{user_fault_code(value(stmt.operands[0]))};
-      case StmtKind::evaluate:
-        value(stmt.operands[0]);
+      case StmtKind::evaluate: {
+        const Expr& expr = body_[stmt.operands[0]];
+        if (expr.kind == ExprKind::atomic) {
+          atomic(expr, /*has_result=*/false);
+        } else {
+          value(stmt.operands[0]);
+        }
         return Flow::next;
+      }
       case StmtKind::await_read:
       case StmtKind::await_write:
         frame_.io.is_write = Word{stmt.kind == StmtKind::await_write};
@@ -169,9 +177,11 @@ class Interpreter {
     const std::uint64_t fuel_each = fuel_left / turns;
     std::uint64_t fuel_spent = 0;
     std::optional<Fault> lowest_fault;
+    if (watch_ != nullptr) watch_->on_each();
     for (Word turn = 0; turn < turns; ++turn) {
       frame_.fuel = fuel_each;
       lane_ = turn % frame_.lanes;
+      if (watch_ != nullptr) watch_->on_turn(turn);
       local(verified_.local(id)) = first + turn;
       try {
         poll_abort();
@@ -181,6 +191,7 @@ class Interpreter {
       }
       fuel_spent += fuel_each - frame_.fuel;
     }
+    if (watch_ != nullptr) watch_->on_each_end();
     lane_ = 0;
     frame_.fuel = fuel_left - fuel_spent;
     if (lowest_fault) throw *lowest_fault;
@@ -218,20 +229,23 @@ class Interpreter {
   }
 
   /// The word at `index`, after every check.
-  std::atomic_ref<Word> place(BufferKind kind, Word handle, Word index,
-                              memory::Access access) const {
+  Word& place(BufferKind kind, Word handle, Word index, memory::Access access) const {
     const Word needed = static_cast<Word>(access);
     if (kind == BufferKind::control) {
       if (index >= frame_.control_words) stop(FaultCode::index_out_of_range);
       const bool is_write = (needed & static_cast<Word>(memory::Access::write)) != 0;
       const bool is_protected = frame_.tenant != 0 && index < abi::kControlFirstObservable;
       if (is_write && is_protected) stop(FaultCode::permission_denied);
-      return std::atomic_ref(frame_.control[index]);
+      return frame_.control[index];
     }
     const memory::BufferEntry& found = entry(handle);
     if ((found.access & needed) != needed) stop(FaultCode::permission_denied);
     if (index >= found.word_count) stop(FaultCode::index_out_of_range);
-    return std::atomic_ref(found.words[index]);
+    return found.words[index];
+  }
+
+  void touch(const Touch& touch) const {
+    if (watch_ != nullptr) watch_->on_touch(touch);
   }
 
   // ---- expressions ----
@@ -255,8 +269,9 @@ class Interpreter {
       case ExprKind::load: {
         const Word handle = handle_of(expr.buffer);
         const Word index = value(expr.operands[0]);
-        return place(expr.buffer.kind, handle, index, memory::Access::read)
-            .load(std::memory_order_relaxed);
+        Word& source = place(expr.buffer.kind, handle, index, memory::Access::read);
+        touch({.word = &source});
+        return std::atomic_ref(source).load(std::memory_order_relaxed);
       }
       case ExprKind::length:
         return length(expr.buffer);
@@ -268,7 +283,7 @@ class Interpreter {
       case ExprKind::call:
         return call(expr);
       case ExprKind::atomic:
-        return atomic(expr);
+        return atomic(expr, /*has_result=*/true);
     }
     return 0;
   }
@@ -322,12 +337,17 @@ class Interpreter {
                            values[2]);
   }
 
-  Word atomic(const Expr& expr) {
+  Word atomic(const Expr& expr, bool has_result) {
     const Word handle = handle_of(expr.buffer);
     const Word index = value(expr.operands[0]);
     const Word operand = value(expr.operands[1]);
     const Word desired = expr.operand_count > 2 ? value(expr.operands[2]) : 0;
-    auto word = place(expr.buffer.kind, handle, index, memory::Access::read_write);
+    Word& target = place(expr.buffer.kind, handle, index, memory::Access::read_write);
+    const bool commutes = !has_result && info(expr.atomic).commutes;
+    touch({.word = &target,
+           .is_write = !commutes,
+           .commuting = commutes ? std::optional(expr.atomic) : std::nullopt});
+    const std::atomic_ref word(target);
     Word before = word.load(std::memory_order_relaxed);
     while (!word.compare_exchange_weak(before,
                                        semantics::atomic(expr.atomic, before, operand, desired),
@@ -339,6 +359,7 @@ class Interpreter {
   const VerifiedHandler& verified_;
   const Body& body_;
   ItemFrame& frame_;
+  TouchWatch* const watch_;                // null: nobody
   std::array<Word, kMaxLocals> locals_{};  // no allocation an item
   Word lane_ = 0;
   Outcome outcome_;
@@ -348,7 +369,12 @@ class Interpreter {
 
 Outcome interpret(const VerifiedHandler& handler, ItemFrame& frame) {
   EVERKERNEL_ASSERT(frame.lanes != 0);
-  return Interpreter(handler, frame).run();
+  return Interpreter(handler, frame, nullptr).run();
+}
+
+Outcome interpret_watched(const VerifiedHandler& handler, ItemFrame& frame, TouchWatch& watch) {
+  EVERKERNEL_ASSERT(frame.lanes != 0);
+  return Interpreter(handler, frame, &watch).run();
 }
 
 }  // namespace everkernel::ir

@@ -25,10 +25,14 @@ using namespace ir;
 using abi::FaultCode;
 using abi::Word;
 
-/// Handlers up to this many instructions are inlined where they are called.
-constexpr std::size_t kMaxInlinedInstructions = 256;
 /// Buffers that are looked up before the body runs; a handler that names more pays at each use.
 constexpr std::size_t kMaxBuffersAtEntry = 8;
+
+/// A turn of an each up to this many instructions is worth running several times in a row, with the
+/// words it begins with fetched for all of them at once.
+constexpr std::size_t kMaxAheadInstructions = 64;
+/// Words of a turn that are fetched ahead.
+constexpr std::size_t kMaxAheadLoads = 4;
 
 /// What an access to a buffer needs; the bits of memory::Access.
 enum class Need : Word { read = 1, write = 2, update = 3 };
@@ -44,6 +48,17 @@ struct EntryHandle {
 struct BlockFacts {
   bool has_loop = false;
   bool uses_lane = false;
+  std::size_t instructions = 0;
+  std::set<LocalId> declared = {};
+  std::optional<AtomicOp> output_atomic = {};  // the last one on output
+  std::vector<ExprId> loads = {};
+};
+
+/// An each while its turns are emitted.
+struct Each {
+  std::size_t number;
+  bool has_tile = false;                     // its updates of output go through a tile
+  std::map<ExprId, std::size_t> ahead = {};  // loads whose words are fetched for several turns
 };
 
 // ---- walking ----
@@ -170,8 +185,13 @@ class HandlerCodegen {
   void emit_while(const Stmt& stmt);
   void emit_for(StmtId id, const Stmt& stmt);
   void emit_each(StmtId id, const Stmt& stmt);
-  void emit_turns(StmtId id, const Stmt& stmt, std::string_view first, std::size_t each,
-                  const BlockFacts& facts);
+  void emit_turns(StmtId id, const Stmt& stmt, std::string_view first, const BlockFacts& facts);
+  void emit_turn(StmtId id, const Stmt& stmt, std::string_view first, const BlockFacts& facts);
+  void emit_counter(LocalId counter, std::string_view value);
+  std::optional<std::string> tile_condition(const BlockFacts& facts);
+  void find_ahead_loads(StmtId id, const Stmt& stmt, const BlockFacts& facts);
+  bool can_load_ahead(const Expr& load, LocalId counter, const BlockFacts& facts) const;
+  void emit_ahead_loads(LocalId counter, std::string_view first);
   void emit_spend_turn();
   BlockFacts facts_of(BlockId id) const;
   std::string_view turns_function(const Stmt& stmt) const {
@@ -184,6 +204,9 @@ class HandlerCodegen {
   std::optional<EntryHandle> entry_handle(ExprId id) const;
   std::string find_buffer(std::string_view handle);
   std::string resolve(const BufferRef& buffer);
+  std::optional<std::string> known_buffer(const BufferRef& buffer) const;
+  // Of a handler that uses it by that name and does not move it.
+  std::string output_buffer() const { return *known_buffer({.kind = BufferKind::output}); }
   void check(const std::string& buffer, std::string_view index, Need need);
   void check_control(std::string_view index, bool writes);
 
@@ -191,7 +214,7 @@ class HandlerCodegen {
   std::string emit(ExprId id);
   std::string emit_given(Builtin builtin) const;
   std::string emit_arg(const Expr& expr);
-  std::string emit_load(const Expr& expr);
+  std::string emit_load(ExprId id, const Expr& expr);
   std::string emit_length(const Expr& expr);
   std::string emit_logical(const Expr& expr);
   std::string emit_function(const Expr& expr);
@@ -199,7 +222,7 @@ class HandlerCodegen {
   bool is_plain(ExprId id) const;
   std::optional<Word> constant_arg(ExprId index) const;
 
-  bool is_in_turn() const { return each_.has_value(); }
+  bool is_in_turn() const { return is_in_turn_; }
   // Who acts: the leader outside each, every lane for itself inside.
   std::string_view if_leading() const { return is_in_turn() ? "" : "if (lanes.leads()) "; }
   std::string_view lanes() const { return is_in_turn() ? "OneLane{}" : "lanes"; }
@@ -213,15 +236,16 @@ class HandlerCodegen {
   std::size_t level_ = 0;
   std::size_t next_temporary_ = 0;
   std::size_t next_loop_ = 0;
-  std::vector<StmtKind> loops_;      // around the statement being emitted
-  std::optional<std::size_t> each_;  // the number of the each around it
-  bool turn_is_left_ = false;        // whether something jumps to the end of the turn
+  std::size_t next_ahead_ = 0;
+  std::vector<StmtKind> loops_;  // around the statement being emitted
+  Each each_{0};                 // the last one
+  bool is_in_turn_ = false;      // inside its body
+  bool turn_is_left_ = false;    // whether something jumps to the end of the turn
   std::map<EntryHandle, std::string> entry_buffers_;
   std::set<LocalId> handle_locals_;  // names of handles that do not change
 };
 
 std::string HandlerCodegen::run() {
-  const std::size_t instructions = body_.exprs.size() + body_.stmts.size();
   gather_handles();
   line("template <class Lanes>");
   open("EK_DEVICE Word body_{}(const Lanes& lanes, Item& item, Fuel& fuel) {{", index_);
@@ -229,9 +253,9 @@ std::string HandlerCodegen::run() {
   emit(body_.root);
   line("return outcome(Ending::done);");
   close();
+  // Always inlined: an item behind a pointer would lie in memory.
   line("template <class Lanes>");
-  open("{} Word handler_{}(const Lanes& lanes, Item& item) {{",
-       instructions > kMaxInlinedInstructions ? "__device__ __noinline__" : "EK_DEVICE", index_);
+  open("EK_DEVICE Word handler_{}(const Lanes& lanes, Item& item) {{", index_);
   line("Fuel fuel = item.fuel;");
   line("const Word result = body_{}(lanes, item, fuel);", index_);
   line("item.fuel = fuel;");
@@ -249,7 +273,7 @@ std::string HandlerCodegen::named(Type type, const std::string& value) {
 // What stops the item, or inside each the turn.
 std::string HandlerCodegen::fault(std::string_view code) const {
   if (!is_in_turn()) return fmt::format("return fault_outcome({});", code);
-  return fmt::format("{{ bad_{0}.note(turn_{0}, {1}); goto next_{0}; }}", *each_, code);
+  return fmt::format("{{ bad_{0}.note(turn_{0}, {1}); goto next_{0}; }}", each_.number, code);
 }
 
 // ---- statements ----
@@ -362,7 +386,7 @@ void HandlerCodegen::emit_branch(const Stmt& stmt) {
 void HandlerCodegen::emit_continue() {
   if (loops_.back() != StmtKind::each_loop) return line("continue;");
   turn_is_left_ = true;
-  line("goto next_{};", *each_);
+  line("goto next_{};", each_.number);
 }
 
 void HandlerCodegen::emit_await(const Stmt& stmt) {
@@ -380,10 +404,23 @@ void HandlerCodegen::emit_await(const Stmt& stmt) {
 BlockFacts HandlerCodegen::facts_of(BlockId id) const {
   BlockFacts facts;
   for_each_node(
-      body_, id, [&](StmtId stmt) { facts.has_loop |= is_loop(body_[stmt].kind); },
-      [&](ExprId expr) {
-        facts.uses_lane |=
-            body_[expr].kind == ExprKind::builtin && body_[expr].builtin == Builtin::lane;
+      body_, id,
+      [&](StmtId stmt) {
+        const StmtKind kind = body_[stmt].kind;
+        ++facts.instructions;
+        facts.has_loop |= is_loop(kind);
+        const bool declares =
+            is_loop(kind) || kind == StmtKind::let_value || kind == StmtKind::let_variable;
+        if (declares && kind != StmtKind::while_loop) facts.declared.insert(verified_.local(stmt));
+      },
+      [&](ExprId part) {
+        const Expr& expr = body_[part];
+        ++facts.instructions;
+        facts.uses_lane |= expr.kind == ExprKind::builtin && expr.builtin == Builtin::lane;
+        if (expr.kind == ExprKind::load) facts.loads.push_back(part);
+        if (expr.kind == ExprKind::atomic && expr.buffer.kind == BufferKind::output) {
+          facts.output_atomic = expr.atomic;
+        }
       });
   return facts;
 }
@@ -424,14 +461,18 @@ void HandlerCodegen::emit_for(StmtId id, const Stmt& stmt) {
   }
   open("for (Word turn_{0} = 0; turn_{0} < turns_{0}; ++turn_{0}) {{", number);
   emit_spend_turn();
-  line("const Word {} = {} + turn_{};", name(counter), first, number);
-  if (handle_locals_.contains(counter)) {
-    line("const Buffer {}_buffer = {};", name(counter), find_buffer(name(counter)));
-  }
+  emit_counter(counter, fmt::format("{} + turn_{}", first, number));
   loops_.push_back(stmt.kind);
   emit(stmt.body);
   loops_.pop_back();
   close();
+}
+
+void HandlerCodegen::emit_counter(LocalId counter, std::string_view value) {
+  line("const Word {} = {};", name(counter), value);
+  if (handle_locals_.contains(counter)) {
+    line("const Buffer {}_buffer = {};", name(counter), find_buffer(name(counter)));
+  }
 }
 
 // Turns are charged before the first; each may then spend its share, and what they all spent is
@@ -452,40 +493,66 @@ void HandlerCodegen::emit_each(StmtId id, const Stmt& stmt) {
     line("Fuel spent_{} = 0;", each);
   }
   line("TurnFault bad_{};", each);
+  each_ = {.number = each};
+  if (const auto is_alone = tile_condition(facts)) {
+    each_.has_tile = true;
+    line("const Tile<Lanes, {0}> tile_{1}(lanes, {2}, turns_{1}, {3});",
+         cuda_combine(*facts.output_atomic), each, output_buffer(), *is_alone);
+  }
   line("lanes.meet();");
-  emit_turns(id, stmt, first, each, facts);
+  emit_turns(id, stmt, first, facts);
+  if (each_.has_tile) line("tile_{}.flush(lanes, {});", each, output_buffer());
   line("if (lanes.meet_any(bad_{0}.is_set())) return fault_outcome(lowest_fault(lanes, bad_{0}));",
        each);
   if (facts.has_loop) line("fuel -= lanes.total(spent_{});", each);
   close();
 }
 
+// When the updates of output may wait in a tile: they commute, and nothing that the turns read can
+// be a word of output.
+std::optional<std::string> HandlerCodegen::tile_condition(const BlockFacts& facts) {
+  const Handler& handler = verified_.handler;
+  const bool can_wait = handler.commutes && handler.scope != Scope::lane && facts.output_atomic &&
+                        !verified_.effects.moves_buffers;
+  if (!can_wait) return std::nullopt;
+  std::set<std::string> conditions;
+  for (const ExprId id : facts.loads) {
+    const BufferRef& buffer = body_[id].buffer;
+    if (buffer.kind == BufferKind::control) continue;
+    const auto known = known_buffer(buffer);
+    const bool is_inside = buffer.kind == BufferKind::handle &&
+                           body_[buffer.handle].kind == ExprKind::name &&
+                           facts.declared.contains(verified_.local(buffer.handle));
+    if (!known || is_inside) return std::nullopt;
+    conditions.insert(fmt::format("is_apart({}, {})", *known, output_buffer()));
+  }
+  return conditions.empty() ? "true" : fmt::format("{}", fmt::join(conditions, " && "));
+}
+
 // The turns of one lane: some for all lanes, a look at the abort word, the next ones.
 void HandlerCodegen::emit_turns(StmtId id, const Stmt& stmt, std::string_view first,
-                                std::size_t each, const BlockFacts& facts) {
-  const LocalId counter = verified_.local(id);
+                                const BlockFacts& facts) {
+  const std::size_t each = each_.number;
+  find_ahead_loads(id, stmt, facts);
   line("const Word step_{} = lanes.count() * kPollEachTurns;", each);
   open("for (Word base_{} = 0;;) {{", each);
   line("const Word some_{0} = min_u32(turns_{0} - base_{0}, step_{0});", each);
-  open("for (Word k_{0} = lanes.index(); k_{0} < some_{0}; k_{0} += lanes.count()) {{", each);
-  line("const Word turn_{0} = base_{0} + k_{0};", each);
-  if (facts.has_loop) line("Fuel turn_fuel = share_{};", each);
-  open("{{");
-  if (facts.uses_lane) line("const Word lane_{0} = turn_{0} % item.lanes;", each);
-  line("const Word {} = {} + turn_{};", name(counter), first, each);
-  if (handle_locals_.contains(counter)) {
-    line("const Buffer {}_buffer = {};", name(counter), find_buffer(name(counter)));
+  if (each_.ahead.empty()) {
+    open("for (Word k_{0} = lanes.index(); k_{0} < some_{0}; k_{0} += lanes.count()) {{", each);
+    emit_turn(id, stmt, first, facts);
+    close();
+  } else {
+    open("for (Word j_{0} = lanes.index(); j_{0} < some_{0}; j_{0} += kAhead * lanes.count()) {{",
+         each);
+    emit_ahead_loads(verified_.local(id), first);
+    line("#pragma unroll");
+    open("for (Word u_{0} = 0; u_{0} < kAhead; ++u_{0}) {{", each);
+    line("const Word k_{0} = j_{0} + u_{0} * lanes.count();", each);
+    line("if (k_{0} >= some_{0}) break;", each);
+    emit_turn(id, stmt, first, facts);
+    close();
+    close();
   }
-  each_ = each;
-  turn_is_left_ = false;
-  loops_.push_back(stmt.kind);
-  emit(stmt.body);
-  loops_.pop_back();
-  each_.reset();
-  close();
-  if (turn_is_left_) line("next_{}:;", each);
-  if (facts.has_loop) line("spent_{0} += share_{0} - turn_fuel;", each);
-  close();
   line("if (turns_{0} - base_{0} <= step_{0}) break;", each);
   line("base_{0} += step_{0};", each);
   open("if (is_aborted(OneLane{{}}, item)) {{");
@@ -494,6 +561,93 @@ void HandlerCodegen::emit_turns(StmtId id, const Stmt& stmt, std::string_view fi
   line("break;");
   close();
   close();
+}
+
+void HandlerCodegen::emit_turn(StmtId id, const Stmt& stmt, std::string_view first,
+                               const BlockFacts& facts) {
+  const std::size_t each = each_.number;
+  line("const Word turn_{0} = base_{0} + k_{0};", each);
+  if (facts.has_loop) line("Fuel turn_fuel = share_{};", each);
+  open("{{");
+  if (facts.uses_lane) line("const Word lane_{0} = turn_{0} % item.lanes;", each);
+  emit_counter(verified_.local(id), fmt::format("{} + turn_{}", first, each));
+  is_in_turn_ = true;
+  turn_is_left_ = false;
+  loops_.push_back(stmt.kind);
+  emit(stmt.body);
+  loops_.pop_back();
+  is_in_turn_ = false;
+  close();
+  if (turn_is_left_) line("next_{}:;", each);
+  if (facts.has_loop) line("spent_{0} += share_{0} - turn_fuel;", each);
+}
+
+// Loads that every turn makes before it changes anything, at an index that follows from its number.
+// Turns are independent: a load may as well come before the turns in front of it. Memory is far;
+// several words at once take as long as one.
+void HandlerCodegen::find_ahead_loads(StmtId id, const Stmt& stmt, const BlockFacts& facts) {
+  if (facts.has_loop || facts.instructions > kMaxAheadInstructions) return;
+  const LocalId counter = verified_.local(id);
+  bool has_effect = false;
+  const auto scan = [&](ExprId root) {
+    for_each_expr(body_, root, [&](ExprId part) {
+      has_effect |= body_[part].kind == ExprKind::atomic;
+      const bool is_load = body_[part].kind == ExprKind::load;
+      if (!is_load || has_effect || each_.ahead.size() >= kMaxAheadLoads) return;
+      if (can_load_ahead(body_[part], counter, facts)) each_.ahead.emplace(part, next_ahead_++);
+    });
+  };
+  for (const StmtId inner_id : body_[stmt.body].statements) {
+    const Stmt& inner = body_[inner_id];
+    const bool is_store = inner.kind == StmtKind::store;
+    if (is_store && inner.buffer.kind == BufferKind::handle) scan(inner.buffer.handle);
+    for (std::size_t i = 0; i < operand_count(inner.kind); ++i) scan(inner.operands[i]);
+    const bool goes_on = inner.kind == StmtKind::let_value ||
+                         inner.kind == StmtKind::let_variable ||
+                         inner.kind == StmtKind::assign_name;
+    if (!goes_on || has_effect) return;
+  }
+}
+
+bool HandlerCodegen::can_load_ahead(const Expr& load, LocalId counter,
+                                    const BlockFacts& facts) const {
+  if (!known_buffer(load.buffer) || !is_plain(load.operands[0])) return false;
+  const auto is_inside = [&](ExprId id) {
+    return body_[id].kind == ExprKind::name && facts.declared.contains(verified_.local(id));
+  };
+  if (load.buffer.kind == BufferKind::handle) {
+    const ExprId handle = load.buffer.handle;
+    const bool is_counter =
+        body_[handle].kind == ExprKind::name && verified_.local(handle) == counter;
+    if (is_counter || is_inside(handle)) return false;
+  }
+  bool is_known = true;
+  for_each_expr(body_, load.operands[0], [&](ExprId part) {
+    const bool is_lane =
+        body_[part].kind == ExprKind::builtin && body_[part].builtin == Builtin::lane;
+    is_known &= !is_lane && !is_inside(part);
+  });
+  return is_known;
+}
+
+void HandlerCodegen::emit_ahead_loads(LocalId counter, std::string_view first) {
+  const std::size_t each = each_.number;
+  for (const auto& [load, number] : each_.ahead) {
+    line("Word at_{0}[kAhead], ahead_{0}[kAhead];", number);
+  }
+  line("#pragma unroll");
+  open("for (Word u_{0} = 0; u_{0} < kAhead; ++u_{0}) {{", each);
+  line("const Word k_{0} = j_{0} + u_{0} * lanes.count();", each);
+  line("const Word {} = {} + base_{} + k_{};", name(counter), first, each, each);
+  for (const auto& [load, number] : each_.ahead) {
+    const std::string index = emit(body_[load].operands[0]);
+    line("at_{0}[u_{1}] = k_{1} < some_{1} ? {2} : ~0u;", number, each, index);
+  }
+  close();
+  for (const auto& [load, number] : each_.ahead) {
+    line("load_ahead_{0}(lanes, {1}, at_{2}, ahead_{2});", has_shared_buffers_ ? "shared" : "owned",
+         *known_buffer(body_[load].buffer), number);
+  }
 }
 
 // ---- buffers ----
@@ -557,26 +711,30 @@ std::string HandlerCodegen::find_buffer(std::string_view handle) {
   return fmt::format("find_buffer(item.buffers, {}, item.tenant)", handle);
 }
 
-// The name of a buffer that is not control; evaluates its handle.
-std::string HandlerCodegen::resolve(const BufferRef& buffer) {
-  std::optional<EntryHandle> known;
-  std::string handle;
+// The name of a buffer that has been looked up already.
+std::optional<std::string> HandlerCodegen::known_buffer(const BufferRef& buffer) const {
+  std::optional<EntryHandle> handle;
   if (buffer.kind == BufferKind::handle) {
-    known = entry_handle(buffer.handle);
-    const Expr& expr = body_[buffer.handle];
-    if (expr.kind == ExprKind::name && handle_locals_.contains(verified_.local(buffer.handle))) {
+    handle = entry_handle(buffer.handle);
+    const bool is_name = body_[buffer.handle].kind == ExprKind::name;
+    if (is_name && handle_locals_.contains(verified_.local(buffer.handle))) {
       return fmt::format("{}_buffer", name(verified_.local(buffer.handle)));
     }
-  } else {
-    const Word arg = buffer.kind == BufferKind::input ? 0 : 1;
-    handle = fmt::format("item.args[{}]", arg);
-    if (!verified_.effects.moves_buffers) known = EntryHandle{EntryHandle::Kind::arg, arg};
+  } else if (buffer.kind != BufferKind::control && !verified_.effects.moves_buffers) {
+    handle = EntryHandle{EntryHandle::Kind::arg, buffer.kind == BufferKind::input ? 0u : 1u};
   }
-  if (known) {
-    const auto found = entry_buffers_.find(*known);
-    if (found != entry_buffers_.end()) return found->second;
-  }
-  if (buffer.kind == BufferKind::handle) handle = emit(buffer.handle);
+  if (!handle) return std::nullopt;
+  const auto found = entry_buffers_.find(*handle);
+  if (found == entry_buffers_.end()) return std::nullopt;
+  return found->second;
+}
+
+// The name of a buffer that is not control; evaluates its handle.
+std::string HandlerCodegen::resolve(const BufferRef& buffer) {
+  if (auto known = known_buffer(buffer)) return *std::move(known);
+  const std::string handle = buffer.kind == BufferKind::handle  ? emit(buffer.handle)
+                             : buffer.kind == BufferKind::input ? "item.args[0]"
+                                                                : "item.args[1]";
   std::string temporary = fresh();
   line("const Buffer {} = {};", temporary, find_buffer(handle));
   return temporary;
@@ -612,7 +770,7 @@ std::string HandlerCodegen::emit(ExprId id) {
     case ExprKind::arg:
       return emit_arg(expr);
     case ExprKind::load:
-      return emit_load(expr);
+      return emit_load(id, expr);
     case ExprKind::length:
       return emit_length(expr);
     case ExprKind::unary: {
@@ -652,7 +810,7 @@ std::string HandlerCodegen::emit_given(Builtin builtin) const {
     case Builtin::param:
       return "item.args[2]";
     case Builtin::lane:
-      return is_in_turn() ? fmt::format("lane_{}", *each_) : "0u";
+      return is_in_turn() ? fmt::format("lane_{}", each_.number) : "0u";
     case Builtin::lanes:
       return "item.lanes";
   }
@@ -676,7 +834,7 @@ std::string HandlerCodegen::emit_arg(const Expr& expr) {
   return named(Type::u32, fmt::format("load_arg(item, {})", index));
 }
 
-std::string HandlerCodegen::emit_load(const Expr& expr) {
+std::string HandlerCodegen::emit_load(ExprId id, const Expr& expr) {
   if (expr.buffer.kind == BufferKind::control) {
     const std::string index = emit(expr.operands[0]);
     check_control(index, /*writes=*/false);
@@ -685,6 +843,11 @@ std::string HandlerCodegen::emit_load(const Expr& expr) {
   const std::string buffer = resolve(expr.buffer);
   const std::string index = emit(expr.operands[0]);
   check(buffer, index, Need::read);
+  if (const auto ahead = each_.ahead.find(id); is_in_turn() && ahead != each_.ahead.end()) {
+    return named(Type::u32, fmt::format("take_{}(lanes, {}, {}, ahead_{}[u_{}])",
+                                        has_shared_buffers_ ? "shared" : "owned", buffer, index,
+                                        ahead->second, each_.number));
+  }
   return named(Type::u32,
                fmt::format("{}({}, {}, {})", has_shared_buffers_ ? "load_shared" : "load_owned",
                            lanes(), buffer, index));
@@ -760,6 +923,10 @@ std::string HandlerCodegen::emit_atomic(const Expr& expr, bool has_result) {
     check_control(index, /*writes=*/true);
   } else {
     check(buffer, index, Need::update);
+  }
+  if (is_in_turn() && each_.has_tile && expr.buffer.kind == BufferKind::output) {
+    line("tile_{}.update({}, {}, {});", each_.number, buffer, index, values);
+    return "";
   }
   const std::string call = fmt::format("{}.atomic({}).{}({})", buffer, index,
                                        cuda_atomic(expr.atomic, has_result), values);

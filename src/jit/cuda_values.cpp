@@ -1,3 +1,4 @@
+// Small texts, one switch a table of the vocabulary.
 #include "jit/cuda_values.hpp"
 
 #include <fmt/format.h>
@@ -197,6 +198,28 @@ std::string_view cuda_atomic(ir::AtomicOp op, bool has_result) {
     case ir::AtomicOp::cas:
       return "exchange_if";
   }
+  return "";
+}
+
+std::string_view cuda_combine(ir::AtomicOp op) {
+  switch (op) {
+    case ir::AtomicOp::add:
+      return "CombineAdd";
+    case ir::AtomicOp::min:
+      return "CombineMin";
+    case ir::AtomicOp::max:
+      return "CombineMax";
+    case ir::AtomicOp::bit_and:
+      return "CombineAnd";
+    case ir::AtomicOp::bit_or:
+      return "CombineOr";
+    case ir::AtomicOp::bit_xor:
+      return "CombineXor";
+    case ir::AtomicOp::exchange:
+    case ir::AtomicOp::cas:
+      break;
+  }
+  EVERKERNEL_ASSERT(false && "does not commute");
   return "";
 }
 

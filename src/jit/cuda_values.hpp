@@ -23,5 +23,7 @@ std::string cuda_call(ir::Function function, ir::Type type, std::string_view a, 
                       std::string_view c);
 /// The member function of AtomicWord for an atomic. Without a result it may be a cheaper one.
 std::string_view cuda_atomic(ir::AtomicOp op, bool has_result);
+/// The type that says what a commuting atomic does in a tile.
+std::string_view cuda_combine(ir::AtomicOp op);
 
 }  // namespace everkernel::jit

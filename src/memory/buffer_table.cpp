@@ -14,7 +14,8 @@ namespace {
 
 constexpr std::size_t kSmallestTable = 16;
 
-// One sequence for all tables: whoever keeps a copy of a table knows by it whether the copy is good.
+// One sequence for all tables: whoever keeps a copy of a table knows by it whether the copy is
+// good.
 Word next_revision() {
   static std::atomic<Word> last{0};
   return last.fetch_add(1, std::memory_order_relaxed) + 1;

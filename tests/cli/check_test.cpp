@@ -61,6 +61,15 @@ TEST_F(Check, emits_llvm_where_this_build_has_it) {
   EXPECT_NE(outcome.out.find("define i32 @handler_0(ptr %0)"), std::string::npos);
 }
 
+TEST_F(Check, emits_cuda_in_every_build) {
+  write_text("ops.ek", kHandlers);
+  const Outcome outcome = everkernel({"check", "ops.ek", "--emit", "cuda"});
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("Word handler_0(const Lanes& lanes, Item& item)"), std::string::npos);
+  EXPECT_NE(outcome.out.find("kPayload = 2u"), std::string::npos) << "the payload belongs to it";
+  EXPECT_EQ(json({"check", "ops.ek", "--emit", "cuda"})["cuda"], outcome.out);
+}
+
 TEST_F(Check, names_file_line_and_column_of_a_mistake) {
   write_text("bad.ek", "handler h = 64 {\n  output[0] = 1.5;\n}\n");
   const Outcome outcome = everkernel({"check", "bad.ek"});

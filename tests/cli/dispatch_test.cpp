@@ -129,9 +129,11 @@ TEST_F(Dispatch, auto_says_what_it_chose_and_why) {
   dir.write("ring.bin", Bytes(64));
   const Json report = dispatch_json(0);
   EXPECT_EQ(report["backend"], "cpu");
-  EXPECT_EQ(report["backend_reason"], "this version has no cuda backend");
-  const std::string reason = "\n  auto chose cpu: this version has no cuda backend\n";
-  EXPECT_NE(dispatch().out.find(reason), std::string::npos);
+  EXPECT_EQ(report["backend_reason"], kNoDriverReason);
+  const std::string text = dispatch().out;
+  EXPECT_NE(text.find("\n  auto chose cpu:  EVERKERNEL_LIBCUDA: /nowhere/libcuda.so: cannot open "),
+            std::string::npos)
+      << text;
   EXPECT_EQ(dispatch({"--backend", "cpu"}).out.find("auto"), std::string::npos);
 }
 

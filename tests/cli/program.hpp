@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -20,9 +21,17 @@ namespace everkernel::test {
 using Json = nlohmann::json;
 using Args = std::vector<std::string>;
 
-/// Runs `everkernel` in a fresh folder.
+/// A driver that is nowhere, and what the program says about it.
+inline constexpr char kNoDriver[] = "/nowhere/libcuda.so";
+inline constexpr char kNoDriverReason[] =
+    "EVERKERNEL_LIBCUDA: /nowhere/libcuda.so: cannot open shared object file: No such file or "
+    "directory; name a library that is there, or unset the variable";
+
+/// Runs `everkernel` in a fresh folder, as on a machine without a GPU.
 class Program : public ::testing::Test {
  protected:
+  Program() { ::setenv("EVERKERNEL_LIBCUDA", kNoDriver, 1); }
+
   Outcome everkernel(Args args) const {
     return run({.program = EVERKERNEL_PROGRAM, .args = std::move(args), .folder = dir.path()});
   }

@@ -268,7 +268,8 @@ TEST_F(WrongUse, a_backend_that_is_not_there_is_status_3_and_writes_nothing) {
   const Outcome outcome = run_job(R"({"items": [{"op": 0}]})", {"--backend", "cuda"});
   EXPECT_EQ(outcome.status, 3);
   EXPECT_EQ(outcome.out, "");
-  EXPECT_TRUE(outcome.err.starts_with("error: --backend cuda: ")) << outcome.err;
+  EXPECT_TRUE(outcome.err.starts_with(std::string("error: --backend cuda: ") + kNoDriverReason))
+      << outcome.err;
   EXPECT_FALSE(has_out());
 }
 

@@ -26,7 +26,10 @@ std::vector<Configuration> product(const BackendUnderTest& backend,
     for (const Word workers : worker_counts) {
       for (const Word start : starts) {
         for (const Execution execution : executions) {
-          all.push_back({&backend, schedule, workers, start, execution});
+          const bool is_last = execution == executions.back();
+          if (!backend.interprets && !is_last) continue;
+          all.push_back({&backend, schedule, workers, start,
+                         backend.interprets ? execution : Execution::native});
         }
       }
     }
@@ -179,11 +182,11 @@ void PrintTo(const Configuration& configuration, std::ostream* out) {
 }
 
 std::vector<Configuration> every_configuration(const BackendUnderTest& backend) {
-  return product(backend, kSchedules, std::array<Word, 3>{1, 2, 4}, kStarts, kExecutions);
+  return product(backend, kSchedules, backend.worker_counts, kStarts, kExecutions);
 }
 
 std::vector<Configuration> interpreted_configurations(const BackendUnderTest& backend) {
-  return product(backend, kSchedules, std::array<Word, 3>{1, 2, 4}, kStarts,
+  return product(backend, kSchedules, backend.worker_counts, kStarts,
                  std::array{Execution::interpreter});
 }
 
@@ -193,17 +196,17 @@ std::vector<Configuration> single_worker_configurations(const BackendUnderTest& 
 }
 
 std::vector<Configuration> slow_configurations(const BackendUnderTest& backend) {
-  return product(backend, kSchedules, std::array<Word, 2>{1, 4}, std::array<Word, 1>{0},
-                 kExecutions);
+  return product(backend, kSchedules, std::array{1u, backend.worker_counts.back()},
+                 std::array<Word, 1>{0}, kExecutions);
 }
 
 std::vector<Configuration> schedule_configurations(const BackendUnderTest& backend) {
-  return product(backend, kSchedules, std::array<Word, 1>{2}, std::array<Word, 1>{0},
+  return product(backend, kSchedules, std::array{backend.worker_counts[1]}, std::array<Word, 1>{0},
                  std::array{Execution::interpreter});
 }
 
 std::vector<Configuration> session_configurations(const BackendUnderTest& backend) {
-  return product(backend, std::array{Schedule::ticket}, std::array<Word, 3>{1, 2, 4}, kStarts,
+  return product(backend, std::array{Schedule::ticket}, backend.worker_counts, kStarts,
                  kExecutions);
 }
 
@@ -380,6 +383,12 @@ std::vector<Word> BackendTest::words_of(const DataBuffer& buffer) {
 }
 
 // --- sessions ---------------------------------------------------------------------------------
+
+void SessionTest::SetUp() {
+  BackendTest::SetUp();
+  if (IsSkipped()) return;
+  if (!backend()->capabilities().live) GTEST_SKIP() << "this backend serves no sessions";
+}
 
 std::vector<Word> SessionTest::session_control(Word tenant_count, Word observables) {
   auto control = control_words(tenant_count, observables, GetParam().counter_start);

@@ -33,6 +33,8 @@ struct BackendUnderTest {
   std::string name = {};                                         ///< in test listings
   std::function<std::shared_ptr<backend::Backend>()> make = {};  ///< called once
   std::string skip_reason = {};                                  ///< why it cannot run here, if so
+  std::vector<abi::Word> worker_counts = {1, 2, 4};              ///< to test with; 1 is the first
+  bool interprets = true;                                        ///< whether it has an interpreter
 };
 
 /// What a test runs on.
@@ -53,7 +55,7 @@ void PrintTo(const Configuration& configuration, std::ostream* out);
 
 /// Schedules × workers × counter starts × executions.
 std::vector<Configuration> every_configuration(const BackendUnderTest& backend);
-/// The same without native code, for tests that run no handler.
+/// The same with one execution, for tests that run no handler.
 std::vector<Configuration> interpreted_configurations(const BackendUnderTest& backend);
 /// One worker, whose order can be seen.
 std::vector<Configuration> single_worker_configurations(const BackendUnderTest& backend);
@@ -264,6 +266,8 @@ class Dispatches : public BackendTest {
 /// Live sessions.
 class SessionTest : public BackendTest {
  protected:
+  void SetUp() override;
+
   /// The control buffer a session begins with: counters and tickets where the configuration says.
   static std::vector<Word> session_control(Word tenant_count = 29, Word observables = 64);
   /// A session whose counters stand where the configuration says.

@@ -352,8 +352,10 @@ TEST_P(Dispatches, beside_a_long_dispatch_deadlines_hold_and_sessions_start) {
   }
   EXPECT_EQ(kernel.worker_count(), worker_count());
   EXPECT_FALSE(kernel.pipeline_id().empty());
-  Session session = must(kernel.start());
-  EXPECT_TRUE(must(session.wait(must(session.publish({.opcode = 0})), kPatience)).is_done());
+  if (backend()->capabilities().live) {
+    Session session = must(kernel.start());
+    EXPECT_TRUE(must(session.wait(must(session.publish({.opcode = 0})), kPatience)).is_done());
+  }
   EXPECT_LT(std::chrono::steady_clock::now() - begin, kLong / 2);
 }
 

@@ -1,4 +1,4 @@
-// Random programs on random frames: interpreter and native code must leave the same words behind.
+// Random programs on random frames: interpreter and compiled code must leave the same words behind.
 //
 // EVERKERNEL_SEED=N begins with batch N (its programs and frames follow from N alone), so the
 // command that a failure prints repeats it. EVERKERNEL_SECONDS=S says how long to run; 0 is one
@@ -22,12 +22,14 @@
 namespace everkernel::test {
 namespace {
 
-constexpr std::size_t kHandlersEach = 24;  // of a batch: starting LLVM costs more than a handler
+constexpr std::size_t kHandlersEach = 24;  // of a batch: starting a compiler costs more than one
 constexpr std::size_t kFramesEach = 20;    // of a handler
 
 // Native code is slow to make in an unoptimised build, and slow to run under a sanitizer.
 double usual_seconds() {
-#if defined(__OPTIMIZE__)
+#if defined(EVERKERNEL_USUAL_SECONDS)
+  return EVERKERNEL_USUAL_SECONDS;
+#elif defined(__OPTIMIZE__)
   return kIsSanitized ? 10 : 64;
 #else
   return 10;
@@ -152,8 +154,7 @@ void compare_batches(double seconds, RunBatch run_batch) {
   Tally tally;
   const double elapsed =
       run_batches(seconds, [&](std::uint64_t seed) { return run_batch(seed, crash, tally); });
-  std::printf("%zu programs, %zu runs compared three ways in %.1f s", tally.programs, tally.runs,
-              elapsed);
+  std::printf("%zu programs, %zu runs compared in %.1f s", tally.programs, tally.runs, elapsed);
   if (tally.damaged > 0) std::printf(", out of %zu damaged texts", tally.damaged);
   std::printf("\n");
   for (const auto& [name, count] : tally.endings) {
@@ -162,21 +163,12 @@ void compare_batches(double seconds, RunBatch run_batch) {
   }
 }
 
-std::string batch_text(Random& random) {
-  std::string text;
-  const std::size_t payload = random.below(kHandlersEach * 5 / 4);  // in four of five batches
-  for (std::size_t i = 0; i < kHandlersEach; ++i) {
-    text += generate_handler(random, {.index = i, .is_payload = i == payload});
-  }
-  return text;
-}
-
 TEST(Differential, random_programs_agree_bit_for_bit) {
-  EVERKERNEL_NEEDS_NATIVE_CODE();
+  EVERKERNEL_NEEDS_SUBJECT();
   compare_batches(seconds_to_run(usual_seconds()) * 3 / 4,
                   [](std::uint64_t seed, CrashReport& crash, Tally& tally) {
                     Random random(seed);
-                    const std::string text = batch_text(random);
+                    const std::string text = generate_batch(random, kHandlersEach);
                     crash.set(seed, text);
                     const auto program = verified(text);
                     if (!program) {
@@ -193,7 +185,7 @@ TEST(Differential, random_programs_agree_bit_for_bit) {
 // Damaged texts never crash the parser or the verifier; those that still verify run like the
 // others.
 TEST(Differential, damaged_programs_are_refused_or_agree_bit_for_bit) {
-  EVERKERNEL_NEEDS_NATIVE_CODE();
+  EVERKERNEL_NEEDS_SUBJECT();
   compare_batches(seconds_to_run(usual_seconds()) / 4, [](std::uint64_t seed, CrashReport& crash,
                                                           Tally& tally) {
     Random random(seed ^ 0x5EED0FDA3A6ED000u);
@@ -219,59 +211,6 @@ TEST(Differential, damaged_programs_are_refused_or_agree_bit_for_bit) {
     }
     return compare_all(random, seed, *program, crash, tally);
   });
-}
-
-void print_shares(const std::vector<std::string>& names,
-                  const std::map<std::string, std::size_t>& counts, std::size_t total) {
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    const auto found = counts.find(names[i]);
-    const std::size_t count = found == counts.end() ? 0 : found->second;
-    const double share = 100.0 * static_cast<double>(count) / static_cast<double>(total);
-    std::printf("%-26s%5.1f %%%s", names[i].c_str(), share, i % 4 == 3 ? "\n" : "   ");
-    EXPECT_GE(share, 1.0) << names[i];
-  }
-  std::printf("\n");
-}
-
-// A seed reported by one build must replay in every other; g++ and clang build the tests in turn.
-// The number is that of the generator as it is: whoever changes the generator changes it.
-TEST(Generator, a_seed_means_the_same_programs_and_frames_with_every_compiler) {
-  Random random(1);
-  std::string text = batch_text(random);
-  for (int i = 0; i < 20; ++i) {
-    text += describe(generate_frame(random, ir::Scope::group, 1000));
-    text += mutate(random, generate_handler(random, {.index = 7}));
-  }
-  std::uint64_t digest = 0xCBF29CE484222325u;  // FNV-1a
-  for (const char c : text) digest = (digest ^ static_cast<unsigned char>(c)) * 0x100000001B3u;
-  EXPECT_EQ(digest, 0x3CD4B1EDCBDD0BC6u);
-}
-
-// Fixed seeds: the shares are those of this generator, not of a lucky run.
-TEST(Generator, the_generator_reaches_everything) {
-  constexpr std::uint64_t kBatches = 100;
-  std::map<std::string, std::size_t> features, endings;
-  std::size_t programs = 0, runs = 0;
-  for (std::uint64_t seed = 1; seed <= kBatches; ++seed) {
-    Random random(seed);
-    const std::string text = batch_text(random);
-    const auto program = verified(text);
-    ASSERT_TRUE(program) << program.error().message << "\n" << text;
-    for (const ir::VerifiedHandler& handler : program->handlers()) {
-      ++programs;
-      for (const std::string& feature : features_of(handler)) ++features[feature];
-      for (int i = 0; i < 2; ++i) {
-        const FrameSpec spec =
-            generate_frame(random, handler.handler.scope, handler.handler.opcode);
-        ++runs;
-        ++endings[ending_name(interpret_once(handler, spec).outcome)];
-      }
-    }
-  }
-  std::printf("share of %zu programs\n", programs);
-  print_shares(all_features(), features, programs);
-  std::printf("share of %zu runs\n", runs);
-  print_shares(all_endings(), endings, runs);
 }
 
 }  // namespace

@@ -64,7 +64,7 @@ void expect_rows(std::span<const Row> rows, const FrameSpec& frame) {
 }
 
 TEST(Faults, an_access_is_checked_for_handle_owner_access_and_index_in_this_order) {
-  EVERKERNEL_NEEDS_NATIVE_CODE();
+  EVERKERNEL_NEEDS_SUBJECT();
   constexpr Row kRows[] = {
       {"args[7] = input[7];", 0},
       {"args[7] = input[8];", kOutOfRange},
@@ -114,7 +114,7 @@ TEST(Faults, an_access_is_checked_for_handle_owner_access_and_index_in_this_orde
 }
 
 TEST(Faults, an_unusable_input_or_output_is_said_where_it_is_used) {
-  EVERKERNEL_NEEDS_NATIVE_CODE();
+  EVERKERNEL_NEEDS_SUBJECT();
   constexpr Row kBad[] = {
       {"args[11] = 1; args[11] = 0; args[7] = input[0];", kBadHandle},
       {"output[0] = 1;", kBadHandle},
@@ -161,7 +161,7 @@ TEST(Faults, an_unusable_input_or_output_is_said_where_it_is_used) {
 }
 
 TEST(Faults, operands_are_evaluated_before_the_place_is_checked) {
-  EVERKERNEL_NEEDS_NATIVE_CODE();
+  EVERKERNEL_NEEDS_SUBJECT();
   constexpr Row kRows[] = {
       {"buffer(99)[0] = args[12];", kOutOfRange},
       {"args[12] = buffer(99)[0];", kBadHandle},
@@ -188,7 +188,7 @@ TEST(Faults, operands_are_evaluated_before_the_place_is_checked) {
 }
 
 TEST(Faults, args_have_twelve_words) {
-  EVERKERNEL_NEEDS_NATIVE_CODE();
+  EVERKERNEL_NEEDS_SUBJECT();
   constexpr Row kRows[] = {
       {"args[7] = args[11];", 0},
       {"args[7] = args[12];", kOutOfRange},
@@ -205,7 +205,7 @@ TEST(Faults, args_have_twelve_words) {
 }
 
 TEST(Faults, control_words_below_160_belong_to_tenant_0) {
-  EVERKERNEL_NEEDS_NATIVE_CODE();
+  EVERKERNEL_NEEDS_SUBJECT();
   constexpr Row kTenant[] = {
       {"args[7] = control[0];", 0},
       {"args[7] = control[169];", 0},
@@ -244,7 +244,7 @@ TEST(Faults, control_words_below_160_belong_to_tenant_0) {
 }
 
 TEST(Faults, fault_n_is_256_plus_n_and_stops_at_the_highest_code) {
-  EVERKERNEL_NEEDS_NATIVE_CODE();
+  EVERKERNEL_NEEDS_SUBJECT();
   constexpr Row kRows[] = {
       {"fault 0;", 256},
       {"fault 5;", 261},
@@ -260,7 +260,7 @@ TEST(Faults, fault_n_is_256_plus_n_and_stops_at_the_highest_code) {
 }
 
 TEST(Faults, the_abort_word_ends_an_item_at_its_next_turn) {
-  EVERKERNEL_NEEDS_NATIVE_CODE();
+  EVERKERNEL_NEEDS_SUBJECT();
   constexpr Row kRows[] = {
       {"output[0] = 1;", 0},
       {"for i in 0 .. 0 { }", 0},
@@ -281,7 +281,7 @@ TEST(Faults, the_abort_word_ends_an_item_at_its_next_turn) {
 }
 
 TEST(Faults, a_clear_or_absent_abort_word_ends_nothing) {
-  EVERKERNEL_NEEDS_NATIVE_CODE();
+  EVERKERNEL_NEEDS_SUBJECT();
   constexpr Row kRows[] = {{"for i in 0 .. 8 { output[i] = 1; }", 0},
                            {"each i in 0 .. 8 { for k in 0 .. 2 { output[i] = 1; } }", 0},
                            {"while true { }", kNoFuel}};
@@ -292,7 +292,7 @@ TEST(Faults, a_clear_or_absent_abort_word_ends_nothing) {
 }
 
 TEST(Faults, what_was_written_before_a_fault_stays) {
-  EVERKERNEL_NEEDS_NATIVE_CODE();
+  EVERKERNEL_NEEDS_SUBJECT();
   const Trial trial = Trial::from_text(
       "handler h = 1000 { output[0] = 1; args[7] = 9; control[160] = 3; printf(1, 2, 3); "
       "emit(4, 5, 6); output[8] = 2; output[1] = 2; args[8] = 9; printf(7, 8, 9); }");
@@ -309,7 +309,7 @@ TEST(Faults, what_was_written_before_a_fault_stays) {
 }
 
 TEST(Faults, a_turn_of_each_that_faults_ends_alone_and_the_lowest_gives_the_code) {
-  EVERKERNEL_NEEDS_NATIVE_CODE();
+  EVERKERNEL_NEEDS_SUBJECT();
   struct EachRow {
     std::string_view body;
     Word code;
@@ -351,7 +351,7 @@ TEST(Faults, a_turn_of_each_that_faults_ends_alone_and_the_lowest_gives_the_code
 }
 
 TEST(Endings, each_way_to_end_a_run_is_told_apart) {
-  EVERKERNEL_NEEDS_NATIVE_CODE();
+  EVERKERNEL_NEEDS_SUBJECT();
   struct EndRow {
     std::string_view body;
     ir::Ending ending;

@@ -68,7 +68,7 @@ constexpr Row kRows[] = {
 };
 
 TEST(Fuel, exactly_what_a_loop_costs_is_enough_and_the_rest_is_left) {
-  EVERKERNEL_NEEDS_NATIVE_CODE();
+  EVERKERNEL_NEEDS_SUBJECT();
   std::string text;
   for (std::size_t i = 0; i < std::size(kRows); ++i) {
     text += fmt::format("handler h_{} = {} {{ {} }}\n", i, 1000 + i, kRows[i].body);
@@ -88,7 +88,7 @@ TEST(Fuel, exactly_what_a_loop_costs_is_enough_and_the_rest_is_left) {
 
 // The same across the turns that native code pays for at one time.
 TEST(Fuel, the_limit_holds_across_chunks_of_turns) {
-  EVERKERNEL_NEEDS_NATIVE_CODE();
+  EVERKERNEL_NEEDS_SUBJECT();
   const Trial trial = Trial::from_text(
       "handler plain = 1000 { for i in 0 .. param { output[i & 15] = i; } }\n"
       "handler broken = 1001 { for i in 0 .. param { output[i & 15] = i; "
@@ -122,7 +122,7 @@ TEST(Fuel, the_limit_holds_across_chunks_of_turns) {
 }
 
 TEST(Fuel, a_range_near_the_top_of_u32_is_left_by_fuel_alone) {
-  EVERKERNEL_NEEDS_NATIVE_CODE();
+  EVERKERNEL_NEEDS_SUBJECT();
   const Trial trial = Trial::from_text(
       "handler all = 1000 { for i in 0 .. 0xffffffff { output[i & 15] = i; } }\n"
       "handler top = 1001 { for i in 0xffffe000 .. 0xffffffff { output[i & 15] = i; } }\n"

@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "everkernel/ir/parser.hpp"
 #include "skip.hpp"
 #include "support/jit_trial.hpp"
 
@@ -175,7 +174,7 @@ void expect_all_lengths(Word first, Word last, Word n) {
 }
 
 TEST(Loops, the_fault_falls_on_its_turn_in_short_loops) {
-  EVERKERNEL_NEEDS_NATIVE_CODE();
+  EVERKERNEL_NEEDS_SUBJECT();
   expect_all_lengths(0, 1, 3);
   expect_all_lengths(0, 9, 3);
   expect_all_lengths(4, 50, 0);
@@ -183,13 +182,13 @@ TEST(Loops, the_fault_falls_on_its_turn_in_short_loops) {
 }
 
 TEST(Loops, the_fault_falls_on_its_turn_across_chunks) {
-  EVERKERNEL_NEEDS_NATIVE_CODE();
+  EVERKERNEL_NEEDS_SUBJECT();
   expect_all_lengths(0, 4097, 2);
   expect_all_lengths(100, 4300, 5);
 }
 
 TEST(Loops, indices_that_wrap_near_the_top_of_u32_fault_or_land_where_they_should) {
-  EVERKERNEL_NEEDS_NATIVE_CODE();
+  EVERKERNEL_NEEDS_SUBJECT();
   expect_all_lengths(0xFFFFFFF0u, 0xFFFFFFFFu, 16);
   expect_all_lengths(0xFFFFFFF0u, 0xFFFFFFFFu, 0xFFFFFFF8u);
   expect_all_lengths(0x7FFFFFF8u, 0x80000008u, 2);
@@ -249,7 +248,7 @@ constexpr std::string_view kBodies[] = {
 
 // Loads, two buffers, and the rest of what the chunks must get right; the interpreter is the model.
 TEST(Loops, native_code_agrees_where_several_accesses_are_checked_at_one_time) {
-  EVERKERNEL_NEEDS_NATIVE_CODE();
+  EVERKERNEL_NEEDS_SUBJECT();
   std::string text;
   for (std::size_t i = 0; i < std::size(kBodies); ++i) {
     text += fmt::format("handler h_{} = {} {{ let n = args[3]; {} }}\n", i, 1000 + i, kBodies[i]);
@@ -297,22 +296,6 @@ TEST(Loops, native_code_agrees_where_several_accesses_are_checked_at_one_time) {
       }
     }
   }
-}
-
-// Each name is used twice by the next: a bound sought name by name doubles with every step.
-TEST(Loops, code_for_a_chain_of_names_grows_with_the_chain_only) {
-  EVERKERNEL_NEEDS_NATIVE_CODE();
-  const auto code_bytes = [](int steps) {
-    std::string text = "handler h = 1000 { for i in 0 .. len(output) { let v0 = i & 1; ";
-    for (int i = 1; i <= steps; ++i) {
-      text += fmt::format("let v{} = v{} + v{}; ", i, i - 1, i - 1);
-    }
-    text += fmt::format("output[v{}] = i; }} }}", steps);
-    auto parsed = ir::parse(text);
-    auto verified = ir::verify(*std::move(parsed));
-    return jit::emit_llvm(*verified, {.memory = jit::MemoryUse::exclusive})->size();
-  };
-  EXPECT_LT(code_bytes(12), 2 * code_bytes(6));
 }
 
 }  // namespace

@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "everkernel/ir/parser.hpp"
 #include "skip.hpp"
 #include "support/jit_trial.hpp"
 
@@ -34,7 +33,7 @@ constexpr std::string_view kOverlapping[] = {
 };
 
 TEST(Memory, overlapping_buffers_are_read_and_written_in_order) {
-  EVERKERNEL_NEEDS_NATIVE_CODE();
+  EVERKERNEL_NEEDS_SUBJECT();
   std::string text;
   for (std::size_t i = 0; i < std::size(kOverlapping); ++i) {
     text += fmt::format("handler h_{} = {} {{ let n = min(len(input), len(output)); {} }}\n", i,
@@ -66,7 +65,7 @@ TEST(Memory, overlapping_buffers_are_read_and_written_in_order) {
 }
 
 TEST(Memory, one_buffer_as_input_and_output_is_one_buffer) {
-  EVERKERNEL_NEEDS_NATIVE_CODE();
+  EVERKERNEL_NEEDS_SUBJECT();
   const Trial trial = Trial::from_text(
       "handler h = 1000 { for i in 0 .. len(input) - 1 { output[i + 1] = input[i] + 1; } }");
   FrameSpec spec;
@@ -79,7 +78,7 @@ TEST(Memory, one_buffer_as_input_and_output_is_one_buffer) {
 }
 
 TEST(Memory, atomics_give_the_word_before_and_leave_the_word_after) {
-  EVERKERNEL_NEEDS_NATIVE_CODE();
+  EVERKERNEL_NEEDS_SUBJECT();
   struct Row {
     std::string_view call;
     Word before, after;
@@ -126,60 +125,8 @@ TEST(Memory, atomics_give_the_word_before_and_leave_the_word_after) {
   }
 }
 
-// The LLVM IR of one handler, made for that use of memory.
-std::string llvm_of(std::string_view text, jit::MemoryUse memory) {
-  auto parsed = ir::parse(text);
-  auto verified = ir::verify(*std::move(parsed));
-  return *jit::emit_llvm(*verified, {.memory = memory});
-}
-
-std::size_t count_of(std::string_view text, std::string_view what) {
-  std::size_t count = 0;
-  for (auto at = text.find(what); at != text.npos; at = text.find(what, at + 1)) ++count;
-  return count;
-}
-
-constexpr std::string_view kPlain = "handler h = 1000 { output[0] = atomic_add(output[1], 2); }";
-constexpr std::string_view kCommuting =
-    "handler h = 1000 commutes { atomic_add(output[1], input[0]); }";
-constexpr std::string_view kControl =
-    "handler h = 1000 { control[160] = control[161]; atomic_add(control[162], 1); "
-    "atomic_cas(control[163], 1, 2); }";
-
-TEST(Memory, a_plan_lets_handlers_use_words_as_if_they_were_alone) {
-  EVERKERNEL_NEEDS_NATIVE_CODE();
-  EXPECT_EQ(llvm_of(kPlain, jit::MemoryUse::planned), llvm_of(kPlain, jit::MemoryUse::exclusive));
-  EXPECT_NE(llvm_of(kPlain, jit::MemoryUse::planned), llvm_of(kPlain, jit::MemoryUse::shared));
-}
-
-TEST(Memory, a_plan_has_commuting_handlers_share_their_words) {
-  EVERKERNEL_NEEDS_NATIVE_CODE();
-  const std::string planned = llvm_of(kCommuting, jit::MemoryUse::planned);
-  EXPECT_EQ(planned, llvm_of(kCommuting, jit::MemoryUse::shared));
-  EXPECT_EQ(count_of(planned, "atomicrmw add"), 1u);
-}
-
-TEST(Memory, a_plan_judges_handlers_of_one_program_one_by_one) {
-  EVERKERNEL_NEEDS_NATIVE_CODE();
-  const std::string text =
-      fmt::format("{}\nhandler k = 1001 {{ atomic_add(output[0], 1); }}", kCommuting);
-  EXPECT_EQ(count_of(llvm_of(text, jit::MemoryUse::planned), "atomicrmw add"), 1u);
-  EXPECT_EQ(count_of(llvm_of(text, jit::MemoryUse::shared), "atomicrmw add"), 2u);
-}
-
-TEST(Memory, control_words_are_shared_whatever_the_use_of_buffers) {
-  EVERKERNEL_NEEDS_NATIVE_CODE();
-  const std::string shared = llvm_of(kControl, jit::MemoryUse::shared);
-  EXPECT_EQ(count_of(shared, "load atomic"), 1u);
-  EXPECT_EQ(count_of(shared, "store atomic"), 1u);
-  EXPECT_EQ(count_of(shared, "atomicrmw add"), 1u);
-  EXPECT_EQ(count_of(shared, "cmpxchg"), 1u);
-  EXPECT_EQ(llvm_of(kControl, jit::MemoryUse::exclusive), shared);
-  EXPECT_EQ(llvm_of(kControl, jit::MemoryUse::planned), shared);
-}
-
 TEST(Memory, an_item_sees_its_slot_its_args_and_its_lanes) {
-  EVERKERNEL_NEEDS_NATIVE_CODE();
+  EVERKERNEL_NEEDS_SUBJECT();
   const Trial trial = Trial::from_text(
       "handler h = 1000 scope warp { output[0] = opcode; output[1] = tenant; "
       "output[2] = priority; output[3] = slot; output[4] = param; output[5] = lane; "
@@ -213,7 +160,7 @@ TEST(Memory, an_item_sees_its_slot_its_args_and_its_lanes) {
 }
 
 TEST(Memory, printf_and_emit_reach_the_hooks_in_order_and_may_have_none) {
-  EVERKERNEL_NEEDS_NATIVE_CODE();
+  EVERKERNEL_NEEDS_SUBJECT();
   const Trial trial = Trial::from_text(
       "handler h = 1000 { for i in 0 .. 3 { printf(i, i + 1, 2); if i == 1 { emit(7, i, 9); } } }");
   FrameSpec spec;
@@ -226,7 +173,7 @@ TEST(Memory, printf_and_emit_reach_the_hooks_in_order_and_may_have_none) {
 }
 
 TEST(Memory, a_frame_without_buffers_faults_and_touches_nothing) {
-  EVERKERNEL_NEEDS_NATIVE_CODE();
+  EVERKERNEL_NEEDS_SUBJECT();
   const Trial trial = Trial::from_text(
       "handler h = 1000 { output[0] = 1; }\nhandler k = 1001 { args[3] = control[0]; }\n"
       "handler m = 1002 { for i in 0 .. 9 { args[3] = input[i]; } }\n"

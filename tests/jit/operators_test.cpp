@@ -192,7 +192,7 @@ void expect_all_agree(std::span<const std::string_view> expressions, const std::
 }
 
 TEST(Operators, native_code_agrees_on_every_pair_of_edge_operands) {
-  EVERKERNEL_NEEDS_NATIVE_CODE();
+  EVERKERNEL_NEEDS_SUBJECT();
   std::vector<Word> first, second;
   for (const Word x : kEdgeWords) {
     for (const Word y : kEdgeWords) {
@@ -206,7 +206,7 @@ TEST(Operators, native_code_agrees_on_every_pair_of_edge_operands) {
 }
 
 TEST(Operators, native_code_agrees_on_every_triple_of_edge_operands) {
-  EVERKERNEL_NEEDS_NATIVE_CODE();
+  EVERKERNEL_NEEDS_SUBJECT();
   std::vector<Word> operands[3];
   for (const Word x : kFewWords) {
     for (const Word y : kFewWords) {
@@ -224,7 +224,7 @@ TEST(Operators, native_code_agrees_on_every_triple_of_edge_operands) {
 
 // Division, shifts and float arithmetic by a constant are other instructions than by a variable.
 TEST(Operators, native_code_agrees_when_one_operand_is_a_constant) {
-  EVERKERNEL_NEEDS_NATIVE_CODE();
+  EVERKERNEL_NEEDS_SUBJECT();
   constexpr std::string_view kConstants[] = {"0",          "1",          "2",         "3",  "7",
                                              "8",          "10",         "31",        "32", "33",
                                              "0x7fffffff", "0x80000000", "0xffffffff"};
@@ -496,14 +496,14 @@ void expect_rows(Source source) {
 }
 
 TEST(Operators, the_defining_rows_hold_for_operands_from_memory) {
-  EVERKERNEL_NEEDS_NATIVE_CODE();
+  EVERKERNEL_NEEDS_SUBJECT();
   expect_rows([](std::size_t row, int operand) {
     return fmt::format("input[{}]", row * 3 + static_cast<std::size_t>(operand));
   });
 }
 
 TEST(Operators, the_defining_rows_hold_for_constants) {
-  EVERKERNEL_NEEDS_NATIVE_CODE();
+  EVERKERNEL_NEEDS_SUBJECT();
   expect_rows([](std::size_t row, int operand) {
     const Word words[] = {kRows[row].x, kRows[row].y, kRows[row].z};
     return fmt::format("{}", words[operand]);
@@ -512,7 +512,7 @@ TEST(Operators, the_defining_rows_hold_for_constants) {
 
 // A fault on the right side shows whether it was evaluated.
 TEST(Operators, and_and_or_evaluate_the_right_side_only_when_it_matters) {
-  EVERKERNEL_NEEDS_NATIVE_CODE();
+  EVERKERNEL_NEEDS_SUBJECT();
   constexpr std::string_view kOutside = "input[99] == 0";
   struct Short {
     std::string_view condition;

@@ -1,11 +1,21 @@
-// What every test of native code begins with.
+// What every test of compiled code begins with.
 #pragma once
 
 #include <gtest/gtest.h>
 
 #include "everkernel/jit/native.hpp"
+#include "support/jit_trial.hpp"
 
-// A macro, because only the body of a test can skip it.
+// Macros, because only the body of a test can skip it.
+
+// For tests that need the code this test program compiles, whatever kind it is.
+#define EVERKERNEL_NEEDS_SUBJECT()                                   \
+  do {                                                               \
+    const std::string reason = ::everkernel::test::why_no_subject(); \
+    if (!reason.empty()) GTEST_SKIP() << reason;                     \
+  } while (false)
+
+// For tests of native code alone.
 #define EVERKERNEL_NEEDS_NATIVE_CODE()                                            \
   do {                                                                            \
     if (!::everkernel::jit::has_native_code()) {                                  \

@@ -777,6 +777,15 @@ std::string generate_handler(Random& random, const HandlerRequest& request) {
   return HandlerGenerator(random, request).run();
 }
 
+std::string generate_batch(Random& random, std::size_t handler_count) {
+  std::string text;
+  const std::size_t payload = random.below(static_cast<Word>(handler_count * 5 / 4));
+  for (std::size_t i = 0; i < handler_count; ++i) {
+    text += generate_handler(random, {.index = i, .is_payload = i == payload});
+  }
+  return text;
+}
+
 FrameSpec generate_frame(Random& random, ir::Scope scope, Word opcode) {
   FrameSpec spec;
   spec.opcode = opcode;

@@ -22,6 +22,9 @@ struct HandlerRequest {
 /// The text of one handler.
 std::string generate_handler(Random& random, const HandlerRequest& request);
 
+/// The text of a program of that many handlers, in four of five cases with a payload among them.
+std::string generate_batch(Random& random, std::size_t handler_count);
+
 /// A frame for a handler of that scope.
 FrameSpec generate_frame(Random& random, ir::Scope scope, Word opcode);
 

@@ -5,98 +5,54 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <deque>
+#include <unordered_map>
 
-#include "everkernel/ir/interpreter.hpp"
 #include "everkernel/ir/parser.hpp"
+#include "ir/touch_watch.hpp"
+#include "support/jit_stage.hpp"
 
 namespace everkernel::test {
 namespace {
 
-/// The memory of one execution. Kept between runs, because mapping pages costs more than a run.
-class Stage {
+/// Notices words that one turn of an each writes and another one touches. Atomics of one kind that
+/// commute, their results unused, may meet.
+class RaceWatch : public ir::TouchWatch {
  public:
-  ir::ItemFrame& set(const FrameSpec& spec) {
-    fill_buffers(spec);
-    const std::span<Word> control = control_.place(spec.control.size(), spec.control_edge);
-    std::ranges::copy(spec.control, control.begin());
-    calls_.clear();
-    frame_ = {};
-    std::ranges::copy(spec.args, frame_.args);
-    frame_.opcode = spec.opcode;
-    frame_.tenant = spec.tenant;
-    frame_.priority = spec.priority;
-    frame_.slot = spec.slot;
-    frame_.lanes = spec.lanes;
-    frame_.control_words = static_cast<Word>(control.size());
-    frame_.control = control.data();
-    frame_.buffers = table_->view();
-    frame_.fuel = spec.fuel;
-    Word* const abort = abort_.place(1, Edge::end).data();
-    *abort = Word{spec.abort == Abort::set};
-    frame_.abort = spec.abort == Abort::absent ? nullptr : abort;
-    frame_.hooks = spec.has_hooks ? &hooks_ : nullptr;
-    return frame_;
+  void on_each() override {
+    notes_.clear();
+    is_in_each_ = true;
   }
-
-  RunResult collect(ir::Outcome outcome) {
-    RunResult result{.outcome = outcome, .fuel = frame_.fuel, .io = frame_.io};
-    std::ranges::copy(frame_.args, result.args.begin());
-    result.calls = calls_;
-    result.is_intact = control_.is_intact() && abort_.is_intact();
-    for (const memory::Buffer& buffer : buffers_) {
-      result.buffers.emplace_back(buffer.words().begin(), buffer.words().end());
+  void on_turn(Word turn) override { turn_ = turn; }
+  void on_each_end() override { is_in_each_ = false; }
+  void on_touch(const ir::Touch& touch) override {
+    if (!is_in_each_) return;
+    const auto [found, is_first] = notes_.try_emplace(touch.word, Note{turn_, touch, false});
+    if (is_first) return;
+    Note& note = found->second;
+    const bool is_other = note.has_many || note.turn != turn_;
+    const bool is_alike =
+        !note.touch.is_write && !touch.is_write && note.touch.commuting == touch.commuting;
+    if (is_alike) {
+      note.has_many |= is_other;
+    } else if (is_other) {
+      has_races_ = true;
+    } else {
+      note.touch.is_write = true;
     }
-    for (const GuardedRegion& region : regions_) result.is_intact &= region.is_intact();
-    result.control.assign(control_.words().begin(), control_.words().end());
-    return result;
   }
+  bool has_races() const { return has_races_; }
 
  private:
-  void fill_buffers(const FrameSpec& spec) {
-    buffers_.clear();
-    table_.emplace();
-    while (regions_.size() < spec.buffers.size()) regions_.emplace_back();
-    std::vector<std::span<Word>> memory;
-    for (std::size_t i = 0; i < spec.buffers.size(); ++i) {
-      const BufferSpec& buffer = spec.buffers[i];
-      if (buffer.alias_of) {
-        memory.push_back(memory[*buffer.alias_of].subspan(buffer.alias_first, buffer.words.size()));
-      } else {
-        memory.push_back(regions_[i].place(buffer.words.size(), buffer.edge));
-        std::ranges::copy(buffer.words, memory.back().begin());
-      }
-      auto adopted = table_->adopt(
-          {.handle = buffer.handle, .access = buffer.access, .owner = buffer.owner}, memory.back());
-      if (!adopted) {
-        std::fprintf(stderr, "the frame is wrong: %s\n", adopted.error().message.c_str());
-        std::abort();
-      }
-      buffers_.push_back(*std::move(adopted));
-    }
-  }
-
-  static void print(void* self, Word a, Word b, Word c) {
-    static_cast<Stage*>(self)->calls_.push_back({0, a, b, c});
-  }
-  static void emit(void* self, Word a, Word b, Word c) {
-    static_cast<Stage*>(self)->calls_.push_back({1, a, b, c});
-  }
-
-  std::deque<GuardedRegion> regions_;
-  GuardedRegion control_;
-  GuardedRegion abort_;
-  std::optional<memory::BufferTable> table_;
-  std::vector<memory::Buffer> buffers_;
-  std::vector<HookCall> calls_;
-  ir::ItemHooks hooks_{.self = this, .print = &Stage::print, .emit = &Stage::emit};
-  ir::ItemFrame frame_;
+  struct Note {
+    Word turn;  // that touched it
+    ir::Touch touch;
+    bool has_many;  // turns touched it
+  };
+  std::unordered_map<const Word*, Note> notes_;
+  Word turn_ = 0;
+  bool is_in_each_ = false;
+  bool has_races_ = false;
 };
-
-Stage& stage(std::size_t index) {
-  static std::array<Stage, 3> stages;
-  return stages[index];
-}
 
 std::string words_difference(std::string_view what, const std::vector<Word>& expected,
                              const std::vector<Word>& actual) {
@@ -160,14 +116,23 @@ std::string difference(const RunResult& expected, const RunResult& actual) {
   return {};
 }
 
+std::string difference(const RunResult& expected, const Run& run) {
+  if (!run.is_parallel) return difference(expected, run.result);
+  if (expected.is_racy) return {};
+  const auto sorted = [](const RunResult& result) {
+    RunResult copy = result;
+    std::ranges::sort(copy.calls, {}, [](const HookCall& call) {
+      return std::array{call.kind, call.a, call.b, call.c};
+    });
+    return copy;
+  };
+  return difference(sorted(expected), sorted(run.result));
+}
+
 Result<Trial> Trial::make(const ir::VerifiedProgram& program, jit::CodeCache* cache) {
-  auto shared =
-      jit::NativeProgram::compile(program, {.memory = jit::MemoryUse::shared, .cache = cache});
-  if (!shared) return Failure(shared.error());
-  auto exclusive =
-      jit::NativeProgram::compile(program, {.memory = jit::MemoryUse::exclusive, .cache = cache});
-  if (!exclusive) return Failure(exclusive.error());
-  return Trial(program, *std::move(shared), *std::move(exclusive));
+  auto subject = make_subject(program, cache);
+  if (!subject) return Failure(subject.error());
+  return Trial(program, *std::move(subject));
 }
 
 Trial Trial::from_text(std::string_view text) {
@@ -186,21 +151,21 @@ Trial Trial::from_text(std::string_view text) {
 }
 
 RunResult interpret_once(const ir::VerifiedHandler& handler, const FrameSpec& spec) {
-  ir::ItemFrame& frame = stage(0).set(spec);
-  const ir::Outcome outcome = ir::interpret(handler, frame);
-  return stage(0).collect(outcome);
+  static Stage stage;
+  ir::ItemFrame& frame = stage.set(spec);
+  RaceWatch watch;
+  const ir::Outcome outcome = ir::interpret_watched(handler, frame, watch);
+  RunResult result = stage.collect(outcome);
+  result.is_racy = watch.has_races();
+  return result;
 }
 
 Trial::Compared Trial::run(std::size_t handler_index, const FrameSpec& spec) const {
   Compared compared{.interpreted = interpret_once(program_.handlers()[handler_index], spec)};
-  for (std::size_t mode = 1; mode <= 2; ++mode) {
-    ir::ItemFrame& frame = stage(mode).set(spec);
-    const jit::NativeProgram& native = mode == 1 ? shared_ : exclusive_;
-    const ir::Outcome outcome = native.run(handler_index, frame);
-    std::string found = difference(compared.interpreted, stage(mode).collect(outcome));
+  for (const Run& run : subject_->run(handler_index, spec)) {
+    const std::string found = difference(compared.interpreted, run);
     if (found.empty()) continue;
-    compared.difference =
-        fmt::format("native code for {} memory: {}", mode == 1 ? "shared" : "exclusive", found);
+    compared.difference = fmt::format("{}: {}", run.way, found);
     return compared;
   }
   return compared;

@@ -1,8 +1,12 @@
-// Runs one item three ways (interpreter, native code for shared and for exclusive memory), each on
-// its own copy of the same guarded memory, and says where the results differ.
+// Runs one item on the interpreter and in every way some compiled code offers, each on its own copy
+// of the same memory, and says where the results differ.
+//
+// What compiled code that is, a test program decides: it links one of the files that define
+// make_subject(), so that one set of tables and random programs serves native code and CUDA alike.
 #pragma once
 
 #include <array>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -10,7 +14,7 @@
 
 #include "everkernel/ir/item.hpp"
 #include "everkernel/ir/verifier.hpp"
-#include "everkernel/jit/native.hpp"
+#include "everkernel/jit/code_cache.hpp"
 #include "support/jit_guarded_buffers.hpp"
 
 namespace everkernel::test {
@@ -66,35 +70,58 @@ struct RunResult {
   std::vector<std::vector<Word>> buffers = {};
   std::vector<Word> control = {};
   bool is_intact = true;  // nothing wrote next to a buffer
+  bool is_racy = false;   // of the interpreter: turns of an each could see each other
 };
 
 /// The first difference, empty if there is none. Fuel counts unless the run faulted, the IO request
 /// only of a run that waits for it.
 std::string difference(const RunResult& expected, const RunResult& actual);
 
-/// One verified program with its native code for both modes.
+/// One way to run an item.
+struct Run {
+  std::string way = {};      // in words
+  bool is_parallel = false;  // turns of an each ran side by side: no order of theirs is known
+  RunResult result = {};
+};
+
+/// The first difference of a run, empty if there is none or none can be told: what racing turns
+/// leave behind is one of several possible results.
+std::string difference(const RunResult& expected, const Run& run);
+
+/// Compiled code of one program.
+class Subject {
+ public:
+  virtual ~Subject() = default;
+  /// Runs the item in every way there is.
+  virtual std::vector<Run> run(std::size_t handler_index, const FrameSpec& spec) const = 0;
+};
+
+/// Compiles, or loads from the cache where this kind of code has one.
+Result<std::unique_ptr<const Subject>> make_subject(const ir::VerifiedProgram& program,
+                                                    jit::CodeCache* cache);
+/// Why nothing can be compiled or run here; empty if it can.
+std::string why_no_subject();
+
+/// One verified program with its compiled code.
 class Trial {
  public:
-  /// Compiles for both uses of memory, or loads from the cache.
+  /// Compiles.
   static Result<Trial> make(const ir::VerifiedProgram& program, jit::CodeCache* cache = nullptr);
   /// Parses, verifies and compiles. Ends the test program on a mistake in the text.
   static Trial from_text(std::string_view text);
 
   struct Compared {
     RunResult interpreted = {};
-    std::string difference = {};  // names the mode; empty if all three agree
+    std::string difference = {};  // names the way; empty if all agree
   };
   Compared run(std::size_t handler_index, const FrameSpec& spec) const;
   const ir::VerifiedProgram& program() const { return program_; }
 
  private:
-  Trial(ir::VerifiedProgram program, jit::NativeProgram shared, jit::NativeProgram exclusive)
-      : program_(std::move(program)),
-        shared_(std::move(shared)),
-        exclusive_(std::move(exclusive)) {}
+  Trial(ir::VerifiedProgram program, std::unique_ptr<const Subject> subject)
+      : program_(std::move(program)), subject_(std::move(subject)) {}
   ir::VerifiedProgram program_;
-  jit::NativeProgram shared_;
-  jit::NativeProgram exclusive_;
+  std::unique_ptr<const Subject> subject_;
 };
 
 /// Runs one item on the interpreter alone.

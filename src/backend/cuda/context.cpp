@@ -29,8 +29,15 @@ Current::~Current() {
   driver_->cuCtxPopCurrent(&popped);
 }
 
-Result<std::shared_ptr<Context>> Context::create(const Driver& driver, const DeviceFacts& facts) {
-  std::shared_ptr<Context> context(new Context(driver, facts));
+Context::Context(const Driver& driver, const DeviceFacts& facts, Clock::duration patience)
+    : driver_(driver),
+      facts_(facts),
+      patience_(patience),
+      staging_(std::make_unique<Staging>(*this)) {}
+
+Result<std::shared_ptr<Context>> Context::create(const Driver& driver, const DeviceFacts& facts,
+                                                 Clock::duration patience) {
+  std::shared_ptr<Context> context(new Context(driver, facts, patience));
   EVERKERNEL_TRY(context->open());
   return context;
 }
@@ -55,6 +62,7 @@ Result<void> Context::open() {
 
 Context::~Context() {
   if (context_ == nullptr) return;
+  staging_.reset();
   if (copy_stream_ != nullptr && !is_lost()) {
     const auto current = enter();
     if (current) driver_.cuStreamDestroy(copy_stream_);
@@ -77,21 +85,33 @@ Result<void> Context::check(CuResult result, std::string_view what) const {
 
 Result<void> Context::wait(CuStream stream, Clock::time_point deadline,
                            std::string_view what) const {
+  return poll(driver_.cuStreamQuery, stream, deadline, what);
+}
+
+Result<void> Context::wait(CuEvent event, Clock::time_point deadline, std::string_view what) const {
+  return poll(driver_.cuEventQuery, event, deadline, what);
+}
+
+template <class Handle>
+Result<void> Context::poll(CuResult (*query)(Handle), Handle handle, Clock::time_point deadline,
+                           std::string_view what) const {
   const auto begin = Clock::now();
   for (;;) {
-    const CuResult result = driver_.cuStreamQuery(stream);
+    const CuResult result = query(handle);
     if (result != kCuNotReady) return check(result, what);
     const auto now = Clock::now();
     if (now >= deadline) {
       return fail(Code::timeout, fmt::format("cuda: {}: not done in time", what),
-                  "give it more time", kCuNotReady);
+                  "give it more time, or look whether a kernel holds the whole device",
+                  kCuNotReady);
     }
     if (now - begin < kSpinTime) {
       spin_pause();
-    } else {
-      std::this_thread::sleep_for(std::min<Clock::duration>(
-          (now - begin) / 8, std::min<Clock::duration>(kLongestSleep, deadline - now)));
+      continue;
     }
+    // An eighth of the time it took so far: late by an eighth at most.
+    std::this_thread::sleep_for(
+        std::min<Clock::duration>({(now - begin) / 8, kLongestSleep, deadline - now}));
   }
 }
 

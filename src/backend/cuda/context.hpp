@@ -14,6 +14,7 @@
 
 #include "backend/cuda/device.hpp"
 #include "backend/cuda/driver.hpp"
+#include "backend/cuda/staging.hpp"
 #include "everkernel/backend/backend.hpp"
 
 namespace everkernel::backend::cuda {
@@ -45,8 +46,13 @@ struct Grid {
 // Thread-safe. Everything made from it holds it.
 class Context {
  public:
+  // How long a copy may take to get on. Nothing a device does for itself takes that long; a kernel
+  // that holds all of it may.
+  static constexpr Clock::duration kPatience = std::chrono::seconds(30);
+
   // Retains the primary context of the device. Fails as the driver does.
-  static Result<std::shared_ptr<Context>> create(const Driver& driver, const DeviceFacts& facts);
+  static Result<std::shared_ptr<Context>> create(const Driver& driver, const DeviceFacts& facts,
+                                                 Clock::duration patience = kPatience);
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
   ~Context();
@@ -55,6 +61,10 @@ class Context {
   const DeviceFacts& facts() const { return facts_; }
   // The stream of copies, sets and allocations. It waits for no other stream, and none for it.
   CuStream copy_stream() const { return copy_stream_; }
+  // What copies bytes through that stream.
+  Staging& staging() const { return *staging_; }
+  // When a wait for the copy stream that begins now is over at the latest.
+  Clock::time_point patience_ends() const { return Clock::now() + patience_; }
 
   // Makes it current. Fails with `device_lost`.
   Result<Current> enter() const;
@@ -63,6 +73,8 @@ class Context {
   // Waits until all work of a stream is done: turns for as long as short kernels take, then sleeps
   // between looks. Fails with `timeout`; what it waited for goes on then. The context is current.
   Result<void> wait(CuStream stream, Clock::time_point deadline, std::string_view what) const;
+  // The same until a recorded event came about.
+  Result<void> wait(CuEvent event, Clock::time_point deadline, std::string_view what) const;
 
   // Whether it is lost.
   bool is_lost() const { return is_lost_.load(std::memory_order_acquire); }
@@ -82,15 +94,20 @@ class Context {
   }
 
  private:
-  Context(const Driver& driver, const DeviceFacts& facts) : driver_(driver), facts_(facts) {}
+  Context(const Driver& driver, const DeviceFacts& facts, Clock::duration patience);
   Result<void> open();
+  template <class Handle>
+  Result<void> poll(CuResult (*query)(Handle), Handle handle, Clock::time_point deadline,
+                    std::string_view what) const;
   Result<void> launch_kernel(CuFunction function, const Grid& grid, CuStream stream,
                              void** arguments) const;
 
   Driver driver_;
   DeviceFacts facts_;
+  Clock::duration patience_;
   CuContext context_ = nullptr;
   CuStream copy_stream_ = nullptr;
+  std::unique_ptr<Staging> staging_;
   mutable std::atomic<bool> is_lost_{false};
   mutable std::mutex loss_lock_;
   mutable std::optional<Error> loss_;  // the first

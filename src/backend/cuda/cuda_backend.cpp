@@ -11,6 +11,7 @@
 #include "backend/cuda/cuda_memory.hpp"
 #include "backend/cuda/device.hpp"
 #include "backend/cuda/driver.hpp"
+#include "backend/cuda/module.hpp"
 #include "backend/cuda/nvrtc.hpp"
 
 namespace everkernel::backend::cuda {
@@ -62,7 +63,7 @@ class CudaBackend final : public Backend {
   Result<std::unique_ptr<Kernel>> compile(const KernelOptions& options) override {
     const auto context = this->context();
     if (!context) return Failure(context.error());
-    return CudaKernel::compile(*context, machine_->nvrtc, cache(), options);
+    return CudaKernel::compile(*context, machine_->nvrtc, shelf_, cache(), options);
   }
 
   Result<std::unique_ptr<Memory>> allocate(std::size_t size_bytes) override {
@@ -71,11 +72,11 @@ class CudaBackend final : public Backend {
     return CudaMemory::create(*context, size_bytes);
   }
 
-  // What a device did before it was lost is in this process for good.
+  // A lost device is lost to this process for good.
   Result<void> revive() override {
     const auto context = this->context();
     if (!context) return Failure(context.error());
-    return (*context)->check_alive();
+    return {};
   }
 
  private:
@@ -89,6 +90,7 @@ class CudaBackend final : public Backend {
       if (!created) return Failure(std::move(created).error());
       context_ = std::move(*created);
     }
+    EVERKERNEL_TRY(context_->check_alive());
     return context_;
   }
 
@@ -106,6 +108,7 @@ class CudaBackend final : public Backend {
   Capabilities capabilities_ = describe(machine_);
   std::mutex lock_;
   std::shared_ptr<Context> context_;
+  ModuleShelf shelf_;
   std::once_flag is_cache_opened_;
   std::optional<jit::CodeCache> cache_;
 };

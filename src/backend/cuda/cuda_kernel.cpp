@@ -81,13 +81,14 @@ ProgramShape shape_of(const KernelOptions& options) {
 // A block has as many threads as a group has lanes, as far as a device can.
 Word block_threads_of(const ProgramShape& shape, Word workgroup_size) {
   if (!shape.has_groups) return kMostBlockThreads;
-  const Word whole_warps = (std::min(workgroup_size, kMostGroupThreads) + kWarp - 1) / kWarp * kWarp;
+  const Word whole_warps =
+      (std::min(workgroup_size, kMostGroupThreads) + kWarp - 1) / kWarp * kWarp;
   return std::max(whole_warps, kWarp);
 }
 
 Result<void> check_options(const KernelOptions& options) {
-  EVERKERNEL_TRY(ir::check_unverified(options.unverified_handlers, options.find_program(),
-                                      ir::Half::cuda));
+  EVERKERNEL_TRY(
+      ir::check_unverified(options.unverified_handlers, options.find_program(), ir::Half::cuda));
   if (options.execution == Execution::interpreter && options.program) {
     return fail(Code::unsupported, "cuda: handlers are compiled, there is no interpreter",
                 "leave the execution to the backend, or use the CPU backend");
@@ -168,10 +169,9 @@ Result<void> Seat::provide_hits(std::size_t capacity, CuStream stream) {
     if (!made) return Failure(made.error());
     hits_ = std::move(*made);
   }
-  return context_->check(
-      context_->driver().cuMemsetD32Async(
-          reinterpret_cast<CuPointer>(emitted_->device_address()), 0, 2, stream),
-      "clearing the count of hits");
+  return context_->check(context_->driver().cuMemsetD32Async(
+                             reinterpret_cast<CuPointer>(emitted_->device_address()), 0, 2, stream),
+                         "clearing the count of hits");
 }
 
 Result<void> Seat::note(const Outcome& outcome) {
@@ -196,7 +196,8 @@ Result<void> Seat::read_hits(std::span<abi::Hit> hits) const {
 // ---- compiling ----
 
 Result<std::unique_ptr<Kernel>> CudaKernel::compile(const std::shared_ptr<Context>& context,
-                                                    const Nvrtc& nvrtc, jit::CodeCache* cache,
+                                                    const Nvrtc& nvrtc, ModuleShelf& shelf,
+                                                    jit::CodeCache* cache,
                                                     const KernelOptions& options) {
   EVERKERNEL_TRY(check_options(options));
   const ProgramShape shape = shape_of(options);
@@ -209,11 +210,11 @@ Result<std::unique_ptr<Kernel>> CudaKernel::compile(const std::shared_ptr<Contex
   const std::string handlers = handler_text(options);
   std::vector<SourceText> headers(device_headers().begin(), device_headers().end());
   headers.push_back({"everkernel/handlers.cuh", handlers});
-  auto module = Module::load(context, nvrtc, cache,
-                             {.source = megakernel_source(),
-                              .headers = headers,
-                              .options = compile_options,
-                              .architecture = context->facts().architecture});
+  auto module = shelf.get(context, nvrtc, cache,
+                          {.source = megakernel_source(),
+                           .headers = headers,
+                           .options = compile_options,
+                           .architecture = context->facts().architecture});
   if (!module) return Failure(std::move(module).error());
   auto stream = Stream::create(context);
   if (!stream) return Failure(std::move(stream).error());
@@ -227,7 +228,7 @@ Result<std::unique_ptr<Kernel>> CudaKernel::compile(const std::shared_ptr<Contex
 }
 
 CudaKernel::CudaKernel(std::shared_ptr<Context> context, const KernelOptions& options,
-                       Module module, Stream stream)
+                       std::shared_ptr<const Module> module, Stream stream)
     : context_(std::move(context)),
       options_(options),
       module_(std::move(module)),
@@ -236,28 +237,31 @@ CudaKernel::CudaKernel(std::shared_ptr<Context> context, const KernelOptions& op
 Result<void> CudaKernel::prepare() {
   const auto current = context_->enter();
   if (!current) return Failure(current.error());
-  const auto drain = module_.function("everkernel_drain");
+  const auto drain = module_->function("everkernel_drain");
   if (!drain) return Failure(drain.error());
-  const auto survey = module_.function("everkernel_survey");
+  const auto survey = module_->function("everkernel_survey");
   if (!survey) return Failure(survey.error());
   drain_ = *drain;
   survey_ = *survey;
   int blocks = 0;
-  EVERKERNEL_TRY(context_->check(
-      context_->driver().cuOccupancyMaxActiveBlocksPerMultiprocessor(
-          &blocks, drain_, static_cast<int>(block_threads_), 0),
-      "cuOccupancyMaxActiveBlocksPerMultiprocessor"));
+  EVERKERNEL_TRY(context_->check(context_->driver().cuOccupancyMaxActiveBlocksPerMultiprocessor(
+                                     &blocks, drain_, static_cast<int>(block_threads_), 0),
+                                 "cuOccupancyMaxActiveBlocksPerMultiprocessor"));
   const Word crews_per_block = has_groups_ ? 1 : block_threads_ / kWarp;
-  most_crews_ = std::max<Word>(1, static_cast<Word>(blocks)) * context_->facts().sm_count *
-                crews_per_block;
+  most_crews_ =
+      std::max<Word>(1, static_cast<Word>(blocks)) * context_->facts().sm_count * crews_per_block;
   const Word most_slots = has_groups_ ? block_threads_ : kWarp;
   worker_count_ = options_.worker_count != 0 ? options_.worker_count : most_crews_ * most_slots;
   pipeline_id_ = fmt::format("cuda-{}-{}x{}-sm{}-{}", schedule_name(options_.schedule),
                              options_.geometry.slot_count, options_.geometry.workgroup_size,
-                             context_->facts().architecture, module_.key().text());
+                             context_->facts().architecture, module_->key().text());
   auto abort = CudaMemory::create(context_, abi::kWordBytes);
   if (!abort) return Failure(abort.error());
   abort_ = std::move(*abort);
+  auto one = PinnedMemory::create(context_, abi::kWordBytes);
+  if (!one) return Failure(std::move(one).error());
+  one_ = std::move(*one);
+  one_->data()[0] = std::byte{1};
   auto result = CudaMemory::create(context_, sizeof(SurveyResult));
   if (!result) return Failure(result.error());
   survey_result_ = std::move(*result);
@@ -266,13 +270,16 @@ Result<void> CudaKernel::prepare() {
 
 // ---- sizes ----
 
+// Fewer workers than a warp has lanes are crews that look at one slot each; more are whole warps.
 CudaKernel::Crews CudaKernel::choose_crews(std::uint64_t slot_count) const {
-  const Word widest = has_groups_ ? block_threads_ : kWarp;
-  const Word crews = std::min(worker_count_, most_crews_);
-  const Word most_slots = std::min(widest, (worker_count_ + crews - 1) / crews);
-  std::uint64_t slots = most_slots;
-  if (has_long_items_) {
-    slots = std::clamp<std::uint64_t>(slot_count / (crews * kTakesPerCrew), 1, most_slots);
+  Word crews = most_crews_;
+  std::uint64_t slots = has_groups_ ? block_threads_ : kWarp;
+  if (options_.worker_count != 0) {
+    slots = worker_count_ < kWarp ? 1 : kWarp;
+    crews = std::min<Word>(
+        crews, (worker_count_ + static_cast<Word>(slots) - 1) / static_cast<Word>(slots));
+  } else if (has_long_items_) {
+    slots = std::clamp<std::uint64_t>(slot_count / (crews * kTakesPerCrew), 1, slots);
   }
   const std::uint64_t needed = (slot_count + slots - 1) / slots;
   return {.count = static_cast<Word>(std::clamp<std::uint64_t>(needed, 1, crews)),
@@ -437,18 +444,28 @@ Result<void> CudaKernel::finish(Clock::time_point deadline) {
   ++stats_.sync_points;
   auto done = context_->wait(stream_.get(), deadline, "waiting for a kernel");
   if (done || done.error().code != Code::timeout) return done;
-  is_abort_set_ = true;
-  EVERKERNEL_TRY(context_->check(
-      context_->driver().cuStreamWriteValue32(
-          context_->copy_stream(), reinterpret_cast<CuPointer>(abort_->device_address()), 1, 0),
-      "storing the abort word"));
-  done = context_->wait(stream_.get(), deadline_after(kAbortGrace), "waiting for a kernel to stop");
-  if (done || done.error().code != Code::timeout) return done;
+  done = abort();
+  if (done) {
+    done =
+        context_->wait(stream_.get(), deadline_after(kAbortGrace), "waiting for a kernel to stop");
+  }
+  if (done || context_->is_lost()) return done;
+  // It is still there and cannot be told to go.
   return context_->lose(
       {.code = Code::device_lost,
-       .message = fmt::format("cuda: a kernel did not end {} s after its deadline",
-                              std::chrono::duration_cast<std::chrono::seconds>(kAbortGrace).count()),
-       .hint = "the process must be replaced; look for a loop without an end in native handlers"});
+       .message =
+           fmt::format("cuda: a kernel did not end after its deadline: {}", done.error().message),
+       .hint = "the process must be replaced; look for a loop without an end in native handlers",
+       .native = done.error().native});
+}
+
+// By a copy on another stream: the kernel may have every multiprocessor.
+Result<void> CudaKernel::abort() {
+  is_abort_set_ = true;
+  return context_->check(
+      context_->driver().cuMemcpyHtoDAsync(reinterpret_cast<CuPointer>(abort_->device_address()),
+                                           one_->data(), abi::kWordBytes, context_->copy_stream()),
+      "storing the abort word");
 }
 
 // Control words that the schedule cannot work with: nothing has run.
@@ -457,7 +474,8 @@ Result<void> CudaKernel::check_setup(const Outcome& out) const {
   if (out.is_refused == 0) return {};
   const auto words = std::span(out.words);
   if (options_.schedule == Schedule::priority) {
-    const bool is_sound = words.front() == 0 && words.back() == slots && std::ranges::is_sorted(words);
+    const bool is_sound =
+        words.front() == 0 && words.back() == slots && std::ranges::is_sorted(words);
     if (is_sound) return {};
     return fail(Code::corrupt,
                 fmt::format("control: words {}..{} (priority offsets) are {}, they must rise from "
@@ -501,11 +519,15 @@ Result<void> CudaKernel::count_remaining(std::size_t index, DrainCounts& counts)
   std::uint64_t queued = 0;
   for (std::size_t i = 0; i < std::size(out.head); ++i) queued += out.tail[i] - out.head[i];
   const bool is_ticket = options_.schedule == Schedule::ticket;
-  const bool is_whole = counts.end == DrainEnd::complete &&
-                        (!is_ticket || (out.has_moved_head != 0 &&
-                                        out.ticket_count == options_.geometry.slot_count));
+  const bool is_whole =
+      counts.end == DrainEnd::complete &&
+      (!is_ticket || (out.has_moved_head != 0 && out.ticket_count == options_.geometry.slot_count));
   if (is_whole) {
     counts.remaining = queued + claimed_[index];
+    return {};
+  }
+  if (out.is_surveyed != 0) {
+    counts.remaining = out.active;
     return {};
   }
   const auto found = survey(index);
@@ -535,7 +557,8 @@ Result<SurveyResult> CudaKernel::survey(std::size_t index) {
                             .slot_count = rows_[index].slot_count,
                             .first_ticket = out.first_ticket,
                             .ticket_count = out.ticket_count};
-  const Word blocks = std::min<Word>((params.slot_count + 255) / 256, context_->facts().sm_count * 8);
+  const Word blocks =
+      std::min<Word>((params.slot_count + 255) / 256, context_->facts().sm_count * 8);
   EVERKERNEL_TRY(context_->launch(survey_, {.block_count = blocks, .thread_count = 256},
                                   stream_.get(), params));
   ++stats_.kernel_launches;

@@ -36,8 +36,8 @@ class Seat {
   Result<std::unique_ptr<Memory>> allocate(std::size_t bytes) const;
 
   std::shared_ptr<Context> context_;
-  std::unique_ptr<Memory> shared_;                  // two: of this launch, and of the next
-  std::array<std::unique_ptr<Memory>, 2> cells_;    // of the queue, and of the one before
+  std::unique_ptr<Memory> shared_;                // two: of this launch, and of the next
+  std::array<std::unique_ptr<Memory>, 2> cells_;  // of the queue, and of the one before
   std::unique_ptr<Memory> notes_;
   std::unique_ptr<Memory> hits_;
   std::unique_ptr<Memory> emitted_;
@@ -55,12 +55,13 @@ class CudaKernel final : public Kernel {
   // Compiles the workers together with the handlers, or finds them in the cache. Fails with
   // `unsupported` and `invalid_argument`, and as NVRTC and the driver do.
   static Result<std::unique_ptr<Kernel>> compile(const std::shared_ptr<Context>& context,
-                                                 const Nvrtc& nvrtc, jit::CodeCache* cache,
+                                                 const Nvrtc& nvrtc, ModuleShelf& shelf,
+                                                 jit::CodeCache* cache,
                                                  const KernelOptions& options);
 
   std::string_view pipeline_id() const override { return pipeline_id_; }
   Word worker_count() const override { return worker_count_; }
-  bool is_from_cache() const override { return module_.is_from_cache(); }
+  bool is_from_cache() const override { return module_->is_from_cache(); }
   Result<LaunchStats> launch(const Launch& launch) override;
   Result<std::unique_ptr<LiveKernel>> start(const LiveLaunch& launch) override;
 
@@ -71,8 +72,8 @@ class CudaKernel final : public Kernel {
     Word slots = 1;
   };
 
-  CudaKernel(std::shared_ptr<Context> context, const KernelOptions& options, Module module,
-             Stream stream);
+  CudaKernel(std::shared_ptr<Context> context, const KernelOptions& options,
+             std::shared_ptr<const Module> module, Stream stream);
   Result<void> prepare();
   Crews choose_crews(std::uint64_t slot_count) const;
   Grid grid_of(Word crew_count) const;
@@ -81,6 +82,7 @@ class CudaKernel final : public Kernel {
   Result<void> make_rows(const Launch& launch);
   Result<void> drain(std::span<const std::size_t> rows, Clock::time_point deadline);
   Result<void> finish(Clock::time_point deadline);
+  Result<void> abort();
   Result<void> check_setup(const device::Outcome& outcome) const;
   Result<void> settle(Clock::time_point deadline);
   Result<void> count_remaining(std::size_t index, DrainCounts& counts);
@@ -89,7 +91,7 @@ class CudaKernel final : public Kernel {
 
   std::shared_ptr<Context> context_;
   KernelOptions options_;
-  Module module_;
+  std::shared_ptr<const Module> module_;
   Stream stream_;
   CuFunction drain_ = nullptr;
   CuFunction survey_ = nullptr;
@@ -101,17 +103,18 @@ class CudaKernel final : public Kernel {
   std::string pipeline_id_;
 
   std::unique_ptr<Memory> abort_;
+  std::optional<PinnedMemory> one_;  // the word 1, to be copied to the abort word
   bool is_abort_set_ = false;
   std::unique_ptr<Memory> table_;
   Word table_revision_ = 0;
   Word table_mask_ = 0;
   std::vector<Seat> seats_;
-  std::vector<device::Submission> rows_;   // of this launch
-  std::vector<DrainCounts> sums_;          // over its rounds
-  std::vector<std::uint64_t> claimed_;     // slots that were CLAIMED before it
-  std::vector<std::size_t> open_;          // rows that are not settled
-  std::optional<PinnedMemory> outcomes_;   // one a seat
-  std::optional<PinnedMemory> staged_;     // rows on their way to the device
+  std::vector<device::Submission> rows_;  // of this launch
+  std::vector<DrainCounts> sums_;         // over its rounds
+  std::vector<std::uint64_t> claimed_;    // slots that were CLAIMED before it
+  std::vector<std::size_t> open_;         // rows that are not settled
+  std::optional<PinnedMemory> outcomes_;  // one a seat
+  std::optional<PinnedMemory> staged_;    // rows on their way to the device
   std::unique_ptr<Memory> device_rows_;
   std::unique_ptr<Memory> survey_result_;
   LaunchStats stats_;

@@ -6,21 +6,6 @@
 #include <algorithm>
 
 namespace everkernel::backend::cuda {
-namespace {
-
-// Nothing the copy stream does takes long. A device that does not come back is given up.
-constexpr auto kPatience = std::chrono::seconds(30);
-
-Result<void> finish(const Context& context, std::string_view what) {
-  auto waited = context.wait(context.copy_stream(), Clock::now() + kPatience, what);
-  if (waited || waited.error().code != Code::timeout) return waited;
-  Error error = std::move(waited).error();
-  error.code = Code::device_lost;
-  error.hint = "the device does not answer any more: start a new process";
-  return context.lose(std::move(error));
-}
-
-}  // namespace
 
 CudaMemory::CudaMemory(std::shared_ptr<const Context> context, CuPointer pointer,
                        std::size_t size_bytes)
@@ -63,7 +48,7 @@ Result<std::unique_ptr<Memory>> CudaMemory::create(std::shared_ptr<const Context
       context->check(driver.cuMemsetD32Async(pointer, 0, held_bytes / abi::kWordBytes, stream),
                      "cuMemsetD32Async"));
   // Other streams may use it as soon as it is handed out.
-  EVERKERNEL_TRY(finish(*context, "setting memory to zero"));
+  EVERKERNEL_TRY(context->wait(stream, context->patience_ends(), "setting memory to zero"));
   return memory;
 }
 
@@ -71,24 +56,14 @@ Result<void> CudaMemory::write(std::size_t offset_bytes, std::span<const std::by
   EVERKERNEL_TRY(check(offset_bytes, bytes.size()));
   const auto current = context_->enter();
   if (!current) return Failure(current.error());
-  if (bytes.empty()) return {};
-  EVERKERNEL_TRY(
-      context_->check(context_->driver().cuMemcpyHtoDAsync(pointer_ + offset_bytes, bytes.data(),
-                                                           bytes.size(), context_->copy_stream()),
-                      "copying to the device"));
-  return finish(*context_, "copying to the device");
+  return context_->staging().write(pointer_ + offset_bytes, bytes);
 }
 
 Result<void> CudaMemory::read(std::size_t offset_bytes, std::span<std::byte> bytes) const {
   EVERKERNEL_TRY(check(offset_bytes, bytes.size()));
   const auto current = context_->enter();
   if (!current) return Failure(current.error());
-  if (bytes.empty()) return {};
-  EVERKERNEL_TRY(
-      context_->check(context_->driver().cuMemcpyDtoHAsync(bytes.data(), pointer_ + offset_bytes,
-                                                           bytes.size(), context_->copy_stream()),
-                      "copying from the device"));
-  return finish(*context_, "copying from the device");
+  return context_->staging().read(pointer_ + offset_bytes, bytes);
 }
 
 Result<void> CudaMemory::check(std::size_t offset_bytes, std::size_t count) const {

@@ -11,7 +11,8 @@ namespace everkernel::backend::cuda {
 // size costs no more than setting it to zero.
 class CudaMemory final : public Memory {
  public:
-  // Fails with `invalid_argument`, `out_of_memory` and `device_lost`.
+  // Fails with `invalid_argument`, `out_of_memory` and `device_lost`; with `timeout`, as copies do,
+  // when the device does not come to it because a kernel holds all of it.
   static Result<std::unique_ptr<Memory>> create(std::shared_ptr<const Context> context,
                                                 std::size_t size_bytes);
   CudaMemory(const CudaMemory&) = delete;

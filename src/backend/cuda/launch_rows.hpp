@@ -53,6 +53,8 @@ struct Outcome {
   Word has_begun;                  ///< whether any slot was looked at
   Word first_ticket;               ///< of the ticket schedule
   Word ticket_count;               ///< of the ticket schedule
+  Word is_surveyed;                ///< whether `active` is known
+  Word active;                     ///< slots that are still active
   Word has_moved_head;             ///< whether HEAD and TAIL are stored
   Word words[abi::kControlPriorityOffsets.count];  ///< what the setup read: offsets, or tickets
 };

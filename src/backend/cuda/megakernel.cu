@@ -1082,6 +1082,8 @@ class Drain {
   // Slots of a partition's queue looked at before less urgent ones get their turn.
   static constexpr Wide kQueueLooks = 64;
   static constexpr Word kStarvationLimit = 16;
+  // A ring of this length is surveyed by one thread.
+  static constexpr Word kSmallRing = 4096;
 
   /// What a crew is at: fresh slots (by priority, with the queue in between), its share of the
   /// queue, or all of the queue as the last crew.
@@ -1133,6 +1135,7 @@ class Drain {
   }
   /// Stops working because the drain is to stop; the last ends it.
   EK_DEVICE void leave_for_good() {
+    must_stop_ = true;
     flush();
     if (!crew_.leads()) return;
     const Wide after = progress_.fetch_add_acq_rel(0 - kWorking) - kWorking;
@@ -1471,30 +1474,55 @@ class Drain {
     const Word shutdown = ring_.control().load_relaxed(abi::kControlShutdown.first);
     store_for_host(&out.is_shut_down, shutdown != 0);
     store_for_host(&out.is_aborted, ring_.abort().load_relaxed(0) != 0);
-    if (schedule() == Schedule::ticket && !is_refused_) report_tickets(is_settled);
+    store_for_host(&out.is_surveyed, 0);
+    report_rest(is_settled);
 #pragma unroll 1
     for (Word i = 0; i < sizeof(Shared) / sizeof(Wide); ++i) {
       WideWord(reinterpret_cast<Wide*>(ring_.row.next_shared) + i).store_relaxed(0);
     }
   }
 
-  /// HEAD and TAIL of the ticket schedule, where every ticket has ended; else a survey finds them.
-  EK_DEVICE void report_tickets(bool is_settled) const {
-    if (is_list()) return;  // it has no tickets of its own
+  /// HEAD and TAIL of the ticket schedule, and what is active after a stop. A large ring is
+  /// surveyed by a launch of its own.
+  EK_DEVICE void report_rest(bool is_settled) const {
+    if (is_list() || is_refused_) return;
     Shared& shared = *ring_.row.shared;
     Outcome& out = *ring_.row.outcome;
+    const bool is_ticket = schedule() == Schedule::ticket;
     const Word first = one_word(&shared.first_ticket).load_relaxed(0);
-    const Word count = static_cast<Word>(WideWord(shared.fresh_end).load_relaxed());
+    const Word count = is_ticket ? static_cast<Word>(WideWord(shared.fresh_end).load_relaxed()) : 0;
     const bool has_begun = WideWord(shared.fresh).load_relaxed() != 0;
-    const bool has_ended = has_begun && is_settled && queue_length() == 0 &&
-                           WideWord(&shared.claimed_at_entry).load_relaxed() == 0;
+    const bool has_ended =
+        is_settled && queue_length() == 0 && WideWord(&shared.claimed_at_entry).load_relaxed() == 0;
+    Word ended = count;
+    bool knows_ended = is_ticket && has_ended;
+    const bool is_whole = has_ended && count == ring_.row.slot_count;
+    if (ring_.row.slot_count <= kSmallRing && (is_ticket ? !is_whole : !is_settled && must_stop_)) {
+      store_for_host(&out.active, survey(first, ended));
+      store_for_host(&out.is_surveyed, 1);
+      knows_ended = is_ticket;
+    }
+    if (!is_ticket) return;
     store_for_host(&out.first_ticket, first);
     store_for_host(&out.ticket_count, count);
     store_for_host(&out.has_begun, has_begun);
-    store_for_host(&out.has_moved_head, has_ended);
-    if (!has_ended) return;
+    store_for_host(&out.has_moved_head, knows_ended);
+    if (!knows_ended || !has_begun) return;
     ring_.control().store_relaxed(abi::kControlTicketTail.first, first + count);
-    ring_.control().store_relaxed(abi::kControlTicketHead.first, first + count);
+    ring_.control().store_relaxed(abi::kControlTicketHead.first, first + ended);
+  }
+  /// Counts active slots; `ended` becomes the position of the first ticket that has not ended.
+  EK_DEVICE Word survey(Word first_ticket, Word& ended) const {
+    Word active = 0;
+    const Word slots = ring_.row.slot_count;
+#pragma unroll 8
+    for (Word position = 0; position < slots; ++position) {
+      const Word slot = (first_ticket % slots + position) % slots;
+      if (!abi::is_active(SlotStatus{ring_.slot(slot).load_relaxed(0)})) continue;
+      ++active;
+      if (position < ended) ended = position;
+    }
+    return active;
   }
 
   Ring ring_;
@@ -1511,6 +1539,7 @@ class Drain {
   Wide before_closing_ = 0;
   bool is_settled_ = false;
   bool is_refused_ = false;
+  bool must_stop_ = false;
   Word starvation_ = 0;
   bool has_slots_ = false;  // the slots to visit next:
   bool from_queue_ = false;

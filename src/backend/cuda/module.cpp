@@ -3,10 +3,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace everkernel::backend::cuda {
 namespace {
+
+// Programs alternate between a few kernels.
+constexpr std::size_t kMostModules = 16;
 
 jit::CodeKey key_of(const Nvrtc& nvrtc, const CompileRequest& request, int driver_version) {
   const std::string versions = fmt::format("nvrtc {} driver {} architecture {}", nvrtc.version(),
@@ -94,6 +98,24 @@ Result<CuFunction> Module::function(const char* name) const {
   EVERKERNEL_TRY(context_->check(context_->driver().cuModuleGetFunction(&function, module_, name),
                                  fmt::format("cuModuleGetFunction of {}", name)));
   return function;
+}
+
+Result<std::shared_ptr<const Module>> ModuleShelf::get(
+    const std::shared_ptr<const Context>& context, const Nvrtc& nvrtc, jit::CodeCache* cache,
+    const CompileRequest& request) {
+  const jit::CodeKey key = key_of(nvrtc, request, context->driver().version);
+  const std::scoped_lock lock(lock_);
+  const auto found =
+      std::ranges::find(modules_, key, [](const auto& module) { return module->key(); });
+  if (found != modules_.end()) {
+    std::rotate(found, found + 1, modules_.end());
+    return modules_.back();
+  }
+  auto loaded = Module::load(context, nvrtc, cache, request);
+  if (!loaded) return Failure(std::move(loaded).error());
+  if (modules_.size() == kMostModules) modules_.erase(modules_.begin());
+  modules_.push_back(std::make_shared<const Module>(std::move(*loaded)));
+  return modules_.back();
 }
 
 }  // namespace everkernel::backend::cuda

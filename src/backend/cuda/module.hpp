@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -51,6 +52,20 @@ class Module {
   CuModule module_;
   jit::CodeKey key_ = {};
   bool is_from_cache_ = false;
+};
+
+// The modules a backend has loaded last: kernels of one program that differ in schedule or size are
+// the same code. Thread-safe.
+class ModuleShelf {
+ public:
+  // A module that is there, or a new one. Fails as Module::load does.
+  Result<std::shared_ptr<const Module>> get(const std::shared_ptr<const Context>& context,
+                                            const Nvrtc& nvrtc, jit::CodeCache* cache,
+                                            const CompileRequest& request);
+
+ private:
+  std::mutex lock_;
+  std::vector<std::shared_ptr<const Module>> modules_;  // the one used last is the last
 };
 
 }  // namespace everkernel::backend::cuda

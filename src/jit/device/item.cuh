@@ -268,10 +268,49 @@ EK_DEVICE void store_owned(const Buffer& buffer, Word index, Word value) {
   asm volatile("st.global.u32 [%0], %1; // ek:data" ::"l"(buffer.at(index)), "r"(value));
 }
 
+/// Turns of an each whose words are on their way before the first of them runs.
+inline constexpr Word kAhead = 4;
+
+// One word by a load that is only made where the index is inside: nothing branches, so that several
+// of them follow each other closely.
+#define EK_LOAD_IF_INSIDE(volatility, load)                                                    \
+  asm volatility("{ .reg .pred p; setp.lt.u32 p, %2, %3;\n@p " load " %0, [%1]; // ek:data\n}" \
+                 : "+r"(words[i])                                                              \
+                 : "l"(buffer.at(at[i])), "r"(at[i]), "r"(buffer.readable))
+
+/// Fetch the words at these indices; 0 for what cannot be loaded.
+EK_DEVICE void load_ahead_constant(const Buffer& buffer, const Word (&at)[kAhead],
+                                   Word (&words)[kAhead]) {
+#pragma unroll
+  for (Word i = 0; i < kAhead; ++i) {
+    words[i] = 0;
+    EK_LOAD_IF_INSIDE(, "ld.global.u32");
+  }
+}
+EK_DEVICE void load_ahead_shared(const Buffer& buffer, const Word (&at)[kAhead],
+                                 Word (&words)[kAhead]) {
+#pragma unroll
+  for (Word i = 0; i < kAhead; ++i) {
+    words[i] = 0;
+    EK_LOAD_IF_INSIDE(volatile, "ld.relaxed.gpu.global.u32");
+  }
+}
+EK_DEVICE void load_ahead_owned(const Buffer& buffer, const Word (&at)[kAhead],
+                                Word (&words)[kAhead]) {
+#pragma unroll
+  for (Word i = 0; i < kAhead; ++i) {
+    words[i] = 0;
+    EK_LOAD_IF_INSIDE(volatile, "ld.global.u32");
+  }
+}
+#undef EK_LOAD_IF_INSIDE
+
 // ---- lanes ----------------------------------------------------------------------------------
 
 /// The thread that runs an item of `scope lane`, or any item where only one thread can.
 struct OneLane {
+  static constexpr bool kHasTile = false;
+  static constexpr bool kKeepsOrder = true;
   EK_DEVICE Word index() const { return 0; }
   EK_DEVICE Word count() const { return 1; }
   EK_DEVICE bool leads() const { return true; }
@@ -285,6 +324,8 @@ struct OneLane {
 
 /// The 32 threads of a warp that run one item of `scope warp` together.
 struct WarpLanes {
+  static constexpr bool kHasTile = false;
+  static constexpr bool kKeepsOrder = false;
   static constexpr Word kAll = 0xFFFFFFFFu;
   EK_DEVICE Word index() const {
     Word lane;
@@ -309,8 +350,10 @@ struct WarpLanes {
   }
 };
 
-/// The threads of a block that run one item of `scope group` together.
+/// The threads of a block that run one item of `scope group` together. They have a tile.
 struct GroupLanes {
+  static constexpr bool kHasTile = true;
+  static constexpr bool kKeepsOrder = false;
   EK_DEVICE Word index() const { return threadIdx.x; }
   EK_DEVICE Word count() const { return blockDim.x; }
   EK_DEVICE bool leads() const { return threadIdx.x == 0; }
@@ -485,6 +528,47 @@ EK_DEVICE Word user_fault(Word n) {
   return abi::kFirstUserFault + min_u32(n, abi::kMaxUserFault);
 }
 
+// ---- the tile -------------------------------------------------------------------------------
+
+// Words of the block's own, in which a group adds up before it goes to memory. Only kernels with a
+// handler that uses them have them.
+
+/// The longest output that is added up there.
+inline constexpr Word kTileWords = 4096;
+/// Turns for each word of the output from which on it pays.
+inline constexpr Word kTileTurnsPerWord = 4;
+
+static __shared__ Word tile_words[kTileWords];
+
+EK_DEVICE Word tile_at(Word index) {
+  return static_cast<Word>(__cvta_generic_to_shared(tile_words + index));
+}
+EK_DEVICE Word load_tile(Word index) {
+  Word value;
+  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(value) : "r"(tile_at(index)) : "memory");
+  return value;
+}
+EK_DEVICE void store_tile(Word index, Word value) {
+  asm volatile("st.shared.u32 [%0], %1;" ::"r"(tile_at(index)), "r"(value) : "memory");
+}
+
+/// What a commuting atomic does to a word of the tile, and to the word it stands for.
+#define EK_COMBINE(name, operation, update, identity)                                           \
+  struct name {                                                                                 \
+    static constexpr Word kIdentity = identity;                                                 \
+    static EK_DEVICE void in_tile(Word index, Word value) {                                     \
+      asm volatile("red.shared." operation " [%0], %1;" ::"r"(tile_at(index)), "r"(value));     \
+    }                                                                                           \
+    static EK_DEVICE void in_memory(const AtomicWord& word, Word value) { word.update(value); } \
+  };
+EK_COMBINE(CombineAdd, "add.u32", add, 0)
+EK_COMBINE(CombineMin, "min.u32", min, ~0u)
+EK_COMBINE(CombineMax, "max.u32", max, 0)
+EK_COMBINE(CombineAnd, "and.b32", bit_and, ~0u)
+EK_COMBINE(CombineOr, "or.b32", bit_or, 0)
+EK_COMBINE(CombineXor, "xor.b32", bit_xor, 0)
+#undef EK_COMBINE
+
 // ---- the item -------------------------------------------------------------------------------
 
 /// How a run of an item ended; the numbers are ir::Ending's.
@@ -616,6 +700,35 @@ EK_DEVICE Word load_control(const Lanes& lanes, const Item& item, Word index) {
   return lanes.from_leader(value);
 }
 
+/// Fetch words for several turns of an each. One lane runs its turns in order: there only words
+/// that nobody can write are fetched, and take_…() loads the others when their turn comes.
+template <class Lanes>
+EK_DEVICE void load_ahead_shared(const Lanes&, const Buffer& buffer, const Word (&at)[kAhead],
+                                 Word (&words)[kAhead]) {
+  if (buffer.is_constant) {
+    load_ahead_constant(buffer, at, words);
+  } else if (!Lanes::kKeepsOrder) {
+    load_ahead_shared(buffer, at, words);
+  }
+}
+template <class Lanes>
+EK_DEVICE void load_ahead_owned(const Lanes&, const Buffer& buffer, const Word (&at)[kAhead],
+                                Word (&words)[kAhead]) {
+  if (buffer.is_constant) {
+    load_ahead_constant(buffer, at, words);
+  } else if (!Lanes::kKeepsOrder) {
+    load_ahead_owned(buffer, at, words);
+  }
+}
+template <class Lanes>
+EK_DEVICE Word take_shared(const Lanes&, const Buffer& buffer, Word index, Word ahead) {
+  return !Lanes::kKeepsOrder || buffer.is_constant ? ahead : load_shared(buffer, index);
+}
+template <class Lanes>
+EK_DEVICE Word take_owned(const Lanes&, const Buffer& buffer, Word index, Word ahead) {
+  return !Lanes::kKeepsOrder || buffer.is_constant ? ahead : load_owned(buffer, index);
+}
+
 /// Whether the item is to end here.
 template <class Lanes>
 EK_DEVICE bool is_aborted(const Lanes& lanes, const Item& item) {
@@ -656,6 +769,48 @@ EK_DEVICE Word control_fault(const Item& item, Word index, bool writes) {
   const bool is_protected = item.tenant != 0 && index < abi::kControlFirstObservable;
   return writes && is_protected ? static_cast<Word>(FaultCode::permission_denied) : 0;
 }
+
+/// Whether two buffers have no word in common.
+EK_DEVICE bool is_apart(const Buffer& a, const Buffer& b) {
+  return a.words + a.length <= b.words || b.words + b.length <= a.words;
+}
+
+/// The output of an each whose turns only update it, by one kind of atomic. A group adds up in its
+/// tile where that pays and nothing else looks at the output meanwhile; everyone else goes to
+/// memory at once.
+template <class Lanes, class Combine>
+class Tile {
+ public:
+  /// Before the lanes meet for the first turn.
+  EK_DEVICE Tile(const Lanes& lanes, const Buffer& output, Word turns, bool is_alone)
+      : count_(Lanes::kHasTile && is_alone && output.updatable <= kTileWords &&
+                       turns / kTileTurnsPerWord >= output.updatable
+                   ? output.updatable
+                   : 0) {
+    for (Word i = lanes.index(); i < count_; i += lanes.count()) {
+      store_tile(i, Combine::kIdentity);
+    }
+  }
+  EK_DEVICE void update(const Buffer& output, Word index, Word value) const {
+    if (count_ != 0) {
+      Combine::in_tile(index, value);
+    } else {
+      Combine::in_memory(output.atomic(index), value);
+    }
+  }
+  /// Behind the last turn, before the lanes meet.
+  EK_DEVICE void flush(const Lanes& lanes, const Buffer& output) const {
+    if (count_ == 0) return;
+    lanes.meet();
+    for (Word i = lanes.index(); i < count_; i += lanes.count()) {
+      const Word value = load_tile(i);
+      if (value != Combine::kIdentity) Combine::in_memory(output.atomic(i), value);
+    }
+  }
+
+ private:
+  Word count_;  // words in the tile; 0 without it
+};
 
 /// The lowest turn of an each that faulted on this lane.
 struct TurnFault {

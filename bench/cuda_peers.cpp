@@ -1,0 +1,268 @@
+#include "cuda_peers.hpp"
+
+#include <fmt/format.h>
+
+#include <string>
+
+#include "backend/cuda/device.hpp"
+#include "backend/cuda/driver.hpp"
+
+namespace everkernel::bench {
+namespace {
+
+using namespace backend::cuda;
+
+constexpr auto kPatience = std::chrono::seconds(60);
+
+// Sizes are multiples of what a block handles: benchmarks choose them so, and nothing is checked.
+constexpr std::string_view kSource = R"(
+using Word = unsigned int;
+using Wide = unsigned long long;
+
+extern "C" __global__ void nothing() {}
+
+// ---- rings ----
+
+// Makes every slot PUBLISHED.
+extern "C" __global__ void republish(Word* ring, Word slots) {
+  const Word stride = gridDim.x * blockDim.x;
+  for (Word slot = blockIdx.x * blockDim.x + threadIdx.x; slot < slots; slot += stride) {
+    ring[Wide{slot} * 16] = 1;
+  }
+}
+
+// The least that keeps the protocol: a lane a slot claims it, reads it, and stores DONE behind a
+// fence; one lane of a warp counts. `slots` is a multiple of 32.
+extern "C" __global__ void drain(Word* ring, Word* control, Word slots) {
+  const Word stride = gridDim.x * blockDim.x;
+  for (Word slot = blockIdx.x * blockDim.x + threadIdx.x; slot < slots; slot += stride) {
+    Word* const words = ring + Wide{slot} * 16;
+    const uint4 head = *reinterpret_cast<const uint4*>(words);
+    const bool is_mine = head.x == 1 && atomicCAS(words, 1u, 2u) == 1;
+    const unsigned claimed = __ballot_sync(0xFFFFFFFFu, is_mine);
+    if (is_mine) {
+      const uint4 args = *reinterpret_cast<const uint4*>(words + 4);
+      if (head.y != 0) control[159] = args.x + args.y;  // not for an empty item
+      __threadfence();
+      *reinterpret_cast<volatile Word*>(words) = 3;
+      if ((threadIdx.x & 31) == __ffs(claimed) - 1) atomicAdd(control + 1, __popc(claimed));
+    }
+  }
+}
+
+// The same memory traffic, and no protocol.
+extern "C" __global__ void touch(Word* ring, Word slots) {
+  const Word stride = gridDim.x * blockDim.x;
+  for (Word slot = blockIdx.x * blockDim.x + threadIdx.x; slot < slots; slot += stride) {
+    Word* const words = ring + Wide{slot} * 16;
+    const uint4 head = *reinterpret_cast<const uint4*>(words);
+    const uint4 args = *reinterpret_cast<const uint4*>(words + 4);
+    if (head.x == 1 && args.x != 0xFFFFFFFFu) words[0] = 3;
+  }
+}
+
+// ---- saxpy ----
+
+// Two roundings, as handlers have it.
+__device__ float4 saxpy(float a, float4 x, float4 y) {
+  return {__fadd_rn(__fmul_rn(a, x.x), y.x), __fadd_rn(__fmul_rn(a, x.y), y.y),
+          __fadd_rn(__fmul_rn(a, x.z), y.z), __fadd_rn(__fmul_rn(a, x.w), y.w)};
+}
+
+// One item of 256 words on 64 threads.
+extern "C" __global__ void saxpy_item(const float4* __restrict__ x, float4* __restrict__ y,
+                                      float a, Word item) {
+  const Wide at = Wide{item} * 64 + threadIdx.x;
+  y[at] = saxpy(a, x[at], y[at]);
+}
+
+// A warp an item.
+extern "C" __global__ void saxpy_warps(const float4* __restrict__ x, float4* __restrict__ y,
+                                       float a, Word items) {
+  const Word lane = threadIdx.x & 31;
+  const Word warps = gridDim.x * blockDim.x / 32;
+  for (Word item = (blockIdx.x * blockDim.x + threadIdx.x) / 32; item < items; item += warps) {
+    const Wide at = Wide{item} * 64 + lane;
+    const float4 x0 = __ldcs(x + at), x1 = __ldcs(x + at + 32);
+    const float4 y0 = __ldcs(y + at), y1 = __ldcs(y + at + 32);
+    __stcs(y + at, saxpy(a, x0, y0));
+    __stcs(y + at + 32, saxpy(a, x1, y1));
+  }
+}
+
+// All words as one array: a block of 256 threads takes 16 items, four loads of 16 bytes in flight.
+extern "C" __global__ void __launch_bounds__(256)
+    saxpy_array(const float4* __restrict__ x, float4* __restrict__ y, float a) {
+  const Wide first = Wide{blockIdx.x} * 1024 + threadIdx.x;
+  float4 from[4], to[4];
+#pragma unroll
+  for (int k = 0; k < 4; ++k) {
+    from[k] = __ldcs(x + first + 256 * k);
+    to[k] = __ldcs(y + first + 256 * k);
+  }
+#pragma unroll
+  for (int k = 0; k < 4; ++k) __stcs(y + first + 256 * k, saxpy(a, from[k], to[k]));
+}
+
+// ---- histogram ----
+
+// A block of 256 threads an item: bins in shared memory, one set a warp, then one add a bin. Item i
+// adds to output[i * pitch].
+extern "C" __global__ void __launch_bounds__(256)
+    histogram(const uint4* __restrict__ input, Word* __restrict__ output, Word quads_each,
+              Word pitch) {
+  __shared__ Word bins[8][256];
+  for (Word i = threadIdx.x; i < 8 * 256; i += 256) (&bins[0][0])[i] = 0;
+  __syncthreads();
+  Word* const mine = bins[threadIdx.x / 32];
+  const uint4* const quads = input + Wide{blockIdx.x} * quads_each;
+#pragma unroll 4
+  for (Word i = threadIdx.x; i < quads_each; i += 256) {
+    const uint4 quad = quads[i];
+    atomicAdd(mine + (quad.x & 255), 1u);
+    atomicAdd(mine + (quad.y & 255), 1u);
+    atomicAdd(mine + (quad.z & 255), 1u);
+    atomicAdd(mine + (quad.w & 255), 1u);
+  }
+  __syncthreads();
+  Word sum = 0;
+#pragma unroll
+  for (int i = 0; i < 8; ++i) sum += bins[i][threadIdx.x];
+  atomicAdd(output + Wide{blockIdx.x} * pitch + threadIdx.x, sum);
+}
+
+// ---- an automaton over records of 256 bytes ----
+
+__device__ void step(const Word* __restrict__ table, Word byte, Word& state, Word& found) {
+  const Word next = table[state * 256 + byte];
+  state = next & 0x7FFFFFFFu;
+  found += next >> 31;
+}
+__device__ void step4(const Word* __restrict__ table, Word word, Word& state, Word& found) {
+#pragma unroll
+  for (int k = 0; k < 4; ++k) step(table, word >> (8 * k) & 255, state, found);
+}
+
+// A block an item, a thread a record; word by word, as a handler reads.
+extern "C" __global__ void scan_records(const Word* __restrict__ input,
+                                        const Word* __restrict__ table, Word* output,
+                                        Word records_each) {
+  for (Word r = threadIdx.x; r < records_each; r += blockDim.x) {
+    const Word* const record = input + (Wide{blockIdx.x} * records_each + r) * 64;
+    Word state = 0, found = 0;
+    for (Word i = 0; i < 64; ++i) step4(table, record[i], state, found);
+    if (found != 0) atomicAdd(output, found);
+  }
+}
+
+// The same, 16 bytes at a time.
+extern "C" __global__ void scan_records_wide(const uint4* __restrict__ input,
+                                             const Word* __restrict__ table, Word* output,
+                                             Word records_each) {
+  for (Word r = threadIdx.x; r < records_each; r += blockDim.x) {
+    const uint4* const record = input + (Wide{blockIdx.x} * records_each + r) * 16;
+    Word state = 0, found = 0;
+    for (Word i = 0; i < 16; ++i) {
+      const uint4 quad = record[i];
+      step4(table, quad.x, state, found);
+      step4(table, quad.y, state, found);
+      step4(table, quad.z, state, found);
+      step4(table, quad.w, state, found);
+    }
+    if (found != 0) atomicAdd(output, found);
+  }
+}
+)";
+
+CompileRequest request_for(int architecture) {
+  return {.source = {.name = "cuda_peers.cu", .text = kSource}, .architecture = architecture};
+}
+
+}  // namespace
+
+void expect(bool holds, std::string_view what) {
+  if (!holds) must(Result<void>(fail(Code::corrupt, fmt::format("not so: {}", what))));
+}
+
+Result<void> check_peer_source() {
+  const auto nvrtc = Nvrtc::load();
+  if (!nvrtc) return Failure(nvrtc.error());
+  for (const int architecture : {80, 90, 100}) {
+    EVERKERNEL_TRY(nvrtc->compile(request_for(architecture)));
+  }
+  return {};
+}
+
+Peers::Peers(std::shared_ptr<Context> context, Current current, Stream stream, Module module)
+    : context_(std::move(context)),
+      current_(std::move(current)),
+      stream_(std::move(stream)),
+      module_(std::move(module)) {}
+
+Result<std::unique_ptr<Peers>> Peers::open() {
+  const auto driver = Driver::load();
+  if (!driver) return Failure(driver.error());
+  const auto facts = probe_device(*driver, 0);
+  if (!facts) return Failure(facts.error());
+  const auto nvrtc = Nvrtc::load();
+  if (!nvrtc) return Failure(nvrtc.error());
+  auto context = Context::create(*driver, *facts);
+  if (!context) return Failure(context.error());
+  auto current = (*context)->enter();
+  if (!current) return Failure(current.error());
+  auto stream = Stream::create(*context);
+  if (!stream) return Failure(stream.error());
+  auto module = Module::load(*context, *nvrtc, nullptr, request_for(facts->architecture));
+  if (!module) return Failure(module.error());
+  return std::unique_ptr<Peers>(
+      new Peers(*context, std::move(*current), std::move(*stream), std::move(*module)));
+}
+
+void Peers::wait() const {
+  must(context_->wait(stream_.get(), backend::Clock::now() + kPatience, "a peer"));
+}
+
+void Peers::synchronize() const {
+  must(context_->check(context_->driver().cuStreamSynchronize(stream_.get()),
+                       "cuStreamSynchronize"));
+}
+
+Graph::Graph(const Peers& peers) : peers_(peers) {
+  const Context& context = *peers_.context_;
+  must(context.check(context.driver().cuGraphCreate(&graph_, 0), "cuGraphCreate"));
+}
+
+Graph::~Graph() {
+  const Driver& driver = peers_.context_->driver();
+  if (executable_ != nullptr) driver.cuGraphExecDestroy(executable_);
+  driver.cuGraphDestroy(graph_);
+}
+
+void Graph::add_node(CuFunction kernel, const Grid& grid, void** arguments) {
+  CuKernelNode node;
+  node.function = kernel;
+  node.grid[0] = grid.block_count;
+  node.block[0] = grid.thread_count;
+  node.shared_bytes = grid.shared_bytes;
+  node.arguments = arguments;
+  CuGraphNode made = nullptr;
+  const Context& context = *peers_.context_;
+  must(context.check(context.driver().cuGraphAddKernelNode(&made, graph_, nullptr, 0, &node),
+                     "cuGraphAddKernelNode"));
+}
+
+void Graph::finish() {
+  const Context& context = *peers_.context_;
+  const Driver& driver = context.driver();
+  must(context.check(driver.cuGraphInstantiate(&executable_, graph_, 0), "cuGraphInstantiate"));
+  must(context.check(driver.cuGraphUpload(executable_, peers_.stream_.get()), "cuGraphUpload"));
+  peers_.wait();
+}
+
+void Graph::launch() const {
+  const Context& context = *peers_.context_;
+  must(context.check(context.driver().cuGraphLaunch(executable_, peers_.stream_.get()),
+                     "cuGraphLaunch"));
+}
+
+}  // namespace everkernel::bench

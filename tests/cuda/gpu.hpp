@@ -1,0 +1,141 @@
+// The GPU as tests below the backend see it: a context, a stream, memory, and kernels from text.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <memory>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "backend/cuda/context.hpp"
+#include "backend/cuda/cuda_memory.hpp"
+#include "backend/cuda/device.hpp"
+#include "backend/cuda/device_source.hpp"
+#include "backend/cuda/driver.hpp"
+#include "backend/cuda/module.hpp"
+#include "backend/cuda/nvrtc.hpp"
+
+namespace everkernel::test {
+
+using abi::Word;
+
+/// Ends the test program's call with what went wrong: there is no test without these.
+template <class T>
+T needed(Result<T> result) {
+  if (!result) throw std::runtime_error(result.error().message + "; " + result.error().hint);
+  return std::move(*result);
+}
+inline void needed(const Result<void>& result) {
+  if (!result) throw std::runtime_error(result.error().message + "; " + result.error().hint);
+}
+
+/// Device words, zeroed, for kernels and for the host to look at between them.
+class DeviceWords {
+ public:
+  DeviceWords(const std::shared_ptr<const backend::cuda::Context>& context, std::size_t count)
+      : memory_(needed(backend::cuda::CudaMemory::create(context, count * sizeof(Word)))),
+        count_(count) {}
+
+  Word* address() const { return memory_->device_address(); }
+  std::vector<Word> read() const {
+    std::vector<Word> words(count_);
+    needed(memory_->read(0, std::as_writable_bytes(std::span(words))));
+    return words;
+  }
+  void write(std::size_t first, std::span<const Word> words) {
+    needed(memory_->write(first * sizeof(Word), std::as_bytes(words)));
+  }
+
+ private:
+  std::unique_ptr<backend::Memory> memory_;
+  std::size_t count_;
+};
+
+/// Words of the host that the device reaches too, zeroed.
+class PinnedWords {
+ public:
+  PinnedWords(const std::shared_ptr<const backend::cuda::Context>& context, std::size_t count)
+      : memory_(needed(backend::cuda::PinnedMemory::create(context, count * sizeof(Word)))) {}
+
+  Word* words() const { return reinterpret_cast<Word*>(memory_.data()); }
+  Word* address() const { return reinterpret_cast<Word*>(memory_.device_pointer()); }
+
+ private:
+  backend::cuda::PinnedMemory memory_;
+};
+
+/// A device with a module loaded. One thread; the context is current as long as it lives.
+class Gpu {
+ public:
+  /// Fails with `unsupported` where there is no GPU, or no NVRTC.
+  static Result<std::unique_ptr<Gpu>> open(backend::cuda::SourceText source) {
+    const auto driver = backend::cuda::Driver::load();
+    if (!driver) return Failure(driver.error());
+    const auto facts = backend::cuda::probe_device(*driver, 0);
+    if (!facts) return Failure(facts.error());
+    const auto nvrtc = backend::cuda::Nvrtc::load();
+    if (!nvrtc) return Failure(nvrtc.error());
+    auto context = backend::cuda::Context::create(*driver, *facts);
+    if (!context) return Failure(context.error());
+    auto current = (*context)->enter();
+    if (!current) return Failure(current.error());
+    auto stream = backend::cuda::Stream::create(*context);
+    if (!stream) return Failure(stream.error());
+    auto module = backend::cuda::Module::load(*context, *nvrtc, nullptr,
+                                              {.source = source,
+                                               .headers = backend::cuda::device_headers(),
+                                               .architecture = facts->architecture});
+    if (!module) return Failure(module.error());
+    return std::unique_ptr<Gpu>(
+        new Gpu(*context, std::move(*current), std::move(*stream), std::move(*module)));
+  }
+
+  const std::shared_ptr<backend::cuda::Context>& context() const { return context_; }
+  Word sm_count() const { return context_->facts().sm_count; }
+  backend::cuda::CuFunction kernel(const std::string& name) const {
+    return needed(module_.function(name.c_str()));
+  }
+  /// Blocks of that many threads that are on the device at one time: threads of a larger grid may
+  /// wait for some that never begin.
+  Word resident_blocks(backend::cuda::CuFunction kernel, Word threads) const {
+    int blocks = 0;
+    needed(context_->check(context_->driver().cuOccupancyMaxActiveBlocksPerMultiprocessor(
+                               &blocks, kernel, static_cast<int>(threads), 0),
+                           "occupancy"));
+    return static_cast<Word>(blocks) * sm_count();
+  }
+  template <class... Arguments>
+  void launch(backend::cuda::CuFunction kernel, const backend::cuda::Grid& grid,
+              const Arguments&... arguments) const {
+    needed(context_->launch(kernel, grid, stream_.get(), arguments...));
+  }
+  /// Waits for what was launched.
+  void wait(std::chrono::seconds time) const {
+    needed(context_->wait(stream_.get(), backend::Clock::now() + time, "a kernel of a test"));
+  }
+  /// Whether what was launched still runs. Hosts that wait for words of a kernel ask now and then:
+  /// the driver may not begin it else.
+  bool is_running() const {
+    return context_->driver().cuStreamQuery(stream_.get()) == backend::cuda::kCuNotReady;
+  }
+
+ private:
+  Gpu(std::shared_ptr<backend::cuda::Context> context, backend::cuda::Current current,
+      backend::cuda::Stream stream, backend::cuda::Module module)
+      : context_(std::move(context)),
+        current_(std::move(current)),
+        stream_(std::move(stream)),
+        module_(std::move(module)) {}
+
+  std::shared_ptr<backend::cuda::Context> context_;
+  backend::cuda::Current current_;
+  backend::cuda::Stream stream_;
+  backend::cuda::Module module_;
+};
+
+}  // namespace everkernel::test

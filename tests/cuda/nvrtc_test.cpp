@@ -1,0 +1,166 @@
+// The compiler, for real where there is one: it needs no GPU.
+#include "backend/cuda/nvrtc.hpp"
+
+#include <algorithm>
+#include <thread>
+#include <vector>
+
+#include "cuda/fake_fixture.hpp"
+#include "cuda/needs_nvrtc.hpp"
+
+namespace everkernel::test {
+namespace {
+
+using backend::cuda::CompileRequest;
+using backend::cuda::device_headers;
+using backend::cuda::megakernel_source;
+using backend::cuda::Nvrtc;
+using backend::cuda::SourceText;
+
+constexpr SourceText kEmpty{"empty.cu", "extern \"C\" __global__ void everkernel_empty() {}\n"};
+
+std::string_view text_of(const std::vector<std::byte>& bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+class CompilerIsMissing : public ::testing::Test {
+ protected:
+  ~CompilerIsMissing() override { ::unsetenv("EVERKERNEL_LIBNVRTC"); }
+};
+
+TEST_F(CompilerIsMissing, a_library_that_is_not_there_is_named) {
+  ::setenv("EVERKERNEL_LIBNVRTC", "/nowhere/libnvrtc.so", 1);
+  const auto nvrtc = Nvrtc::load();
+  EXPECT_EQ(code_of(nvrtc), Code::unsupported);
+  EXPECT_EQ(message_of(nvrtc),
+            "EVERKERNEL_LIBNVRTC: /nowhere/libnvrtc.so: cannot open shared object file: No such "
+            "file or directory");
+}
+
+TEST_F(CompilerIsMissing, a_library_that_is_another_one_is_named) {
+  const std::string path = beside_program("libfake_cuda.so");
+  ::setenv("EVERKERNEL_LIBNVRTC", path.c_str(), 1);
+  const auto nvrtc = Nvrtc::load();
+  EXPECT_EQ(code_of(nvrtc), Code::unsupported);
+  EXPECT_EQ(message_of(nvrtc), path + " has no nvrtcGetErrorString");
+}
+
+TEST(Compiler, says_its_version_and_what_it_makes_code_for) {
+  EVERKERNEL_NEEDS_NVRTC(nvrtc);
+  EXPECT_GE(nvrtc->version(), 12000);
+  const auto& known = nvrtc->architectures();
+  EXPECT_TRUE(std::ranges::is_sorted(known));
+  EXPECT_TRUE(std::ranges::binary_search(known, 80));
+}
+
+TEST(Compiler, makes_machine_code_for_an_architecture_it_knows) {
+  EVERKERNEL_NEEDS_NVRTC(nvrtc);
+  for (const int architecture : {80, 90}) {
+    const auto code = nvrtc->compile({.source = kEmpty, .architecture = architecture});
+    ASSERT_TRUE(code) << message_of(code);
+    EXPECT_FALSE(code->is_ptx);
+    EXPECT_TRUE(text_of(code->bytes)
+                    .starts_with("\x7F"
+                                 "ELF"));
+    EXPECT_NE(text_of(code->bytes).find("everkernel_empty"), std::string_view::npos);
+  }
+}
+
+TEST(Compiler, makes_ptx_for_an_architecture_of_the_future) {
+  EVERKERNEL_NEEDS_NVRTC(nvrtc);
+  const auto code = nvrtc->compile({.source = kEmpty, .architecture = 999});
+  ASSERT_TRUE(code) << message_of(code);
+  EXPECT_TRUE(code->is_ptx);
+  const std::string target = ".target sm_" + std::to_string(nvrtc->architectures().back());
+  EXPECT_NE(text_of(code->bytes).find(target), std::string_view::npos);
+  EXPECT_EQ(code->bytes.back(), std::byte{0});  // the driver looks for the end
+}
+
+TEST(Compiler, says_when_an_architecture_is_too_old) {
+  EVERKERNEL_NEEDS_NVRTC(nvrtc);
+  const auto code = nvrtc->compile({.source = kEmpty, .architecture = 20});
+  EXPECT_EQ(code_of(code), Code::unsupported);
+  EXPECT_NE(message_of(code).find("makes no code for compute capability 2.0"), std::string::npos)
+      << message_of(code);
+}
+
+TEST(Compiler, an_error_comes_with_file_line_and_text) {
+  EVERKERNEL_NEEDS_NVRTC(nvrtc);
+  const auto code = nvrtc->compile(
+      {.source = {"broken.cu", "__global__ void f() {\n  nonsense();\n}\n"}, .architecture = 90});
+  EXPECT_EQ(code_of(code), Code::invalid_argument);
+  EXPECT_TRUE(message_of(code).starts_with("NVRTC refuses broken.cu:\n")) << message_of(code);
+  EXPECT_NE(message_of(code).find("broken.cu(2): error: identifier \"nonsense\""),
+            std::string::npos)
+      << message_of(code);
+  EXPECT_EQ(code.error().native, 6);
+}
+
+TEST(Compiler, a_log_without_end_is_cut) {
+  EVERKERNEL_NEEDS_NVRTC(nvrtc);
+  std::string text;
+  for (int i = 0; i < 2000; ++i) text += "#warning a line that nobody reads to its end\n";
+  text += "nonsense\n";
+  const auto code = nvrtc->compile({.source = {"long.cu", text}, .architecture = 90});
+  EXPECT_EQ(code_of(code), Code::invalid_argument);
+  EXPECT_LT(message_of(code).size(), 20'000u);
+}
+
+TEST(Compiler, takes_headers_by_name_and_options) {
+  EVERKERNEL_NEEDS_NVRTC(nvrtc);
+  const SourceText headers[] = {{"some/where.cuh", "#define WHERE HERE\n"}};
+  const std::string options[] = {"-DHERE=everkernel_here"};
+  const CompileRequest request{
+      .source = {"a.cu", "#include \"some/where.cuh\"\nextern \"C\" __global__ void WHERE() {}\n"},
+      .headers = headers,
+      .options = options,
+      .architecture = 90};
+  const auto code = nvrtc->compile(request);
+  ASSERT_TRUE(code) << message_of(code);
+  EXPECT_NE(text_of(code->bytes).find("everkernel_here"), std::string_view::npos);
+}
+
+TEST(Compiler, an_option_it_does_not_know_is_an_error) {
+  EVERKERNEL_NEEDS_NVRTC(nvrtc);
+  const std::string options[] = {"--no-such-option"};
+  const auto code = nvrtc->compile({.source = kEmpty, .options = options, .architecture = 90});
+  EXPECT_EQ(code_of(code), Code::unsupported);
+  EXPECT_NE(message_of(code).find("--no-such-option"), std::string::npos) << message_of(code);
+}
+
+TEST(Compiler, warnings_are_kept) {
+  EVERKERNEL_NEEDS_NVRTC(nvrtc);
+  const auto code = nvrtc->compile(
+      {.source = {"warn.cu", "#warning look here\n__global__ void f() {}\n"}, .architecture = 90});
+  ASSERT_TRUE(code) << message_of(code);
+  EXPECT_NE(code->log.find("look here"), std::string::npos) << code->log;
+}
+
+TEST(Compiler, takes_the_embedded_workers) {
+  EVERKERNEL_NEEDS_NVRTC(nvrtc);
+  std::vector<SourceText> headers(device_headers().begin(), device_headers().end());
+  headers.push_back({"everkernel/handlers.cuh", "// no handlers\n"});
+  const auto code =
+      nvrtc->compile({.source = megakernel_source(), .headers = headers, .architecture = 90});
+  ASSERT_TRUE(code) << message_of(code);
+  EXPECT_NE(text_of(code->bytes).find("everkernel_drain"), std::string_view::npos);
+}
+
+TEST(Compiler, serves_threads_at_one_time) {
+  EVERKERNEL_NEEDS_NVRTC(nvrtc);
+  std::vector<std::jthread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&nvrtc, t] {
+      const std::string name = "everkernel_thread_" + std::to_string(t);
+      const std::string text = "extern \"C\" __global__ void " + name + "() {}\n";
+      for (int round = 0; round < 3; ++round) {
+        const auto code = nvrtc->compile({.source = {"t.cu", text}, .architecture = 90});
+        ASSERT_TRUE(code) << message_of(code);
+        EXPECT_NE(text_of(code->bytes).find(name), std::string_view::npos);
+      }
+    });
+  }
+}
+
+}  // namespace
+}  // namespace everkernel::test

@@ -1,0 +1,49 @@
+// The embedded texts are the files.
+#include "backend/cuda/device_source.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include "support/temp_dir.hpp"
+
+namespace everkernel::test {
+namespace {
+
+using backend::cuda::device_headers;
+using backend::cuda::megakernel_source;
+using backend::cuda::SourceText;
+
+const std::filesystem::path kRoot = EVERKERNEL_SOURCE_DIR;
+
+TEST(EmbeddedSource, has_every_header_of_the_wire_format) {
+  std::set<std::string> expected;
+  for (const auto& entry : std::filesystem::directory_iterator(kRoot / "include/everkernel/abi")) {
+    expected.insert("everkernel/abi/" + entry.path().filename().string());
+  }
+  std::set<std::string> found;
+  for (const SourceText& header : device_headers()) {
+    if (header.name.starts_with("everkernel/abi/")) found.emplace(header.name);
+  }
+  EXPECT_GE(found.size(), 9u);
+  EXPECT_EQ(found, expected);
+}
+
+TEST(EmbeddedSource, is_byte_for_byte_the_files) {
+  for (const SourceText& header : device_headers()) {
+    const char* const folder = header.name.starts_with("everkernel/") ? "include" : "src";
+    EXPECT_EQ(header.text, read_text(kRoot / folder / header.name)) << header.name;
+  }
+  EXPECT_EQ(megakernel_source().text, read_text(kRoot / "src" / megakernel_source().name));
+}
+
+TEST(EmbeddedSource, has_the_contract_with_handlers) {
+  EXPECT_TRUE(std::ranges::any_of(device_headers(), [](const SourceText& header) {
+    return header.name == "jit/device/item.cuh";
+  }));
+}
+
+}  // namespace
+}  // namespace everkernel::test

@@ -1,0 +1,124 @@
+// CUDA text of handlers, compiled as C++ of this machine through cuda_shim.hpp, as the subject of a
+// Trial.
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <cstddef>
+#include <filesystem>
+#include <fstream>
+
+#include "cuda_shim_frame.hpp"
+#include "everkernel/jit/cuda_source.hpp"
+#include "support/jit_stage.hpp"
+#include "support/jit_trial.hpp"
+#include "support/process.hpp"
+#include "support/temp_dir.hpp"
+
+namespace everkernel::test {
+namespace {
+
+static_assert(sizeof(ShimFrame) == sizeof(ir::ItemFrame) &&
+              offsetof(ShimFrame, control) == offsetof(ir::ItemFrame, control) &&
+              offsetof(ShimFrame, entries) == offsetof(ir::ItemFrame, buffers) &&
+              offsetof(ShimFrame, fuel) == offsetof(ir::ItemFrame, fuel) &&
+              offsetof(ShimFrame, abort) == offsetof(ir::ItemFrame, abort) &&
+              offsetof(ShimFrame, hooks) == offsetof(ir::ItemFrame, hooks) &&
+              offsetof(ShimFrame, io) == offsetof(ir::ItemFrame, io));
+static_assert(sizeof(ShimHooks) == sizeof(ir::ItemHooks));
+
+const std::filesystem::path kSources = EVERKERNEL_SOURCE_DIR;
+
+// From the line that names a section to the next such line, or to the end of the namespace.
+std::string section(const std::string& text, const std::string& name) {
+  const std::size_t first = text.find("// ---- " + name + " ---");
+  if (first == text.npos) {
+    std::fprintf(stderr, "item.cuh has no section `%s`\n", name.c_str());
+    std::abort();
+  }
+  const std::size_t next = text.find("\n// ---- ", first);
+  const std::size_t end = text.find("\n}  // namespace", first);
+  return text.substr(first, std::min(next, end) - first) + '\n';
+}
+
+void write(const std::filesystem::path& path, const std::string& text) {
+  std::ofstream(path, std::ios::binary) << text;
+}
+
+// The generated text, and one function that runs any handler of it.
+std::string source_of(const ir::VerifiedProgram& program) {
+  std::string text = "#include \"cuda_shim.hpp\"\n";
+  text += jit::emit_cuda(program, {.payload = program.payload() != nullptr});
+  text +=
+      "using namespace everkernel;\n"
+      "extern \"C\" abi::Word run(abi::Word handler, test::ShimWay way, test::ShimFrame* frame,\n"
+      "                         const char** trouble) {\n"
+      "  return device::run_shimmed(way, frame, trouble, [&](auto lanes, device::Item& item) {\n"
+      "    switch (handler) {\n";
+  for (std::size_t i = 0; i < program.handlers().size(); ++i) {
+    text += fmt::format("      case {0}: return device::handler_{0}(lanes, item);\n", i);
+  }
+  return text + "    }\n    return ~0u;\n  });\n}\n";
+}
+
+class HostCudaSubject : public Subject {
+ public:
+  HostCudaSubject(void* library, ShimRun entry) : library_(library), entry_(entry) {}
+  HostCudaSubject(const HostCudaSubject&) = delete;
+  HostCudaSubject& operator=(const HostCudaSubject&) = delete;
+  ~HostCudaSubject() override { dlclose(library_); }
+
+  std::vector<Run> run(std::size_t handler_index, const FrameSpec& spec) const override {
+    return {run_on(ShimWay::one_lane, handler_index, spec),
+            run_on(ShimWay::many_lanes, handler_index, spec)};
+  }
+
+ private:
+  Run run_on(ShimWay way, std::size_t handler_index, const FrameSpec& spec) const {
+    static Stage stage;
+    ir::ItemFrame& frame = stage.set(spec);
+    const char* trouble = nullptr;
+    const Word packed = entry_(static_cast<Word>(handler_index), way,
+                               reinterpret_cast<ShimFrame*>(&frame), &trouble);
+    Run made{.way = way == ShimWay::one_lane ? "CUDA text on one lane" : "CUDA text on many lanes",
+             .is_parallel = way == ShimWay::many_lanes,
+             .result = stage.collect({static_cast<ir::Ending>(packed & 0xFF), packed >> 8})};
+    // No result at all is a difference for certain.
+    if (trouble != nullptr) made = {.way = fmt::format("{} ({})", made.way, trouble)};
+    return made;
+  }
+
+  void* library_;
+  ShimRun entry_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<const Subject>> make_subject(const ir::VerifiedProgram& program,
+                                                    jit::CodeCache*) {
+  const TempDir dir;
+  const std::string device = read_text(kSources / "src/jit/device/item.cuh");
+  write(dir.path() / "cuda_values.inc", section(device, "values"));
+  write(dir.path() / "cuda_running.inc", section(device, "running a handler"));
+  write(dir.path() / "handlers.cpp", source_of(program));
+  const Outcome compiled = test::run(
+      {.program = EVERKERNEL_CXX,
+       .args = {"-std=c++20", "-O1", "-w", "-fPIC", "-shared", "-ffp-contract=off",
+                "-I" + (kSources / "include").string(), "-I" + (kSources / "tests/jit").string(),
+                "-I.", "handlers.cpp", "-o", "handlers.so"},
+       .folder = dir.path(),
+       .deadline = std::chrono::minutes(5)});
+  if (compiled.status != 0)
+    return fail(Code::unsupported, "the CUDA text is no C++: " + compiled.err);
+  void* const library = dlopen((dir.path() / "handlers.so").c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) return fail(Code::unsupported, dlerror());
+  return std::make_unique<const HostCudaSubject>(library,
+                                                 reinterpret_cast<ShimRun>(dlsym(library, "run")));
+}
+
+std::string why_no_subject() {
+  return std::filesystem::exists(EVERKERNEL_CXX)
+             ? ""
+             : "the compiler this was built with is not here: " EVERKERNEL_CXX;
+}
+
+}  // namespace everkernel::test
