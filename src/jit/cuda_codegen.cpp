@@ -1063,6 +1063,17 @@ void add_unverified(std::string& text, std::size_t index, const ir::UnverifiedHa
       index, effects.can_yield, effects.can_await, effects.writes_args, handler.name);
 }
 
+// What a handler computes and does not use, or compares and always finds so, is its own affair.
+constexpr std::string_view kWithoutWarnings =
+    "#if defined(__CUDACC__)\n"
+    "#pragma nv_diagnostic push\n"
+    "#pragma nv_diag_suppress 111, 128, 177, 186\n"
+    "#endif\n\n";
+constexpr std::string_view kWithWarnings =
+    "#if defined(__CUDACC__)\n"
+    "#pragma nv_diagnostic pop\n"
+    "#endif\n\n";
+
 }  // namespace
 
 std::string emit_cuda(const VerifiedProgram& program, const CudaOptions& options) {
@@ -1071,6 +1082,7 @@ std::string emit_cuda(const VerifiedProgram& program, const CudaOptions& options
                                  has_unverified ? "verified and native " : "verified ");
   if (has_unverified) text += "#include \"jit/device/unverified.cuh\"\n\n";
   text += "namespace everkernel::device {\n\n";
+  text += kWithoutWarnings;
   std::vector<Entry> entries;
   for (std::size_t i = 0; i < program.handlers().size(); ++i) {
     const VerifiedHandler& verified = program.handlers()[i];
@@ -1078,6 +1090,7 @@ std::string emit_cuda(const VerifiedProgram& program, const CudaOptions& options
     entries.push_back(entry_of(i, verified));
     text += HandlerCodegen(verified, i, options).run() + '\n';
   }
+  text += kWithWarnings;
   for (std::size_t i = 0; i < options.unverified.size(); ++i) {
     entries.push_back(entry_of(program.handlers().size() + i, options.unverified[i]));
     add_unverified(text, entries.back().index, options.unverified[i]);
