@@ -156,7 +156,7 @@ def last_line(output):
     return lines[-1].strip() if lines else ""
 
 
-def judge_gtest(result, ending, tests):
+def judge_gtest(result, ending, tests, backend):
     if tests is None:
         result.update(status="failed", detail=f"exit status {ending.status}, no report")
         return
@@ -171,6 +171,10 @@ def judge_gtest(result, ending, tests):
     elif tests["passed"] == 0:
         reason = tests["skipped"][0]["reason"] if tests["skipped"] else "it has no tests"
         result.update(status="skipped", detail=reason)
+    elif backend and backend not in ending.output:
+        # A program that does not know the variable would run on the CPU, and pass.
+        detail = f"{counts}; its output does not say that it ran on {backend}"
+        result.update(status="failed", detail=detail)
     else:
         result.update(status="passed", detail=counts)
 
@@ -263,7 +267,8 @@ def run_step(step, folder, limit, scratch):
         status = "timeout" if ending.status is None else "failed"
         result.update(status=status, detail=ending.note)
     elif step.kind == "gtest":
-        judge_gtest(result, ending, read_gtest(report, ending.output))
+        tests = read_gtest(report, ending.output)
+        judge_gtest(result, ending, tests, environment.get("EVERKERNEL_BACKEND"))
     elif step.kind == "sanitizer":
         judge_sanitizer(result, ending)
     elif step.kind == "bench":

@@ -146,6 +146,12 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(programs["tests"]["skipped"],
                          [{"test": "Suite.Test", "reason": "for a reason"}])
 
+    def test_one_that_runs_elsewhere(self):
+        self.program("random_ring_test", PASSES.replace("backend $EVERKERNEL_BACKEND", ""))
+        status, report = self.check()
+        self.assertEqual(status, 1, self.output)
+        self.assertIn("does not say", self.step(report, "random rings")["detail"])
+
     def test_one_that_is_missing(self):
         (self.folder / "random_ring_test").unlink()
         status, report = self.check()
