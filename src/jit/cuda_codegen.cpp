@@ -1056,9 +1056,10 @@ void add_unverified(std::string& text, std::size_t index, const ir::UnverifiedHa
   text += fmt::format(
       "template <class Lanes>\n"
       "EK_DEVICE Word handler_{0}(const Lanes& lanes, Item& item) {{\n"
+      "  const KeptArgs before(item);\n"
       "  UnverifiedItem<Lanes> view(lanes, item);\n"
       "  const Word ended = unverified_{0}::{4}(view);\n"
-      "  return end_unverified(view, lanes, item, ended, {{{1}, {2}, {3}}});\n"
+      "  return end_unverified(view, lanes, item, before, ended, {{{1}, {2}, {3}}});\n"
       "}}\n\n",
       index, effects.can_yield, effects.can_await, effects.writes_args, handler.name);
 }
