@@ -583,7 +583,7 @@ void check_histograms(std::span<const Word> found, std::span<const Word> expecte
 
 void ask_histograms(Suite& suite, const Options& options, const Peers& peers,
                     const BackendPointer& cuda, bool is_one) {
-  const Word items = static_cast<Word>(options.scale(1024, 256));
+  const Word items = static_cast<Word>(options.scale(4096, 256));
   const std::size_t words = std::size_t{items} * kHistogramWords;
   const std::vector<Word> expected = histograms(items);
   const std::size_t outputs = is_one ? 1 : items;

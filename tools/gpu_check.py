@@ -181,7 +181,9 @@ def judge_gtest(result, ending, tests, backend):
 
 def judge_sanitizer(result, ending):
     summary = re.findall(r"^.*SUMMARY:.*$", ending.output, re.M)
-    detail = summary[-1].strip("= ") if summary else last_line(ending.output)
+    said = re.findall(r"^error: .*$", ending.output, re.M)  # by the program
+    detail = "; ".join([line.strip("= ") for line in summary[-1:]] + said[-1:])
+    detail = detail or last_line(ending.output)
     if ending.status == NO_GPU:
         result.update(status="skipped", detail=last_line(ending.output))
     elif ending.status == 0 and summary:
