@@ -81,9 +81,10 @@ class WideWord {
                  : "l"(word_), "l"(bits));
     return before;
   }
+  /// What others released is visible if it exchanges.
   EK_DEVICE bool exchange_if(Wide expected, Wide desired) const {
     Wide before;
-    asm volatile("atom.acq_rel.gpu.global.cas.b64 %0, [%1], %2, %3; // ek:word"
+    asm volatile("atom.acquire.gpu.global.cas.b64 %0, [%1], %2, %3; // ek:word"
                  : "=l"(before)
                  : "l"(word_), "l"(expected), "l"(desired)
                  : "memory");
@@ -1060,7 +1061,7 @@ class Drain {
   }
 
   EK_DEVICE void run() {
-    if (!enter()) return;
+    if (!enter(schedule() == Schedule::direct)) return;
     if (!prepare()) return leave_for_good();
     // One place where slots are visited: handlers are compiled into it.
     while (next_slots() || next_pass()) {
@@ -1116,12 +1117,22 @@ class Drain {
     }
     return {crew_.from_leader(now.progress), crew_.from_leader(now.length)};
   }
-  EK_DEVICE bool enter() {
+  /// Begins to work; false when the drain has ended. The first time, the first slots are taken on
+  /// the way: both words are asked for at one time.
+  EK_DEVICE bool enter(bool takes = false) {
     Wide before = 0;
-    if (crew_.leads()) before = progress_.fetch_add_acq_rel(kWorking + kEntered);
+    Taken taken{};
+    if (crew_.leads()) {
+      before = progress_.fetch_add_relaxed(kWorking + kEntered);
+      if (takes) taken = take_positions(0);
+    }
     before = crew_.from_leader(before);
     seen_ = before & kMovedMask;
     begin(Pass::fresh);
+    if (takes) {
+      share_fresh(0, taken);
+      has_taken_ = true;
+    }
     return (before & kEnded) == 0;
   }
   EK_DEVICE void note_progress() {
@@ -1135,10 +1146,20 @@ class Drain {
   EK_DEVICE bool leave() {
     flush();
     Wide before = 0;
-    if (crew_.leads()) before = progress_.fetch_add_acq_rel(0 - kWorking);
-    before = crew_.from_leader(before);
+    bool has_ended = false;
+    if (crew_.leads()) {
+      before = progress_.fetch_add_acq_rel(0 - kWorking);
+      const Wide after = before - kWorking;
+      // Nobody works: a queue that is empty stays so, unless somebody comes and changes the word.
+      const bool is_over = (before & kWorkingMask) == 1 && queue_length() == 0;
+      has_ended = is_over && progress_.exchange_if(after, after | kEnded);
+    }
+    if (crew_.any(has_ended)) {
+      report(true);
+      return false;
+    }
     // The last must come back: it is the one to end the drain.
-    if ((before & kWorkingMask) == 1) return enter();
+    if ((crew_.from_leader(before) & kWorkingMask) == 1) return enter();
     return wait_for_progress() && enter();
   }
   /// Stops working because the drain is to stop; the last ends it.
@@ -1221,6 +1242,10 @@ class Drain {
 
   /// Takes the next slots of the pass for the crew; says whether there are any.
   EK_DEVICE bool next_slots() {
+    if (has_taken_) {
+      has_taken_ = false;
+      return count_ != 0;
+    }
     if (pass_ != Pass::fresh) return next_of_queue();
     return by_priority() ? next_by_priority() : take_fresh(0);
   }
@@ -1271,21 +1296,27 @@ class Drain {
       count_ = 0;
       return false;
     }
-    Wide taken = 0;
-    Wide end = 0;
-    bool stops = false;
-    if (crew_.leads()) {
-      const Word shutdown = ring_.control().load_relaxed(abi::kControlShutdown.first);
-      const Word abort = ring_.abort().load_relaxed(0);
-      end = fresh_end(partition);
-      taken = WideWord(ring_.row.shared->fresh + partition).fetch_add_relaxed(crew_.slots);
-      if (is_list()) taken += ring_.row.list_begin[partition];
-      stops = (shutdown | abort) != 0;
-    }
-    const Wide left = taken < end ? end - taken : 0;
-    const bool is_exhausted = take(partition, taken, left, stops, false);
-    if (is_exhausted) exhausted_ |= 1u << partition;
+    Taken taken{};
+    if (crew_.leads()) taken = take_positions(partition);
+    share_fresh(partition, taken);
     return count_ != 0;
+  }
+  /// Positions the leader took, how many there may be, and whether to stop.
+  struct Taken {
+    Wide first, left;
+    bool stops;
+  };
+  EK_DEVICE Taken take_positions(Word partition) const {
+    const Word shutdown = ring_.control().load_relaxed(abi::kControlShutdown.first);
+    const Word abort = ring_.abort().load_relaxed(0);
+    const Wide end = fresh_end(partition);
+    Wide first = WideWord(ring_.row.shared->fresh + partition).fetch_add_relaxed(crew_.slots);
+    if (is_list()) first += ring_.row.list_begin[partition];
+    return {first, first < end ? end - first : 0, (shutdown | abort) != 0};
+  }
+  EK_DEVICE void share_fresh(Word partition, const Taken& taken) {
+    const bool is_all = take(partition, taken.first, taken.left, taken.stops, false);
+    if (is_all) exhausted_ |= 1u << partition;
   }
   EK_DEVICE bool take_queued(Word partition) {
     Wide first = 0;
@@ -1597,6 +1628,7 @@ class Drain {
   Wide first_ = 0;  // from which position,
   Word partition_ = 0;
   bool from_queue_ = false;
+  bool has_taken_ = false;  // they are there already
 };
 
 // ---- kernels ------------------------------------------------------------------------------------
