@@ -294,12 +294,15 @@ void Run::choose_order() {
   }
 }
 
-// How many regions a slot stands for: the topology decides, and where a slot is one worker's, every
-// worker should find several.
+// How many regions a slot stands for: the topology decides. Where a slot is one worker's, every
+// worker should find several; where all workers share them, all regions should fit the ring.
 Word Run::regions_per_ticket() const {
-  const bool is_shared = state_.backend->capabilities().spreads_portions;
-  const std::uint64_t takers = is_shared ? 1 : policy_.workers * kTicketsPerWorker;
-  const std::uint64_t share = memory_.plan.regions / std::max<std::uint64_t>(1, takers);
+  const std::uint64_t regions = memory_.plan.regions;
+  std::uint64_t share = regions / std::max<std::uint64_t>(1, policy_.workers * kTicketsPerWorker);
+  if (state_.backend->capabilities().spreads_portions) {
+    const std::uint64_t capacity = ring_slots() - 1;
+    share = (regions + capacity - 1) / capacity;
+  }
   std::uint64_t most = kMostRegions;
   switch (policy_.topology) {
     case Topology::empty:

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <utility>
 #include <vector>
@@ -31,6 +32,8 @@ static_assert(sizeof(FreshRegion) == 16 && sizeof(Continuation) == 64);
 constexpr Word kWarp = 32;
 // Regions on their way to one launch.
 constexpr std::size_t kFreshRegions = std::size_t{1} << 16;
+// Room for regions that are put aside, at least.
+constexpr std::size_t kContinuations = 1024;
 // Arrays of a run that together are smaller are copied as one.
 constexpr std::size_t kPackedBytes = std::size_t{1} << 20;
 constexpr std::size_t kAlignment = 256;
@@ -51,9 +54,53 @@ std::size_t aligned(std::size_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
+Result<void> provide(const std::shared_ptr<Context>& context, std::size_t bytes,
+                     std::unique_ptr<Memory>& memory) {
+  if (memory != nullptr && memory->size_bytes() >= bytes) return {};
+  memory.reset();  // what is not needed makes room
+  auto made = CudaMemory::create(context, aligned(bytes));
+  if (!made) return Failure(std::move(made).error());
+  memory = std::move(*made);
+  return {};
+}
+
+Result<void> provide(const std::shared_ptr<Context>& context, std::size_t bytes,
+                     std::optional<PinnedMemory>& memory) {
+  if (memory && memory->size_bytes() >= bytes) return {};
+  auto made = PinnedMemory::create(context, bytes);
+  if (!made) return Failure(std::move(made).error());
+  memory = std::move(*made);
+  return {};
+}
+
+// Two words the device reads as one number.
+Word origin_word(const Origin& origin) {
+  return Word{origin.tenant} | Word{origin.priority} << 8;
+}
+
+std::uint64_t claims_of(const LiveCounters& counters) {
+  std::uint64_t claims = 0;
+  for (const std::uint64_t count : counters.priority_claims) claims += count;
+  return claims;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<GraphMemory>> GraphMemory::create(const std::shared_ptr<Context>& context) {
+  auto memory = std::make_shared<GraphMemory>();
+  auto stream = Stream::create(context);
+  if (!stream) return Failure(std::move(stream).error());
+  memory->stream = std::move(*stream);
+  EVERKERNEL_TRY(provide(context, kFreshRegions * sizeof(FreshRegion), memory->fresh));
+  EVERKERNEL_TRY(provide(context, sizeof(GraphReport), memory->report));
+  EVERKERNEL_TRY(provide(context, abi::kWordBytes, memory->one));
+  memory->one->data()[0] = std::byte{1};
+  return memory;
+}
+
 // Arrays one behind the other: first those that are copied, then those that begin as zeros, then
 // the rest.
-class Layout {
+class CudaGraphKernel::Layout {
  public:
   std::size_t copy(std::span<const std::byte> bytes) {
     parts_.push_back({end_, bytes});
@@ -101,50 +148,6 @@ class Layout {
   std::size_t end_ = 0;
 };
 
-Result<void> provide(const std::shared_ptr<Context>& context, std::size_t bytes,
-                     std::unique_ptr<Memory>& memory) {
-  if (memory != nullptr && memory->size_bytes() >= bytes) return {};
-  memory.reset();  // what is not needed makes room
-  auto made = CudaMemory::create(context, aligned(bytes));
-  if (!made) return Failure(std::move(made).error());
-  memory = std::move(*made);
-  return {};
-}
-
-Result<void> provide(const std::shared_ptr<Context>& context, std::size_t bytes,
-                     std::optional<PinnedMemory>& memory) {
-  if (memory && memory->size_bytes() >= bytes) return {};
-  auto made = PinnedMemory::create(context, bytes);
-  if (!made) return Failure(std::move(made).error());
-  memory = std::move(*made);
-  return {};
-}
-
-// Two words the device reads as one number.
-Word origin_word(const Origin& origin) {
-  return Word{origin.tenant} | Word{origin.priority} << 8;
-}
-
-std::uint64_t claims_of(const LiveCounters& counters) {
-  std::uint64_t claims = 0;
-  for (const std::uint64_t count : counters.priority_claims) claims += count;
-  return claims;
-}
-
-}  // namespace
-
-Result<std::shared_ptr<GraphMemory>> GraphMemory::create(const std::shared_ptr<Context>& context) {
-  auto memory = std::make_shared<GraphMemory>();
-  auto stream = Stream::create(context);
-  if (!stream) return Failure(std::move(stream).error());
-  memory->stream = std::move(*stream);
-  EVERKERNEL_TRY(provide(context, kFreshRegions * sizeof(FreshRegion), memory->fresh));
-  EVERKERNEL_TRY(provide(context, sizeof(GraphReport), memory->report));
-  EVERKERNEL_TRY(provide(context, abi::kWordBytes, memory->one));
-  memory->one->data()[0] = std::byte{1};
-  return memory;
-}
-
 // ---- starting ----
 
 Result<std::unique_ptr<LiveKernel>> CudaGraphKernel::start(GraphCode code,
@@ -180,97 +183,103 @@ CudaGraphKernel::CudaGraphKernel(GraphCode code, std::shared_ptr<GraphMemory> me
 }
 
 // Everything of the graph in one piece of memory.
+CudaGraphKernel::Layout CudaGraphKernel::lay_out() {
+  const std::size_t item_words = graph_.items.size() * abi::kWordBytes;
+  Layout layout;
+  Offsets& at = offsets_;
+  at.control = layout.copy(launch_.control);
+  at.debug_log = layout.copy(launch_.debug_log);
+  at.table = layout.copy(table_entries());
+  at.items = layout.copy(graph_.items);
+  at.origins = layout.copy(graph_.origins);
+  at.places = layout.copy(graph_.places);
+  at.nodes = layout.copy(graph_.nodes);
+  at.joins = layout.copy(graph_.joins);
+  at.edges = layout.copy(graph_.edges);
+  at.waiting_for = layout.copy(std::as_bytes(graph_.waiting_for));
+  at.join_waiting_for = layout.copy(std::as_bytes(graph_.join_waiting_for));
+  at.keys = layout.copy(graph_.handles.keys);
+  at.zeros = layout.end();
+  at.signals = layout.add(2 * abi::kWordBytes);
+  at.shared = layout.add(sizeof(GraphShared));
+  at.ring_shared = layout.add(sizeof(device::Shared));
+  at.emitted = layout.add(sizeof(device::Wide));
+  at.spoilers = layout.add(graph_.spoilers.size() * abi::kWordBytes);
+  at.released = layout.add(item_words);
+  at.left = layout.add((std::size_t{slot_mask_} + 1) * abi::kWordBytes);
+  at.outcomes = layout.add(item_words);
+  at.zeros_end = layout.end();
+  at.slot_of = layout.add(item_words);
+  at.hits = layout.add(graph_.hits.places.size() * sizeof(abi::Hit));
+  return layout;
+}
+
 Result<void> CudaGraphKernel::upload() {
   const auto current = context().enter();
   if (!current) return Failure(current.error());
-  const WorkGraph& graph = graph_;
-  const std::size_t items = graph.items.size();
+  const Layout layout = lay_out();
   const std::size_t slots = std::size_t{slot_mask_} + 1;
-  const auto& table = launch_.buffers;
-  const std::span entries(table.entries,
-                          table.entries == nullptr ? 0 : std::size_t{table.mask} + 1);
-  Layout layout;
-  offsets_.control = layout.copy(launch_.control);
-  offsets_.debug_log = layout.copy(launch_.debug_log);
-  const std::size_t table_at = layout.copy(entries);
-  const std::size_t items_at = layout.copy(graph.items);
-  const std::size_t origins_at = layout.copy(graph.origins);
-  const std::size_t places_at = layout.copy(graph.places);
-  const std::size_t nodes_at = layout.copy(graph.nodes);
-  const std::size_t joins_at = layout.copy(graph.joins);
-  const std::size_t edges_at = layout.copy(graph.edges);
-  const std::size_t waiting_at = layout.copy(std::as_bytes(graph.waiting_for));
-  const std::size_t join_waiting_at = layout.copy(std::as_bytes(graph.join_waiting_for));
-  const std::size_t keys_at = layout.copy(graph.handles.keys);
-  const std::size_t zeros_at = layout.end();
-  offsets_.signals = layout.add(2 * abi::kWordBytes);
-  const std::size_t shared_at = layout.add(sizeof(GraphShared));
-  const std::size_t ring_shared_at = layout.add(sizeof(device::Shared));
-  const std::size_t emitted_at = layout.add(sizeof(device::Wide));
-  const std::size_t spoilers_at = layout.add(graph.spoilers.size() * abi::kWordBytes);
-  const std::size_t released_at = layout.add(items * abi::kWordBytes);
-  const std::size_t left_at = layout.add(slots * abi::kWordBytes);
-  offsets_.outcomes = layout.add(items * abi::kWordBytes);
-  const std::size_t zeros_end = layout.end();
-  const std::size_t slot_of_at = layout.add(items * abi::kWordBytes);
-  offsets_.hits = layout.add(graph.hits.places.size() * sizeof(abi::Hit));
-
   EVERKERNEL_TRY(provide(code_.context, layout.end(), memory_->block));
   EVERKERNEL_TRY(provide(code_.context, slots * abi::kWordBytes, memory_->finished));
-  auto* const base = reinterpret_cast<std::byte*>(memory_->block->device_address());
   EVERKERNEL_TRY(context().check(
-      context().driver().cuMemsetD32Async(reinterpret_cast<CuPointer>(base + zeros_at), 0,
-                                          (zeros_end - zeros_at) / abi::kWordBytes,
+      context().driver().cuMemsetD32Async(reinterpret_cast<CuPointer>(block() + offsets_.zeros), 0,
+                                          (offsets_.zeros_end - offsets_.zeros) / abi::kWordBytes,
                                           context().copy_stream()),
       "clearing the memory of a run"));
   EVERKERNEL_TRY(layout.write_to(*memory_->block));  // on the same stream: all of it is done now
+  totals_.bytes_uploaded = offsets_.zeros;
+  std::memset(memory_->report->data(), 0, sizeof(GraphReport));
+  fill_params();
+  fill_graph_params();
+  return {};
+}
 
-  const auto at = [base]<class T>(T*& pointer, std::size_t offset) {
-    pointer = reinterpret_cast<T*>(base + offset);
-  };
-  device::GraphParams& params = params_;
-  device::Submission& row = params.launch.first;
-  at(row.control, offsets_.control);
-  at(row.debug_log, offsets_.debug_log);
+// What items need, as in a drain.
+void CudaGraphKernel::fill_params() {
+  device::LaunchParams& params = params_.launch;
+  device::Submission& row = params.first;
+  set(row.control, offsets_.control);
+  set(row.debug_log, offsets_.debug_log);
+  set(row.shared, offsets_.ring_shared);
+  set(row.hits, offsets_.hits);
+  if (graph_.hits.emitted != nullptr) set(row.emitted, offsets_.emitted);
   row.control_words = static_cast<Word>(launch_.control.size() / abi::kWordBytes);
   row.debug_log_words = static_cast<Word>(launch_.debug_log.size() / abi::kWordBytes);
   row.slot_count = slot_mask_ + 1;
-  at(row.shared, ring_shared_at);
-  at(row.hits, offsets_.hits);
-  row.hit_capacity = graph.hits.places.size();
-  if (graph.hits.emitted != nullptr) at(row.emitted, emitted_at);
-  if (!entries.empty()) params.launch.entries = base + table_at;
-  params.launch.entry_mask = table.mask;
-  params.launch.submission_count = 1;
-  params.launch.fuel_per_item = code_.fuel_per_item;
-  params.launch.group_lanes = code_.group_lanes;
-  at(params.launch.abort, offsets_.signals + abi::kWordBytes);
-  at(params.leave, offsets_.signals);
-  at(params.items, items_at);
-  if (!graph.origins.empty()) at(params.origins, origins_at);
-  at(params.places, places_at);
-  at(params.nodes, nodes_at);
-  at(params.joins, joins_at);
-  at(params.edges, edges_at);
-  at(params.waiting_for, waiting_at);
-  at(params.join_waiting_for, join_waiting_at);
-  at(params.slot_of, slot_of_at);
-  at(params.outcomes, offsets_.outcomes);
-  if (!graph.handles.keys.empty()) at(params.keys, keys_at);
-  params.key_mask = graph.handles.keys.size() - 1;
-  at(params.spoilers, spoilers_at);
-  at(params.released, released_at);
-  at(params.left, left_at);
-  at(params.shared, shared_at);
-  params.item_count = static_cast<Word>(items);
-  params.origin = origin_word(graph.origin);
-  params.is_ordered = graph.ordered ? 1 : 0;
-  params.ages = graph.ages ? 1 : 0;
+  row.hit_capacity = graph_.hits.places.size();
+  if (!table_entries().empty()) params.entries = block() + offsets_.table;
+  params.entry_mask = launch_.buffers.mask;
+  params.submission_count = 1;
+  params.fuel_per_item = code_.fuel_per_item;
+  params.group_lanes = code_.group_lanes;
+  set(params.abort, offsets_.signals + static_cast<std::size_t>(Signal::abort) * abi::kWordBytes);
+}
+
+void CudaGraphKernel::fill_graph_params() {
+  device::GraphParams& params = params_;
+  set(params.leave, offsets_.signals + static_cast<std::size_t>(Signal::leave) * abi::kWordBytes);
+  set(params.items, offsets_.items);
+  if (!graph_.origins.empty()) set(params.origins, offsets_.origins);
+  set(params.places, offsets_.places);
+  set(params.nodes, offsets_.nodes);
+  set(params.joins, offsets_.joins);
+  set(params.edges, offsets_.edges);
+  set(params.waiting_for, offsets_.waiting_for);
+  set(params.join_waiting_for, offsets_.join_waiting_for);
+  set(params.slot_of, offsets_.slot_of);
+  set(params.outcomes, offsets_.outcomes);
+  if (!graph_.handles.keys.empty()) set(params.keys, offsets_.keys);
+  params.key_mask = graph_.handles.keys.size() - 1;
+  set(params.spoilers, offsets_.spoilers);
+  set(params.released, offsets_.released);
+  set(params.left, offsets_.left);
+  set(params.shared, offsets_.shared);
   params.finished = reinterpret_cast<Word*>(memory_->finished->device_pointer());
   params.report = reinterpret_cast<GraphReport*>(memory_->report->device_pointer());
-  std::memset(memory_->report->data(), 0, sizeof(GraphReport));
-  totals_.bytes_uploaded = zeros_at;
-  return {};
+  params.item_count = static_cast<Word>(graph_.items.size());
+  params.origin = origin_word(graph_.origin);
+  params.is_ordered = graph_.ordered ? 1 : 0;
+  params.ages = graph_.ages ? 1 : 0;
 }
 
 CudaGraphKernel::~CudaGraphKernel() {
@@ -357,8 +366,8 @@ Grid CudaGraphKernel::grid_of(Word crew_count) const {
 
 // A launch puts every region aside once at most.
 Result<void> CudaGraphKernel::provide_continuations() {
-  return provide(code_.context, std::size_t{outstanding_} * sizeof(Continuation),
-                 memory_->continuations[1]);
+  const std::size_t regions = std::max(std::bit_ceil(std::size_t{outstanding_}), kContinuations);
+  return provide(code_.context, regions * sizeof(Continuation), memory_->continuations[1]);
 }
 
 Result<void> CudaGraphKernel::run_launch() {

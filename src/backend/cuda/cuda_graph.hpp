@@ -61,14 +61,14 @@ class CudaGraphKernel final : public LiveKernel {
   Result<void> health() const override;
 
  private:
-  // Where arrays lie in the block that the host reads back or writes to later.
+  // Where arrays lie in the block.
   struct Offsets {
-    std::size_t control = 0;
-    std::size_t debug_log = 0;
-    std::size_t signals = 0;
-    std::size_t outcomes = 0;
-    std::size_t hits = 0;
+    std::size_t control, debug_log, table, items, origins, places, nodes, joins, edges;
+    std::size_t waiting_for, join_waiting_for, keys;
+    std::size_t zeros, signals, shared, ring_shared, emitted, spoilers, released, left, outcomes;
+    std::size_t zeros_end, slot_of, hits;
   };
+  class Layout;
   // Words that tell crews to leave, and items to end.
   enum class Signal : std::size_t { leave, abort };
   struct Crews {
@@ -78,7 +78,10 @@ class CudaGraphKernel final : public LiveKernel {
 
   CudaGraphKernel(GraphCode code, std::shared_ptr<GraphMemory> memory, const LiveLaunch& launch,
                   protocol::LiveWords ring, protocol::LiveWords control);
+  Layout lay_out();
   Result<void> upload();
+  void fill_params();
+  void fill_graph_params();
   void serve();
   Result<void> serve_ring();
   bool must_leave() const { return must_leave_.load(std::memory_order_acquire); }
@@ -101,6 +104,18 @@ class CudaGraphKernel final : public LiveKernel {
   void flush_words();
 
   Context& context() const { return *code_.context; }
+  std::byte* block() const {
+    return reinterpret_cast<std::byte*>(memory_->block->device_address());
+  }
+  // An array of the block.
+  template <class T>
+  void set(T*& pointer, std::size_t offset) const {
+    pointer = reinterpret_cast<T*>(block() + offset);
+  }
+  std::span<const memory::BufferEntry> table_entries() const {
+    const auto& table = launch_.buffers;
+    return {table.entries, table.entries == nullptr ? 0 : std::size_t{table.mask} + 1};
+  }
   const device::GraphReport& report() const {
     return *reinterpret_cast<const device::GraphReport*>(memory_->report->data());
   }
@@ -115,7 +130,7 @@ class CudaGraphKernel final : public LiveKernel {
   const Word slot_mask_;
   Word worker_count_;        // lanes that hold a region
   bool is_limited_ = false;  // the device could have more
-  Offsets offsets_;
+  Offsets offsets_ = {};
 
   // Of the thread that serves.
   device::GraphParams params_ = {};

@@ -449,7 +449,8 @@ class GraphCrew {
   // ---- how an item ended ----
 
   EK_DEVICE void settle(const Visitor& visitor, Word result) {
-    if (visitor.is_counted) ring_.in_flight(visitor.tenant).add_relaxed(0, 0u - 1);
+    // The next of the tenant's items comes after this one.
+    if (visitor.is_counted) ring_.in_flight(visitor.tenant).add_release(0, 0u - 1);
     switch (static_cast<Ending>(result & 0xFF)) {
       case Ending::requeue:
         ++requeues_;
