@@ -1633,6 +1633,7 @@ class Drain {
 
 // ---- kernels ------------------------------------------------------------------------------------
 
+#if !defined(EVERKERNEL_PLANNED)
 /// Drains every submission: each crew begins with one of them and helps with the others.
 extern "C" __global__ void __launch_bounds__(EVERKERNEL_BLOCK_THREADS, EVERKERNEL_BLOCKS_PER_SM)
     everkernel_drain(const __grid_constant__ LaunchParams params) {
@@ -1668,4 +1669,8 @@ extern "C" __global__ void everkernel_survey(const __grid_constant__ SurveyParam
   }
 }
 
+#endif
+
 }  // namespace everkernel::device
+
+#include "backend/cuda/graph_work.cuh"
