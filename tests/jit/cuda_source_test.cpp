@@ -109,7 +109,7 @@ TEST(CudaSource, uses_plain_words_only_where_no_other_item_can_touch_them) {
   EXPECT_FALSE(has(shared, "_owned("));
   for (const auto memory : {jit::MemoryUse::exclusive, jit::MemoryUse::planned}) {
     const std::string owned = cuda_of(kText, {.memory = memory});
-    EXPECT_TRUE(has(owned, "load_owned(") && has(owned, "store_owned("));
+    EXPECT_TRUE(has(owned, "fetch_owned(") && has(owned, "store_owned("));
     EXPECT_FALSE(has(owned, "_shared("));
     EXPECT_TRUE(has(owned, "load_control(lanes, item, 0u)"));
   }
