@@ -278,10 +278,10 @@ inline constexpr Word kAhead = 4;
 
 // One word by a load that is only made where the index is inside: nothing branches, so that several
 // of them follow each other closely.
-#define EK_LOAD_IF_INSIDE(volatility, load)                                                    \
-  asm volatility("{ .reg .pred p; setp.lt.u32 p, %2, %3;\n@p " load " %0, [%1]; // ek:data\n}" \
-                 : "+r"(words[i])                                                              \
-                 : "l"(buffer.at(at[i])), "r"(at[i]), "r"(buffer.readable))
+#define EK_LOAD_IF_INSIDE(assembly, load)                                                \
+  assembly("{ .reg .pred p; setp.lt.u32 p, %2, %3;\n@p " load " %0, [%1]; // ek:data\n}" \
+           : "+r"(words[i])                                                              \
+           : "l"(buffer.at(at[i])), "r"(at[i]), "r"(buffer.readable))
 
 /// Fetch the words at these indices; 0 for what cannot be loaded.
 EK_DEVICE void load_ahead_constant(const Buffer& buffer, const Word (&at)[kAhead],
@@ -289,7 +289,7 @@ EK_DEVICE void load_ahead_constant(const Buffer& buffer, const Word (&at)[kAhead
 #pragma unroll
   for (Word i = 0; i < kAhead; ++i) {
     words[i] = 0;
-    EK_LOAD_IF_INSIDE(, "ld.global.u32");
+    EK_LOAD_IF_INSIDE(asm, "ld.global.u32");
   }
 }
 EK_DEVICE void load_ahead_shared(const Buffer& buffer, const Word (&at)[kAhead],
@@ -297,7 +297,7 @@ EK_DEVICE void load_ahead_shared(const Buffer& buffer, const Word (&at)[kAhead],
 #pragma unroll
   for (Word i = 0; i < kAhead; ++i) {
     words[i] = 0;
-    EK_LOAD_IF_INSIDE(volatile, "ld.relaxed.gpu.global.u32");
+    EK_LOAD_IF_INSIDE(asm volatile, "ld.relaxed.gpu.global.u32");
   }
 }
 EK_DEVICE void load_ahead_owned(const Buffer& buffer, const Word (&at)[kAhead],
@@ -305,7 +305,7 @@ EK_DEVICE void load_ahead_owned(const Buffer& buffer, const Word (&at)[kAhead],
 #pragma unroll
   for (Word i = 0; i < kAhead; ++i) {
     words[i] = 0;
-    EK_LOAD_IF_INSIDE(volatile, "ld.global.u32");
+    EK_LOAD_IF_INSIDE(asm volatile, "ld.global.u32");
   }
 }
 #undef EK_LOAD_IF_INSIDE
