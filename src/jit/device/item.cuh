@@ -754,6 +754,22 @@ EK_DEVICE Word spend_turn(const Lanes& lanes, const Item& item, Fuel& fuel) {
   return 0;
 }
 
+/// Pays for turns of a loop, as many of `some` as there are to the next look at the abort word, and
+/// makes `some` that number. Gives the code of a fault, else 0. No more is ever paid for than there
+/// is fuel: what spend_turn() would do turn by turn.
+template <class Lanes>
+EK_DEVICE Word spend_turns(const Lanes& lanes, const Item& item, Fuel& fuel, Word& some) {
+  Word most = static_cast<Word>(fuel % kPollTurns);
+  if (most == 0) {
+    if (is_aborted(lanes, item)) return static_cast<Word>(FaultCode::deadline);
+    if (fuel == 0) return static_cast<Word>(FaultCode::fuel_exhausted);
+    most = kPollTurns;
+  }
+  some = min_u32(some, most);
+  fuel -= some;
+  return 0;
+}
+
 /// An arg at an index that is no constant. Looks at all of them: an array that is indexed would
 /// lie in memory.
 EK_DEVICE Word load_arg(const Item& item, Word index) {
