@@ -303,10 +303,10 @@ inline constexpr Word kAhead = 8;
 
 // One word by a load that is only made where the index is inside: nothing branches, so that several
 // of them follow each other closely.
-#define EK_LOAD_IF_INSIDE(volatility, load)                                                    \
-  asm volatility("{ .reg .pred p; setp.lt.u32 p, %2, %3;\n@p " load " %0, [%1]; // ek:data\n}" \
-                 : "+r"(words[i])                                                              \
-                 : "l"(buffer.at(at[i])), "r"(at[i]), "r"(buffer.readable))
+#define EK_LOAD_IF_INSIDE(assembly, load)                                                \
+  assembly("{ .reg .pred p; setp.lt.u32 p, %2, %3;\n@p " load " %0, [%1]; // ek:data\n}" \
+           : "+r"(words[i])                                                              \
+           : "l"(buffer.at(at[i])), "r"(at[i]), "r"(buffer.readable))
 
 /// Fetch the words at these indices; 0 for what cannot be loaded.
 EK_DEVICE void load_ahead_constant(const Buffer& buffer, const Word (&at)[kAhead],
@@ -314,7 +314,7 @@ EK_DEVICE void load_ahead_constant(const Buffer& buffer, const Word (&at)[kAhead
 #pragma unroll
   for (Word i = 0; i < kAhead; ++i) {
     words[i] = 0;
-    EK_LOAD_IF_INSIDE(, "ld.global.u32");
+    EK_LOAD_IF_INSIDE(asm, "ld.global.u32");
   }
 }
 EK_DEVICE void load_ahead_shared(const Buffer& buffer, const Word (&at)[kAhead],
@@ -322,7 +322,7 @@ EK_DEVICE void load_ahead_shared(const Buffer& buffer, const Word (&at)[kAhead],
 #pragma unroll
   for (Word i = 0; i < kAhead; ++i) {
     words[i] = 0;
-    EK_LOAD_IF_INSIDE(volatile, "ld.relaxed.gpu.global.u32");
+    EK_LOAD_IF_INSIDE(asm volatile, "ld.relaxed.gpu.global.u32");
   }
 }
 EK_DEVICE void load_ahead_owned(const Buffer& buffer, const Word (&at)[kAhead],
@@ -330,7 +330,7 @@ EK_DEVICE void load_ahead_owned(const Buffer& buffer, const Word (&at)[kAhead],
 #pragma unroll
   for (Word i = 0; i < kAhead; ++i) {
     words[i] = 0;
-    EK_LOAD_IF_INSIDE(volatile, "ld.global.u32");
+    EK_LOAD_IF_INSIDE(asm volatile, "ld.global.u32");
   }
 }
 #undef EK_LOAD_IF_INSIDE
@@ -780,6 +780,22 @@ EK_DEVICE Word spend_turn(const Lanes& lanes, const Item& item, Fuel& fuel) {
     if (fuel == 0) return static_cast<Word>(FaultCode::fuel_exhausted);
   }
   --fuel;
+  return 0;
+}
+
+/// Pays for turns of a loop, as many of `some` as there are to the next look at the abort word, and
+/// makes `some` that number. Gives the code of a fault, else 0. No more is ever paid for than there
+/// is fuel: what spend_turn() would do turn by turn.
+template <class Lanes>
+EK_DEVICE Word spend_turns(const Lanes& lanes, const Item& item, Fuel& fuel, Word& some) {
+  Word most = static_cast<Word>(fuel % kPollTurns);
+  if (most == 0) {
+    if (is_aborted(lanes, item)) return static_cast<Word>(FaultCode::deadline);
+    if (fuel == 0) return static_cast<Word>(FaultCode::fuel_exhausted);
+    most = kPollTurns;
+  }
+  some = min_u32(some, most);
+  fuel -= some;
   return 0;
 }
 
