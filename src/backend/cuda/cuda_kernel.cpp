@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstdlib>
 #include <cstring>
 #include <numeric>
 
@@ -29,6 +28,8 @@ static_assert(static_cast<Word>(Schedule::direct) == static_cast<Word>(device::S
 constexpr Word kWarp = 32;
 constexpr Word kMostBlockThreads = 256;
 constexpr Word kMostGroupThreads = 512;
+// Threads on a multiprocessor at one time. More have fewer registers each, and spill.
+constexpr Word kThreadsPerSm = 1024;
 // Takes of slots a crew should find, so that one slow item does not leave the others idle.
 constexpr std::uint64_t kTakesPerCrew = 8;
 // Tags of cells begin anew before they could meet old ones.
@@ -203,11 +204,7 @@ Result<std::unique_ptr<Kernel>> CudaKernel::compile(const std::shared_ptr<Contex
   EVERKERNEL_TRY(check_options(options));
   const ProgramShape shape = shape_of(options);
   const Word block_threads = block_threads_of(shape, options.geometry.workgroup_size);
-  Word threads_per_sm = 1024;
-  if (const char* const tune = std::getenv("EVERKERNEL_TUNE")) {
-    threads_per_sm = static_cast<Word>(std::atoi(tune));
-  }
-  const Word blocks_per_sm = std::max<Word>(1, threads_per_sm / block_threads);
+  const Word blocks_per_sm = std::max<Word>(1, kThreadsPerSm / block_threads);
   std::vector<std::string> compile_options{
       "-fmad=false", fmt::format("-DEVERKERNEL_BLOCK_THREADS={}", block_threads),
       fmt::format("-DEVERKERNEL_BLOCKS_PER_SM={}", blocks_per_sm)};
@@ -560,9 +557,12 @@ Result<void> CudaKernel::count_remaining(std::size_t index, DrainCounts& counts)
   std::uint64_t queued = 0;
   for (std::size_t i = 0; i < std::size(out.head); ++i) queued += out.tail[i] - out.head[i];
   const bool is_ticket = options_.schedule == Schedule::ticket;
-  const bool is_whole =
-      counts.end == DrainEnd::complete &&
-      (!is_ticket || (out.has_moved_head != 0 && out.ticket_count == options_.geometry.slot_count));
+  // Where the drain found its end, what has not ended is in the queue or was CLAIMED before; where
+  // it was stopped, nobody knows.
+  const bool has_found_end = out.is_settled != 0 || counts.end == DrainEnd::complete;
+  const bool knows_tickets =
+      out.has_moved_head != 0 && out.ticket_count == options_.geometry.slot_count;
+  const bool is_whole = has_found_end && (!is_ticket || knows_tickets);
   if (is_whole) {
     counts.remaining = queued + claimed_[index];
     return {};
