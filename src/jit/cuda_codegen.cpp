@@ -899,15 +899,19 @@ std::string HandlerCodegen::emit_load(ExprId id, const Expr& expr) {
   }
   const std::string buffer = resolve(expr.buffer);
   const std::string index = emit(expr.operands[0]);
-  check(buffer, index, Need::read);
   if (const auto ahead = each_.ahead.find(id); is_in_turn() && ahead != each_.ahead.end()) {
+    check(buffer, index, Need::read);
     return named(Type::u32, fmt::format("take_{}(lanes, {}, {}, ahead_{}[u_{}])",
                                         has_shared_buffers_ ? "shared" : "owned", buffer, index,
                                         ahead->second, each_.number));
   }
-  return named(Type::u32,
-               fmt::format("{}({}, {}, {})", has_shared_buffers_ ? "load_shared" : "load_owned",
-                           lanes(), buffer, index));
+  // Fetched before it is checked, which gives 0 for what cannot be loaded: a chain of loads then
+  // waits for no branch.
+  const std::string word =
+      named(Type::u32, fmt::format("fetch_{}({}, {}, {})", has_shared_buffers_ ? "shared" : "owned",
+                                   lanes(), buffer, index));
+  check(buffer, index, Need::read);
+  return word;
 }
 
 std::string HandlerCodegen::emit_length(const Expr& expr) {
@@ -1113,9 +1117,10 @@ void add_unverified(std::string& text, std::size_t index, const ir::UnverifiedHa
   text += fmt::format(
       "template <class Lanes>\n"
       "EK_DEVICE Word handler_{0}(const Lanes& lanes, Item& item) {{\n"
+      "  const KeptArgs before(item);\n"
       "  UnverifiedItem<Lanes> view(lanes, item);\n"
       "  const Word ended = unverified_{0}::{4}(view);\n"
-      "  return end_unverified(view, lanes, item, ended, {{{1}, {2}, {3}}});\n"
+      "  return end_unverified(view, lanes, item, before, ended, {{{1}, {2}, {3}}});\n"
       "}}\n\n",
       index, effects.can_yield, effects.can_await, effects.writes_args, handler.name);
 }

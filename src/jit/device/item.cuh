@@ -188,7 +188,10 @@ struct Buffer {
   Word fault = 0;            // bad_buffer_handle or permission_denied of an owner, else 0
   bool is_constant = false;  // no handler can write it
 
-  EK_DEVICE Wide at(Word index) const { return __cvta_generic_to_global(words + index); }
+  // In integers: an index that is outside makes an address nobody uses, and no pointer.
+  EK_DEVICE Wide at(Word index) const {
+    return __cvta_generic_to_global(words) + Wide{index} * sizeof(Word);
+  }
   /// The word for atomics.
   EK_DEVICE AtomicWord atomic(Word index) const { return AtomicWord(at(index)); }
 };
@@ -248,6 +251,28 @@ EK_DEVICE Word load_constant(const Buffer& buffer, Word index) {
   return value;
 }
 
+/// The word at an index that may be outside: 0 then. Nothing branches, so that the load is on its
+/// way while the index is still being judged.
+EK_DEVICE Word fetch_shared(const Buffer& buffer, Word index) {
+  const Word cached = buffer.is_constant ? buffer.readable : 0;
+  const Word uncached = buffer.is_constant ? 0 : buffer.readable;
+  Word value = 0;
+  asm volatile(
+      "{ .reg .pred p, q;\nsetp.lt.u32 p, %2, %3;\nsetp.lt.u32 q, %2, %4;\n"
+      "@p ld.global.u32 %0, [%1]; // ek:data\n"
+      "@q ld.relaxed.gpu.global.u32 %0, [%1]; // ek:data\n}"
+      : "+r"(value)
+      : "l"(buffer.at(index)), "r"(index), "r"(cached), "r"(uncached));
+  return value;
+}
+EK_DEVICE Word fetch_owned(const Buffer& buffer, Word index) {
+  Word value = 0;
+  asm volatile("{ .reg .pred p;\nsetp.lt.u32 p, %2, %3;\n@p ld.global.u32 %0, [%1]; // ek:data\n}"
+               : "+r"(value)
+               : "l"(buffer.at(index)), "r"(index), "r"(buffer.readable));
+  return value;
+}
+
 /// A word that other items may touch at the same time.
 EK_DEVICE Word load_shared(const Buffer& buffer, Word index) {
   if (buffer.is_constant) return load_constant(buffer, index);
@@ -274,7 +299,7 @@ EK_DEVICE void store_owned(const Buffer& buffer, Word index, Word value) {
 }
 
 /// Turns of an each whose words are on their way before the first of them runs.
-inline constexpr Word kAhead = 4;
+inline constexpr Word kAhead = 8;
 
 // One word by a load that is only made where the index is inside: nothing branches, so that several
 // of them follow each other closely.
@@ -314,6 +339,7 @@ EK_DEVICE void load_ahead_owned(const Buffer& buffer, const Word (&at)[kAhead],
 
 /// The thread that runs an item of `scope lane`, or any item where only one thread can.
 struct OneLane {
+  static constexpr bool kIsOne = true;
   static constexpr bool kHasTile = false;
   static constexpr bool kKeepsOrder = true;
   EK_DEVICE Word index() const { return 0; }
@@ -329,6 +355,7 @@ struct OneLane {
 
 /// The 32 threads of a warp that run one item of `scope warp` together.
 struct WarpLanes {
+  static constexpr bool kIsOne = false;
   static constexpr bool kHasTile = false;
   static constexpr bool kKeepsOrder = false;
   static constexpr Word kAll = 0xFFFFFFFFu;
@@ -357,6 +384,7 @@ struct WarpLanes {
 
 /// The threads of a block that run one item of `scope group` together. They have a tile.
 struct GroupLanes {
+  static constexpr bool kIsOne = false;
   static constexpr bool kHasTile = true;
   static constexpr bool kKeepsOrder = false;
   EK_DEVICE Word index() const { return threadIdx.x; }
@@ -683,21 +711,22 @@ inline constexpr Word kPollTurns = 1024;
 /// Turns of an each that one lane takes between two looks at the abort word.
 inline constexpr Word kPollEachTurns = 256;
 
-/// A load where all lanes run as one thread would: the leader's, if they could differ.
+/// The same where all lanes run as one thread would: the leader's, if they could differ.
 template <class Lanes>
-EK_DEVICE Word load_shared(const Lanes& lanes, const Buffer& buffer, Word index) {
-  if (buffer.is_constant) return load_constant(buffer, index);
+EK_DEVICE Word fetch_shared(const Lanes& lanes, const Buffer& buffer, Word index) {
+  if (Lanes::kIsOne || buffer.is_constant) return fetch_shared(buffer, index);
   Word value = 0;
-  if (lanes.leads()) value = load_shared(buffer, index);
+  if (lanes.leads()) value = fetch_shared(buffer, index);
   return lanes.from_leader(value);
 }
 template <class Lanes>
-EK_DEVICE Word load_owned(const Lanes& lanes, const Buffer& buffer, Word index) {
-  if (buffer.is_constant) return load_constant(buffer, index);
+EK_DEVICE Word fetch_owned(const Lanes& lanes, const Buffer& buffer, Word index) {
+  if (Lanes::kIsOne || buffer.is_constant) return fetch_owned(buffer, index);
   Word value = 0;
-  if (lanes.leads()) value = load_owned(buffer, index);
+  if (lanes.leads()) value = fetch_owned(buffer, index);
   return lanes.from_leader(value);
 }
+
 template <class Lanes>
 EK_DEVICE Word load_control(const Lanes& lanes, const Item& item, Word index) {
   Word value = 0;
