@@ -117,13 +117,15 @@ struct Source {
   std::string name;      // for messages
   std::string handlers;  // the text under test
   std::string kernel;
+  std::vector<std::string> options = {};
 };
 
 void expect_compiles(const Nvrtc& nvrtc, const Source& source, int architecture) {
   std::vector<SourceText> headers(backend::cuda::device_headers().begin(),
                                   backend::cuda::device_headers().end());
   headers.push_back({"everkernel/handlers.cuh", source.handlers});
-  const std::string options[] = {"-fmad=false"};
+  std::vector<std::string> options = {"-fmad=false"};
+  options.insert(options.end(), source.options.begin(), source.options.end());
   const auto code = nvrtc.compile({.source = {"kernel.cu", source.kernel},
                                    .headers = headers,
                                    .options = options,
@@ -161,6 +163,29 @@ TEST(CudaCompile, nvrtc_takes_every_example_for_planned_memory) {
   for (const Example& example : all_examples()) {
     const std::string handlers = cuda_of(verified(example.program), jit::MemoryUse::planned);
     expect_compiles(*nvrtc, {example.name, handlers, std::string(kKernel)}, 90);
+  }
+}
+
+// The workers themselves, for every kind of drain.
+TEST(CudaCompile, nvrtc_takes_the_megakernel_with_every_example) {
+  EVERKERNEL_NEEDS_NVRTC(nvrtc);
+  const std::string workers(backend::cuda::megakernel_source().text);
+  const std::vector<std::string> sizes = {"-DEVERKERNEL_BLOCK_THREADS=128",
+                                          "-DEVERKERNEL_BLOCKS_PER_SM=4"};
+  for (const Example& example : all_examples()) {
+    const std::string handlers = cuda_of(verified(example.program));
+    for (const int architecture : kArchitectures) {
+      expect_compiles(*nvrtc, {example.name, handlers, workers, sizes}, architecture);
+    }
+  }
+  const auto examples = all_examples();
+  for (const char* option : {"-DEVERKERNEL_WIDE_FUEL", "-DEVERKERNEL_PLANNED"}) {
+    std::vector<std::string> options = sizes;
+    options.emplace_back(option);
+    const auto memory =
+        options.back().ends_with("PLANNED") ? jit::MemoryUse::planned : jit::MemoryUse::shared;
+    const std::string handlers = cuda_of(verified(examples[0].program), memory);
+    expect_compiles(*nvrtc, {option, handlers, workers, options}, 90);
   }
 }
 
