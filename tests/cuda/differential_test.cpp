@@ -116,8 +116,9 @@ std::string report(const Batch& batch, const RunRequest& request, const std::str
 // The first difference, empty if there is none.
 Result<std::string> compare(const GpuAccess& gpu, const Batch& batch, Tally& tally) {
   const auto compile_begins = Clock::now();
-  const auto runner = HandlerRunner::create(
-      gpu, runner_source(batch.program, batch.entries, memory_of(batch.seed)));
+  RunnerSource source = runner_source(batch.program, batch.entries, memory_of(batch.seed));
+  source.has_wide_fuel = batch.seed % 6 == 5;
+  const auto runner = HandlerRunner::create(gpu, source);
   if (!runner) return Failure(runner.error());
   tally.compile_seconds += seconds_since(compile_begins);
   const auto run_begins = Clock::now();
@@ -234,8 +235,9 @@ TEST(CudaDifferential, the_kernels_of_a_batch_compile) {
   ASSERT_TRUE(batch) << batch.error().message;
   EXPECT_GT(batch->entries.size(), kHandlersEach);
   for (const auto memory : {jit::MemoryUse::shared, jit::MemoryUse::exclusive}) {
-    const auto code =
-        compile_runner(*nvrtc, runner_source(batch->program, batch->entries, memory), 90);
+    RunnerSource source = runner_source(batch->program, batch->entries, memory);
+    source.has_wide_fuel = memory == jit::MemoryUse::exclusive;
+    const auto code = compile_runner(*nvrtc, source, 90);
     ASSERT_TRUE(code) << code.error().message;
     EXPECT_EQ(code->log, "");
   }

@@ -370,12 +370,13 @@ namespace {
 // What the compiler is asked for; `headers` holds what it refers to.
 backend::cuda::CompileRequest request_for(const RunnerSource& source, int architecture,
                                           std::vector<SourceText>& headers) {
-  static const std::vector<std::string> options = {"-fmad=false"};
+  static const std::vector<std::string> usual = {"-fmad=false"};
+  static const std::vector<std::string> wide = {"-fmad=false", "-DEVERKERNEL_WIDE_FUEL"};
   headers.assign(backend::cuda::device_headers().begin(), backend::cuda::device_headers().end());
   headers.push_back({"everkernel/handlers.cuh", source.handlers});
   return {.source = {"handler_runs.cu", source.kernels},
           .headers = headers,
-          .options = options,
+          .options = source.has_wide_fuel ? wide : usual,
           .architecture = architecture};
 }
 

@@ -56,6 +56,7 @@ const Result<GpuAccess>& gpu();
 struct RunnerSource {
   std::string handlers = {};
   std::string kernels = {};
+  bool has_wide_fuel = false;  // as kernels have that give their items more than 32 bits of it
 };
 RunnerSource runner_source(const ir::VerifiedProgram& program, std::span<const Entry> entries,
                            jit::MemoryUse memory);

@@ -117,13 +117,15 @@ struct Source {
   std::string name;      // for messages
   std::string handlers;  // the text under test
   std::string kernel;
+  std::vector<std::string> options = {};
 };
 
 void expect_compiles(const Nvrtc& nvrtc, const Source& source, int architecture) {
   std::vector<SourceText> headers(backend::cuda::device_headers().begin(),
                                   backend::cuda::device_headers().end());
   headers.push_back({"everkernel/handlers.cuh", source.handlers});
-  const std::string options[] = {"-fmad=false"};
+  std::vector<std::string> options = {"-fmad=false"};
+  options.insert(options.end(), source.options.begin(), source.options.end());
   const auto code = nvrtc.compile({.source = {"kernel.cu", source.kernel},
                                    .headers = headers,
                                    .options = options,
@@ -164,6 +166,29 @@ TEST(CudaCompile, nvrtc_takes_every_example_for_planned_memory) {
   }
 }
 
+// The workers themselves, for every kind of drain.
+TEST(CudaCompile, nvrtc_takes_the_megakernel_with_every_example) {
+  EVERKERNEL_NEEDS_NVRTC(nvrtc);
+  const std::string workers(backend::cuda::megakernel_source().text);
+  const std::vector<std::string> sizes = {"-DEVERKERNEL_BLOCK_THREADS=128",
+                                          "-DEVERKERNEL_BLOCKS_PER_SM=4"};
+  for (const Example& example : all_examples()) {
+    const std::string handlers = cuda_of(verified(example.program));
+    for (const int architecture : kArchitectures) {
+      expect_compiles(*nvrtc, {example.name, handlers, workers, sizes}, architecture);
+    }
+  }
+  const auto examples = all_examples();
+  for (const char* option : {"-DEVERKERNEL_WIDE_FUEL", "-DEVERKERNEL_PLANNED"}) {
+    std::vector<std::string> options = sizes;
+    options.emplace_back(option);
+    const auto memory =
+        options.back().ends_with("PLANNED") ? jit::MemoryUse::planned : jit::MemoryUse::shared;
+    const std::string handlers = cuda_of(verified(examples[0].program), memory);
+    expect_compiles(*nvrtc, {option, handlers, workers, options}, 90);
+  }
+}
+
 TEST(CudaCompile, nvrtc_takes_random_handlers) {
   EVERKERNEL_NEEDS_NVRTC(nvrtc);
   constexpr std::size_t kBatches = 20, kHandlersEach = 25;
@@ -176,6 +201,10 @@ TEST(CudaCompile, nvrtc_takes_random_handlers) {
     const Source source{fmt::format("batch {} of seed {}", i, seed), cuda_of(program),
                         kernels_of(program)};
     for (const int architecture : kArchitectures) expect_compiles(*nvrtc, source, architecture);
+    if (i == 0) {
+      expect_compiles(
+          *nvrtc, {source.name, source.handlers, source.kernel, {"-DEVERKERNEL_WIDE_FUEL"}}, 90);
+    }
     if (HasFailure()) return;
   }
   std::printf("%zu handlers in %.1f s\n", kBatches * kHandlersEach, seconds_since(start));
