@@ -12,6 +12,7 @@
 #include "everkernel/jit/cuda_source.hpp"
 #include "support/ir_text.hpp"
 #include "support/ir_text_file.hpp"
+#include "support/ptx_check.hpp"
 #include "support/results.hpp"
 
 namespace everkernel::conformance {
@@ -78,23 +79,15 @@ TEST_F(UnverifiedCuda, each_scope_compiles_alone) {
   }
 }
 
-TEST_F(UnverifiedCuda, checked_accesses_leave_their_mark) {
+TEST_F(UnverifiedCuda, checked_accesses_go_through_the_accessors) {
   const auto code = compile(unverified_handlers(), kFuture);
   ASSERT_TRUE(code) << test::message_of(code);
   ASSERT_TRUE(code->is_ptx);
-  std::istringstream lines(
-      std::string(reinterpret_cast<const char*>(code->bytes.data()), code->bytes.size()));
-  int marked = 0;
-  for (std::string line; std::getline(lines, line);) {
-    const bool is_access =
-        line.find(".global.") != std::string::npos &&
-        (line.find("ld.") != std::string::npos || line.find("st.") != std::string::npos ||
-         line.find("atom.") != std::string::npos || line.find("red.") != std::string::npos);
-    if (!is_access) continue;
-    EXPECT_NE(line.find("// ek:"), std::string::npos) << line;
-    ++marked;
-  }
-  EXPECT_GT(marked, 100);
+  const auto report =
+      test::check_ptx({reinterpret_cast<const char*>(code->bytes.data()), code->bytes.size()});
+  EXPECT_EQ(test::shown(report), "");
+  EXPECT_GT(report.accesses.at("data"), 20u);
+  EXPECT_GT(report.accesses.at("atomic"), 10u);
 }
 
 TEST_F(UnverifiedCuda, a_message_names_the_handler_and_its_line) {

@@ -1,4 +1,5 @@
 // What stands in the CUDA text of handlers, and what does not.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "everkernel/ir/parser.hpp"
@@ -19,13 +20,142 @@ bool has(const std::string& text, std::string_view what) {
   return text.find(what) != std::string::npos;
 }
 
-TEST(CudaSource, names_of_the_program_stay_out_of_it) {
+// The text of one function, to the brace that closes it.
+std::string function_of(const std::string& text, std::string_view head) {
+  const std::size_t first = text.find(head);
+  EXPECT_NE(first, std::string::npos) << head;
+  return text.substr(first, text.find("\n}\n", first) - first);
+}
+
+TEST(CudaSource, depends_on_no_name_the_program_chose) {
   const std::string text = cuda_of(
       "handler zebra = 64 { let giraffe = 1; var okapi = giraffe; for gnu in 0 .. 3 { okapi = gnu; "
       "} output[0] = okapi; }");
   for (const std::string_view name : {"zebra", "giraffe", "okapi", "gnu"}) {
     EXPECT_FALSE(has(text, name)) << name << "\n" << text;
   }
+  EXPECT_EQ(text, cuda_of("handler a = 64 { let b = 1; var c = b; for d in 0 .. 3 { c = d; } "
+                          "output[0] = c; }"));
+}
+
+TEST(CudaSource, has_constants_by_their_bits) {
+  const std::string text = cuda_of(
+      "handler h = 64 { output[0] = bits_u32(1.5 + f32(-2147483647i)); output[1] = 0xffffffff; }");
+  EXPECT_TRUE(has(text, "as_float(0x3fc00000u)")) << text;
+  EXPECT_TRUE(has(text, "0u - 2147483647u"));
+  EXPECT_TRUE(has(text, "4294967295u"));
+  EXPECT_FALSE(has(text, "1.5"));
+}
+
+TEST(CudaSource, is_whole_for_a_program_without_handlers) {
+  const std::string text = cuda_of("");
+  EXPECT_TRUE(has(text, "kPayload = kNoHandler;"));
+  for (const std::string_view scope : {"Lane", "Warp", "Group"}) {
+    EXPECT_TRUE(has(text, fmt::format("kHas{}Handlers = false;", scope)));
+  }
+  for (const std::string_view name :
+       {"find_handler(Word opcode)", "traits_of(Word handler)",
+        "run_lane_handler(Word handler, Item& item)", "run_warp_handler(Word handler, Item& item)",
+        "run_group_handler(Word handler, Item& item)", "run_alone(Word handler, Item& item)"}) {
+    EXPECT_TRUE(has(text, name)) << name;
+  }
+}
+
+TEST(CudaSource, sorts_handlers_by_scope_and_leaves_long_opcodes_out_of_packed_slots) {
+  const std::string text = cuda_of(
+      "handler a = 64 { }\nhandler b = 300 scope warp { }\nhandler c = 65 scope group { }\n");
+  EXPECT_TRUE(has(function_of(text, "run_lane_handler"), "handler_0(OneLane{}, item)"));
+  EXPECT_TRUE(has(function_of(text, "run_warp_handler"), "handler_1(WarpLanes{}, item)"));
+  EXPECT_TRUE(has(function_of(text, "run_group_handler"), "handler_2(GroupLanes{}, item)"));
+  const std::string alone = function_of(text, "run_alone");
+  EXPECT_TRUE(has(alone, "handler_0(OneLane{}, item)"));
+  EXPECT_FALSE(has(alone, "handler_1"));
+  EXPECT_TRUE(has(alone, "handler_2(OneLane{}, item)"));
+  const std::string find = function_of(text, "find_handler");
+  EXPECT_TRUE(has(find, "case 300u:\n      return 1u;")) << find;
+}
+
+// The bits are those of item.cuh, typed by hand.
+TEST(CudaSource, tells_what_is_known_of_a_handler) {
+  const std::string text = cuda_of(
+      "handler a = 64 scope group commutes { each i in 0 .. 9 { atomic_add(output[0], input[i]); } "
+      "}\n"
+      "handler b = 65 scope warp { args[3] = 1; yield; }\n"
+      "handler c = 66 { input[0] = 1; }\n"
+      "handler d = 67 { }\n");
+  const std::string traits = function_of(text, "traits_of");
+  EXPECT_TRUE(has(traits, "case 0u:\n      return 0x1b2u;")) << traits;
+  EXPECT_TRUE(has(traits, "case 1u:\n      return 0xdu;")) << traits;
+  EXPECT_TRUE(has(traits, "case 2u:\n      return 0x40u;")) << traits;
+  EXPECT_TRUE(has(traits, "case 3u:\n      return 0x0u;")) << traits;
+}
+
+TEST(CudaSource, has_the_payload_only_where_it_runs) {
+  constexpr std::string_view kText = "handler a = 64 { }\npayload { output[0] = 1; }\n";
+  const std::string without = cuda_of(kText);
+  EXPECT_TRUE(has(without, "kPayload = kNoHandler;"));
+  EXPECT_FALSE(has(without, "handler_1"));
+  const std::string with = cuda_of(kText, {.payload = true});
+  EXPECT_TRUE(has(with, "kPayload = 1u;"));
+  EXPECT_TRUE(has(function_of(with, "run_lane_handler"), "handler_1(OneLane{}, item)"));
+  EXPECT_FALSE(has(function_of(with, "run_alone"), "handler_1"));
+  EXPECT_FALSE(has(function_of(with, "find_handler"), "1u;"));
+}
+
+TEST(CudaSource, uses_plain_words_only_where_no_other_item_can_touch_them) {
+  constexpr std::string_view kText = "handler h = 64 { output[0] = input[0] + control[0]; }";
+  const std::string shared = cuda_of(kText);
+  EXPECT_TRUE(has(shared, "fetch_shared(") && has(shared, "store_shared("));
+  EXPECT_FALSE(has(shared, "_owned("));
+  for (const auto memory : {jit::MemoryUse::exclusive, jit::MemoryUse::planned}) {
+    const std::string owned = cuda_of(kText, {.memory = memory});
+    EXPECT_TRUE(has(owned, "fetch_owned(") && has(owned, "store_owned("));
+    EXPECT_FALSE(has(owned, "_shared("));
+    EXPECT_TRUE(has(owned, "load_control(lanes, item, 0u)"));
+  }
+}
+
+TEST(CudaSource, counts_fuel_of_turns_only_where_turns_have_loops) {
+  const std::string flat = cuda_of("handler h = 64 { each i in 0 .. 9 { output[i] = i; } }");
+  EXPECT_FALSE(has(flat, "share_") || has(flat, "spent_") || has(flat, "turn_fuel"));
+  const std::string nested =
+      cuda_of("handler h = 64 { each i in 0 .. 9 { for k in 0 .. i { output[k] = i; } } }");
+  EXPECT_TRUE(has(nested, "share_") && has(nested, "spent_") && has(nested, "turn_fuel"));
+}
+
+TEST(CudaSource, divides_turns_by_lanes_only_where_the_lane_is_asked_for) {
+  EXPECT_FALSE(
+      has(cuda_of("handler h = 64 { each i in 0 .. 9 { output[i] = lanes; } }"), "lane_0"));
+  EXPECT_TRUE(has(cuda_of("handler h = 64 { each i in 0 .. 9 { output[i] = lane; } }"), "lane_0"));
+}
+
+TEST(CudaSource, looks_buffers_up_before_loops) {
+  const std::string text = cuda_of(
+      "handler h = 64 { let h = input[0]; for i in 0 .. 9 { output[i] = buffer(7)[i] + "
+      "buffer(param)[i] + buffer(h)[i]; } }");
+  const std::size_t loop = text.find("for (Word");
+  ASSERT_NE(loop, std::string::npos);
+  EXPECT_LT(text.rfind("find_buffer("), loop) << text;
+  // Where the handle may be another one the next time, it is looked up each time.
+  const std::string moved =
+      cuda_of("handler h = 64 { for i in 0 .. 9 { output[i] = 1; args[1] = i; } }");
+  EXPECT_GT(moved.rfind("find_buffer("), moved.find("for (Word")) << moved;
+}
+
+TEST(CudaSource, lets_updates_of_a_group_wait_only_where_nobody_can_tell) {
+  const auto has_tile = [](std::string_view declaration, std::string_view body) {
+    return has(cuda_of(fmt::format("handler h = 64 {} {{ each i in 0 .. len(input) {{ {} }} }}",
+                                   declaration, body)),
+               "Tile<");
+  };
+  constexpr std::string_view kUpdate = "atomic_add(output[input[i] & 255], 1);";
+  EXPECT_TRUE(has_tile("scope group commutes", kUpdate));
+  EXPECT_TRUE(has_tile("scope group commutes", "atomic_min(output[i & 7], buffer(9)[i]);"));
+  EXPECT_FALSE(has_tile("commutes", kUpdate)) << "one lane";
+  EXPECT_FALSE(has_tile("scope group", kUpdate)) << "not declared";
+  EXPECT_FALSE(has_tile("scope group commutes", "atomic_add(input[0], 1);")) << "not output";
+  EXPECT_FALSE(has_tile("scope group commutes", "atomic_add(output[0], buffer(input[i])[0]);"))
+      << "what it reads is not known before";
 }
 
 }  // namespace

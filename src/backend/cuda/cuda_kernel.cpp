@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstdlib>
 #include <cstring>
 #include <numeric>
 
@@ -202,7 +203,11 @@ Result<std::unique_ptr<Kernel>> CudaKernel::compile(const std::shared_ptr<Contex
   EVERKERNEL_TRY(check_options(options));
   const ProgramShape shape = shape_of(options);
   const Word block_threads = block_threads_of(shape, options.geometry.workgroup_size);
-  const Word blocks_per_sm = std::max<Word>(1, 1024 / block_threads);
+  Word threads_per_sm = 1024;
+  if (const char* const tune = std::getenv("EVERKERNEL_TUNE")) {
+    threads_per_sm = static_cast<Word>(std::atoi(tune));
+  }
+  const Word blocks_per_sm = std::max<Word>(1, threads_per_sm / block_threads);
   std::vector<std::string> compile_options{
       "-fmad=false", fmt::format("-DEVERKERNEL_BLOCK_THREADS={}", block_threads),
       fmt::format("-DEVERKERNEL_BLOCKS_PER_SM={}", blocks_per_sm)};
@@ -304,18 +309,19 @@ Result<void> CudaKernel::prepare_graph() {
 
 // Fewer workers than a warp has lanes are crews that look at one slot each; more are whole warps.
 CudaKernel::Crews CudaKernel::choose_crews(std::uint64_t slot_count) const {
-  Word crews = most_crews_;
-  std::uint64_t slots = has_groups_ ? block_threads_ : kWarp;
+  const auto crews = [](std::uint64_t count, Word most, std::uint64_t slots) {
+    return Crews{.count = static_cast<Word>(std::clamp<std::uint64_t>(count, 1, most)),
+                 .slots = static_cast<Word>(slots)};
+  };
   if (options_.worker_count != 0) {
-    slots = worker_count_ < kWarp ? 1 : kWarp;
-    crews = std::min<Word>(
-        crews, (worker_count_ + static_cast<Word>(slots) - 1) / static_cast<Word>(slots));
-  } else if (has_long_items_) {
-    slots = std::clamp<std::uint64_t>(slot_count / (crews * kTakesPerCrew), 1, slots);
+    const Word slots = worker_count_ < kWarp ? 1 : kWarp;
+    return crews(slot_count, std::min(most_crews_, (worker_count_ + slots - 1) / slots), slots);
   }
-  const std::uint64_t needed = (slot_count + slots - 1) / slots;
-  return {.count = static_cast<Word>(std::clamp<std::uint64_t>(needed, 1, crews)),
-          .slots = static_cast<Word>(slots)};
+  std::uint64_t slots = has_groups_ ? block_threads_ : kWarp;
+  if (has_long_items_) {
+    slots = std::clamp<std::uint64_t>(slot_count / (most_crews_ * kTakesPerCrew), 1, slots);
+  }
+  return crews((slot_count + slots - 1) / slots, most_crews_, slots);
 }
 
 // Few crews are spread over the device, a warp a block.

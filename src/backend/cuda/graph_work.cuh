@@ -305,8 +305,8 @@ class GraphCrew {
     visitor.opcode = words_.a;
     visitor.tenant = origin & 0xFF;
     visitor.priority_word = origin >> 8;
-    if (ring_.standing_of(visitor.tenant) != Ring::Standing::enabled ||
-        !take_quota(ring_, visitor)) {
+    if (ring_.standing_of(visitor.tenant, ring_.tenant_base()) != Ring::Standing::enabled ||
+        !take_quota(ring_, visitor, ring_.quota_of(visitor.tenant))) {
       put_aside();
       item_ = kNoNode;
       return false;

@@ -4,6 +4,9 @@
 // What differs is that every thread of the scope runs the text. Each has an item of its own; they
 // are equal at first, and each thread returns what the item ended with. Where threads disagree, a
 // fault of any of them counts, else what the leading thread says.
+//
+// The number of threads is not that of the lanes: inside packed slots one thread runs items of any
+// scope, and others of its block may run theirs at the same time.
 #pragma once
 
 #include "jit/device/item.cuh"
@@ -252,6 +255,20 @@ struct Declared {
   bool can_yield, can_await, writes_args;
 };
 
+/// The args as they were, for a handler that has not declared to change them.
+struct KeptArgs {
+  Word args[abi::kSlotArgs];
+
+  EK_DEVICE explicit KeptArgs(const Item& item) {
+#pragma unroll
+    for (Word i = 0; i < abi::kSlotArgs; ++i) args[i] = item.args[i];
+  }
+  EK_DEVICE void restore(Item& item) const {
+#pragma unroll
+    for (Word i = 0; i < abi::kSlotArgs; ++i) item.args[i] = args[i];
+  }
+};
+
 /// The words of the leading thread for all: whoever goes on with the item may be another.
 template <class Lanes>
 EK_DEVICE void share_words(const Lanes& lanes, Word* words, Word count) {
@@ -292,11 +309,15 @@ EK_DEVICE Word fault_of_ending(Word ended, const Declared& declared) {
 /// What all threads of the lanes make of how each of them ended: one outcome.
 template <class Lanes>
 EK_DEVICE Word end_unverified(const UnverifiedItem<Lanes>& view, const Lanes& lanes, Item& item,
-                              Word ended, const Declared& declared) {
+                              const KeptArgs& before, Word ended, const Declared& declared) {
   Word code = fault_of_ending(ended, declared);
   if (view.fault_code() != 0) code = min_u32(code, view.fault_code());
   if (lanes.meet_any(code != kNoFault)) code = lanes.lowest(code);
-  if (declared.writes_args) share_words(lanes, item.args, abi::kSlotArgs);
+  if (declared.writes_args) {
+    share_words(lanes, item.args, abi::kSlotArgs);
+  } else {
+    before.restore(item);
+  }
   if (code != kNoFault) return fault_outcome(code);
   if (declared.can_await) share_words(lanes, &item.io.is_write, sizeof(IoAsk) / sizeof(Word));
   return outcome(static_cast<Ending>(lanes.from_leader(ended & 0xFF)));
