@@ -294,15 +294,17 @@ void Run::choose_order() {
   }
 }
 
-// How many regions a slot stands for: the topology decides. Where a slot is one worker's, every
-// worker should find several; where all workers share them, all regions should fit the ring.
+// How many regions a slot stands for. Where all workers share them, all regions should fit the
+// ring. Where a slot is one worker's, the topology decides, and every worker should find several.
 Word Run::regions_per_ticket() const {
   const std::uint64_t regions = memory_.plan.regions;
-  std::uint64_t share = regions / std::max<std::uint64_t>(1, policy_.workers * kTicketsPerWorker);
   if (state_.backend->capabilities().spreads_portions) {
     const std::uint64_t capacity = ring_slots() - 1;
-    share = (regions + capacity - 1) / capacity;
+    const std::uint64_t share = (regions + capacity - 1) / capacity;
+    return static_cast<Word>(std::clamp<std::uint64_t>(share, 1, kMostRegions));
   }
+  const std::uint64_t share =
+      regions / std::max<std::uint64_t>(1, policy_.workers * kTicketsPerWorker);
   std::uint64_t most = kMostRegions;
   switch (policy_.topology) {
     case Topology::empty:

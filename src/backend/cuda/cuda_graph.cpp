@@ -26,7 +26,7 @@ using std::chrono::milliseconds;
 
 static_assert(kNoNode == device::kNoNode && kMany == device::kMany);
 static_assert(kItemDone == device::kItemDone && kItemRemaining == 0);
-static_assert(sizeof(Node) == 8 && sizeof(Edge) == 8 && sizeof(Origin) == 2);
+static_assert(sizeof(Node) == sizeof(device::Waiters) && sizeof(Origin) == 2);
 static_assert(sizeof(FreshRegion) == 16 && sizeof(Continuation) == 64);
 
 constexpr Word kWarp = 32;
@@ -182,6 +182,28 @@ CudaGraphKernel::CudaGraphKernel(GraphCode code, std::shared_ptr<GraphMemory> me
   if (is_limited_) worker_count_ = launch.worker_count;
 }
 
+// Lists of waiters as lanes read them: whole chunks, no way from one to the next.
+void CudaGraphKernel::gather_waiters() {
+  gather_waiters(graph_.nodes, node_waiters_);
+  gather_waiters(graph_.joins, join_waiters_);
+}
+
+void CudaGraphKernel::gather_waiters(std::span<const Node> nodes,
+                                     std::vector<device::Waiters>& gathered) {
+  gathered.resize(nodes.size());
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    const Node& node = nodes[i];
+    gathered[i] = {.only = node.last_waiter, .first_chunk = 0};
+    if (node.last_waiter == kNoNode || (node.last_waiter & kMany) == 0) continue;
+    const std::size_t first = chunks_.size();
+    graph_.for_each_waiter(node, [this](Word waiter) { chunks_.push_back(waiter); });
+    while (chunks_.size() % device::kChunkWaiters != 0) chunks_.push_back(kNoNode);
+    const std::size_t count = (chunks_.size() - first) / device::kChunkWaiters;
+    gathered[i] = {.only = static_cast<Word>(count) | kMany,
+                   .first_chunk = static_cast<Word>(first / device::kChunkWaiters)};
+  }
+}
+
 // Everything of the graph in one piece of memory.
 CudaGraphKernel::Layout CudaGraphKernel::lay_out() {
   const std::size_t item_words = graph_.items.size() * abi::kWordBytes;
@@ -193,9 +215,9 @@ CudaGraphKernel::Layout CudaGraphKernel::lay_out() {
   at.items = layout.copy(graph_.items);
   at.origins = layout.copy(graph_.origins);
   at.places = layout.copy(graph_.places);
-  at.nodes = layout.copy(graph_.nodes);
-  at.joins = layout.copy(graph_.joins);
-  at.edges = layout.copy(graph_.edges);
+  at.nodes = layout.copy(std::as_bytes(std::span(node_waiters_)));
+  at.joins = layout.copy(std::as_bytes(std::span(join_waiters_)));
+  at.chunks = layout.copy(std::as_bytes(std::span(chunks_)));
   at.waiting_for = layout.copy(std::as_bytes(graph_.waiting_for));
   at.join_waiting_for = layout.copy(std::as_bytes(graph_.join_waiting_for));
   at.keys = layout.copy(graph_.handles.keys);
@@ -205,7 +227,7 @@ CudaGraphKernel::Layout CudaGraphKernel::lay_out() {
   at.ring_shared = layout.add(sizeof(device::Shared));
   at.emitted = layout.add(sizeof(device::Wide));
   at.spoilers = layout.add(graph_.spoilers.size() * abi::kWordBytes);
-  at.released = layout.add(item_words);
+  at.released = layout.add(item_words + chunks_.size() / device::kChunkWaiters * abi::kWordBytes);
   at.left = layout.add((std::size_t{slot_mask_} + 1) * abi::kWordBytes);
   at.outcomes = layout.add(item_words);
   at.zeros_end = layout.end();
@@ -217,6 +239,7 @@ CudaGraphKernel::Layout CudaGraphKernel::lay_out() {
 Result<void> CudaGraphKernel::upload() {
   const auto current = context().enter();
   if (!current) return Failure(current.error());
+  gather_waiters();
   const Layout layout = lay_out();
   const std::size_t slots = std::size_t{slot_mask_} + 1;
   EVERKERNEL_TRY(provide(code_.context, layout.end(), memory_->block));
@@ -228,6 +251,9 @@ Result<void> CudaGraphKernel::upload() {
       "clearing the memory of a run"));
   EVERKERNEL_TRY(layout.write_to(*memory_->block));  // on the same stream: all of it is done now
   totals_.bytes_uploaded = offsets_.zeros;
+  node_waiters_ = {};
+  join_waiters_ = {};
+  chunks_ = {};
   std::memset(memory_->report->data(), 0, sizeof(GraphReport));
   fill_params();
   fill_graph_params();
@@ -263,7 +289,7 @@ void CudaGraphKernel::fill_graph_params() {
   set(params.places, offsets_.places);
   set(params.nodes, offsets_.nodes);
   set(params.joins, offsets_.joins);
-  set(params.edges, offsets_.edges);
+  set(params.chunks, offsets_.chunks);
   set(params.waiting_for, offsets_.waiting_for);
   set(params.join_waiting_for, offsets_.join_waiting_for);
   set(params.slot_of, offsets_.slot_of);

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <optional>
 #include <thread>
+#include <vector>
 
 #include "backend/cuda/context.hpp"
 #include "backend/cuda/cuda_memory.hpp"
@@ -63,7 +64,7 @@ class CudaGraphKernel final : public LiveKernel {
  private:
   // Where arrays lie in the block.
   struct Offsets {
-    std::size_t control, debug_log, table, items, origins, places, nodes, joins, edges;
+    std::size_t control, debug_log, table, items, origins, places, nodes, joins, chunks;
     std::size_t waiting_for, join_waiting_for, keys;
     std::size_t zeros, signals, shared, ring_shared, emitted, spoilers, released, left, outcomes;
     std::size_t zeros_end, slot_of, hits;
@@ -78,6 +79,8 @@ class CudaGraphKernel final : public LiveKernel {
 
   CudaGraphKernel(GraphCode code, std::shared_ptr<GraphMemory> memory, const LiveLaunch& launch,
                   protocol::LiveWords ring, protocol::LiveWords control);
+  void gather_waiters();
+  void gather_waiters(std::span<const Node> nodes, std::vector<device::Waiters>& gathered);
   Layout lay_out();
   Result<void> upload();
   void fill_params();
@@ -131,6 +134,9 @@ class CudaGraphKernel final : public LiveKernel {
   Word worker_count_;        // lanes that hold a region
   bool is_limited_ = false;  // the device could have more
   Offsets offsets_ = {};
+  std::vector<device::Waiters> node_waiters_;  // these three only until they are on the device
+  std::vector<device::Waiters> join_waiters_;
+  std::vector<Word> chunks_;
 
   // Of the thread that serves.
   device::GraphParams params_ = {};

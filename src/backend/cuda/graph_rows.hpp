@@ -12,6 +12,16 @@ inline constexpr Word kNoNode = 0xFFFFFFFFu;
 inline constexpr Word kMany = 0x80000000u;
 inline constexpr Word kItemDone = 0x10000;
 
+/// Several waiters of one node come in chunks of this many; kNoNode fills up the last. A lane
+/// counts them down at one time.
+inline constexpr Word kChunkWaiters = 8;
+
+/// What waits for an item or join.
+struct alignas(8) Waiters {
+  Word only;         ///< the only one; kNoNode if there is none; kMany with the number of chunks
+  Word first_chunk;  ///< of several
+};
+
 /// One region of the portions a launch begins with. The first of a portion tells how many it has.
 struct alignas(16) FreshRegion {
   Word item;             ///< its first item
@@ -44,8 +54,8 @@ inline constexpr Word kTotalsWords = sizeof(GraphTotals) / sizeof(Wide);
 struct alignas(128) GraphShared {
   Wide fresh;                       ///< fresh regions taken in this launch
   Wide resumed;                     ///< continuations taken in this launch
-  alignas(128) Wide head;           ///< released regions taken
-  alignas(128) Wide tail;           ///< released regions
+  alignas(128) Wide head;           ///< released regions and chunks taken
+  alignas(128) Wide tail;           ///< released regions and chunks
   alignas(128) Word working;        ///< crews that have something to do
   Word departed;                    ///< crews that have left this launch
   alignas(128) Wide aside;          ///< regions put aside in this launch
@@ -72,9 +82,9 @@ struct GraphParams {
   const abi::WorkItem* items;     ///< the list
   const unsigned short* origins;  ///< tenant and priority of an item, or null
   const unsigned char* places;    ///< of an item in its region
-  const Word* nodes;              ///< two words an item: what waits for it
-  const Word* joins;              ///< two words a join: what waits for it
-  const Word* edges;              ///< two words each: who waits, and the next
+  const Waiters* nodes;           ///< of an item: what waits for it
+  const Waiters* joins;           ///< of a join: what waits for it
+  const Word* chunks;             ///< kChunkWaiters each
   Word* waiting_for;              ///< of an item: nodes it waits for
   Word* join_waiting_for;         ///< of a join: nodes it waits for; then a link of a lane's list
   Word* slot_of;                  ///< of a region that waits: its slot
@@ -82,7 +92,7 @@ struct GraphParams {
   const Word* keys;               ///< handles by place, or null: place is the handle
   Wide key_mask;                  ///< places minus one
   Word* spoilers;                 ///< of a handle's place: who spoiled it
-  Word* released;                 ///< first items plus one, in the order they were released
+  Word* released;                 ///< first items, and chunks behind item_count; all plus one
   Word* left;                     ///< of a slot: regions that have not ended
   GraphShared* shared;            ///< what crews share
   const FreshRegion* fresh;       ///< of this launch, in memory of the host

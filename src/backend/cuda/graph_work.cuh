@@ -3,10 +3,11 @@
 //
 // A launch begins with fresh regions and with those that earlier launches put aside. A region whose
 // count comes to zero is kept by the lane that brought it there, or goes to a queue that every crew
-// takes from. What yields, or may not run now, is put aside for the next launch: within one, every
-// region is visited once, and a crew that finds nothing more has nothing to come back for. Whatever
-// is released later is released by a crew that is still there and looks once more before it leaves.
-// Part of megakernel.cu.
+// takes from. So do waiters of a node that has many: counting them down is work as well. What
+// yields, or may not run now, is put aside for the next launch: within one, every region is visited
+// once, and a crew that finds nothing more has nothing to come back for. Whatever is released later
+// is released by a crew that is still there and looks once more before it leaves. Part of
+// megakernel.cu.
 #pragma once
 
 #include "backend/cuda/graph_rows.hpp"
@@ -48,16 +49,21 @@ EK_DEVICE Quad load_item(const abi::WorkItem* items, Word item) {
   return words;
 }
 
-/// Two words of a node, join or edge.
-struct Pair {
-  Word a, b;
-};
-EK_DEVICE Pair load_pair(const Word* pairs, Word index) {
-  Pair pair;
+EK_DEVICE Waiters load_waiters(const Waiters* nodes, Word node) {
+  Waiters waiters;
   asm("ld.global.nc.v2.u32 {%0, %1}, [%2]; // ek:row"
-      : "=r"(pair.a), "=r"(pair.b)
-      : "l"(__cvta_generic_to_global(pairs + Wide{index} * 2)));
-  return pair;
+      : "=r"(waiters.only), "=r"(waiters.first_chunk)
+      : "l"(__cvta_generic_to_global(nodes + node)));
+  return waiters;
+}
+EK_DEVICE void load_chunk(const Word* chunks, Word chunk, Word (&waiters)[kChunkWaiters]) {
+  const Word* const from = chunks + Wide{chunk} * kChunkWaiters;
+#pragma unroll
+  for (Word i = 0; i < kChunkWaiters; i += 4) {
+    asm("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4]; // ek:row"
+        : "=r"(waiters[i]), "=r"(waiters[i + 1]), "=r"(waiters[i + 2]), "=r"(waiters[i + 3])
+        : "l"(__cvta_generic_to_global(from + i)));
+  }
 }
 
 /// A row in memory of the host, which wrote it before the launch.
@@ -254,7 +260,11 @@ class GraphCrew {
         sleep(100);  // whoever got this place has not filled it yet
         value = cell.load_acquire(0);
       }
-      hold(value - 1, slots_of_regions().load_relaxed(value - 1));
+      if (value - 1 < params_.item_count) {
+        give(value - 1);
+      } else {
+        release_chunk(value - 1 - params_.item_count);
+      }
     }
     __syncwarp();
     return count != 0;
@@ -476,67 +486,105 @@ class GraphCrew {
 
   /// To the next item of the region, or to a region that waited for this one.
   EK_DEVICE void go_on() {
-    const Pair node = load_pair(params_.nodes, item_);
-    const bool has_one = (node.a & kMany) == 0 && node.a < params_.item_count;
-    if (has_one && load_place(params_.places, node.a) != 0) {
-      item_ = node.a;
+    const Waiters waiters = load_waiters(params_.nodes, item_);
+    const bool has_one = (waiters.only & kMany) == 0 && waiters.only < params_.item_count;
+    if (has_one && load_place(params_.places, waiters.only) != 0) {
+      item_ = waiters.only;
       resumed_ = 0;
       return;
     }
-    const Word slot = slot_;
+    count_regions(slot_, 0u - 1);
     item_ = kNoNode;
-    release(node);
-    if (item_ != kNoNode) slot_ = slots_of_regions().load_relaxed(item_);
-    count_regions(slot, 0u - 1);
+    Word joins = kNoNode;
+    release(waiters, joins);
+    release_joins(joins);
   }
 
-  /// Counts down everything that waits for a node. A join whose count comes to zero passes that on;
-  /// until its turn comes it lies in a list that goes through the counts.
-  EK_DEVICE void release(Pair node) {
-    const Words join_counts(params_.join_waiting_for, ~0u);
-    Word joins = kNoNode;
-    for (;;) {
-      if (node.a != kNoNode) {
-        release_one(node.a & ~kMany, joins);
-        for (Word at = node.b; at != kNoNode;) {
-          const Pair edge = load_pair(params_.edges, at);
-          at = edge.b;
-          release_one(edge.a, joins);
-        }
-      }
-      if (joins == kNoNode) return;
-      node = load_pair(params_.joins, joins);
-      joins = join_counts.load_relaxed(joins);
-    }
-  }
-  EK_DEVICE void release_one(Word waiter, Word& joins) {
-    if (waiter < params_.item_count) {
-      const Words waiting_for(params_.waiting_for, params_.item_count);
-      if (waiting_for.fetch_add_acq_rel(waiter, 0u - 1) == 1) give(waiter);
+  /// Counts down everything that waits for a node: the first waiters here, the others wherever a
+  /// lane is free.
+  EK_DEVICE void release(const Waiters& waiters, Word& joins) {
+    if (waiters.only == kNoNode) return;
+    if ((waiters.only & kMany) == 0) {
+      if (count_down(waiters.only)) pass_on(waiters.only, joins);
       return;
     }
-    const Word join = waiter - params_.item_count;
-    const Words join_counts(params_.join_waiting_for, ~0u);
-    if (join_counts.fetch_add_acq_rel(join, 0u - 1) != 1) return;
-    join_counts.store_relaxed(join, joins);
+    const Word others = (waiters.only & ~kMany) - 1;
+    if (others != 0) push(params_.item_count + waiters.first_chunk + 1, others);
+    release_chunk(waiters.first_chunk, joins);
+  }
+  /// A join passes on that its count has come to zero. Until its turn comes it lies in a list that
+  /// goes through the counts, which nobody needs any more.
+  EK_DEVICE void release_joins(Word joins) {
+    while (joins != kNoNode) {
+      const Word join = joins;
+      joins = join_counts().load_relaxed(join);
+      release(load_waiters(params_.joins, join), joins);
+    }
+  }
+  EK_DEVICE void release_chunk(Word chunk) {
+    Word joins = kNoNode;
+    release_chunk(chunk, joins);
+    release_joins(joins);
+  }
+  EK_DEVICE void release_chunk(Word chunk, Word& joins) {
+    Word waiters[kChunkWaiters];
+    load_chunk(params_.chunks, chunk, waiters);
+    Word free = 0;
+    fence();  // one for all of them
+#pragma unroll
+    for (Word i = 0; i < kChunkWaiters; ++i) {
+      if (waiters[i] == kNoNode) continue;
+      if (counts_of(waiters[i]).fetch_add_relaxed(0, 0u - 1) == 1) free |= 1u << i;
+    }
+    fence();
+#pragma unroll
+    for (Word i = 0; i < kChunkWaiters; ++i) {
+      if ((free >> i & 1) != 0) pass_on(waiters[i], joins);
+    }
+  }
+
+  EK_DEVICE Words join_counts() const {
+    return {params_.join_waiting_for, ~0u};
+  }
+  EK_DEVICE Words counts_of(Word node) const {
+    const bool is_item = node < params_.item_count;
+    return one_word(is_item ? params_.waiting_for + node
+                            : params_.join_waiting_for + (node - params_.item_count));
+  }
+  /// Says whether nothing is left that the node waits for.
+  EK_DEVICE bool count_down(Word node) const {
+    return counts_of(node).fetch_add_acq_rel(0, 0u - 1) == 1;
+  }
+  EK_DEVICE void pass_on(Word node, Word& joins) {
+    if (node < params_.item_count) {
+      if (item_ == kNoNode) {
+        give(node);  // this lane runs one of them, others the rest
+      } else {
+        push(node, 1);
+      }
+      return;
+    }
+    const Word join = node - params_.item_count;
+    join_counts().store_relaxed(join, joins);
     joins = join;
   }
-  /// This lane runs one of them, others the rest.
   EK_DEVICE void give(Word item) {
-    if (item_ == kNoNode) {
-      item_ = item;
-      resumed_ = 0;
-      return;
-    }
-    const Wide place = WideWord(&shared_.tail).fetch_add_relaxed(1);
-    one_word(params_.released + place).store_release(0, item + 1);
+    hold(item, slots_of_regions().load_relaxed(item));
+  }
+  /// Adds to the queue, with everything that was done before.
+  EK_DEVICE void push(Word first, Word count) const {
+    const Wide place = WideWord(&shared_.tail).fetch_add_relaxed(count);
+    const Words cells(params_.released + place, count);
+    fence();
+    for (Word i = 0; i < count; ++i) cells.store_relaxed(i, first + i + 1);
   }
 
   /// Adds to the regions a slot has left. How many it had at first is added when one of them is
-  /// taken, before or after others have ended: the sum is zero when all of that has happened.
+  /// taken, before or after others have ended: the sum is zero when all of that has happened. The
+  /// host looks when the launch is over, so that nothing needs an order.
   EK_DEVICE void count_regions(Word slot, Word count) const {
     const Words left(params_.left, ~0u);
-    if (left.fetch_add_acq_rel(slot, count) + count != 0) return;
+    if (left.fetch_add_relaxed(slot, count) + count != 0) return;
     const Wide place = WideWord(&shared_.finished).fetch_add_relaxed(1);
     store_for_host(params_.finished + place, slot);
   }
