@@ -111,8 +111,11 @@ Options Options::parse(int argc, char** argv) {
       options.smoke = true;
     } else if (arg.starts_with("--json=")) {
       options.json_path = arg.substr(7);
+    } else if (arg.starts_with("--only=")) {
+      options.only = arg.substr(7);
     } else {
-      fmt::print(stderr, "error: unknown option {}\nhint: --smoke, --json=PATH\n", arg);
+      fmt::print(stderr, "error: unknown option {}\nhint: --smoke, --json=PATH, --only=TEXT\n",
+                 arg);
       std::exit(2);
     }
   }
@@ -120,6 +123,7 @@ Options Options::parse(int argc, char** argv) {
 }
 
 void Suite::ask(const Question& question) {
+  if (question.name.find(options_.only) == std::string::npos) return;
   const std::size_t usual = options_.smoke ? kSmokeRounds : kRounds;
   const std::size_t rounds = question.rounds == 0 ? usual : std::min(usual, question.rounds);
   const std::size_t warmups = question.rounds == 0 ? kWarmups : kFewWarmups;

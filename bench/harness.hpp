@@ -40,8 +40,10 @@ struct Question {
 struct Options {
   bool smoke = false;
   std::string json_path = {};
+  std::string only = {};  ///< questions whose name has this in it; empty = all
 
-  /// Reads `--smoke` and `--json=PATH`; prints what is wrong and exits with 2 on anything else.
+  /// Reads `--smoke`, `--json=PATH` and `--only=TEXT`; prints what is wrong and exits with 2 on
+  /// anything else.
   static Options parse(int argc, char** argv);
 
   /// `full`, or a small number in a smoke run.

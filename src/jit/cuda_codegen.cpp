@@ -54,6 +54,13 @@ struct BlockFacts {
   std::vector<ExprId> loads = {};
 };
 
+/// A loop around the statement that is being emitted.
+struct Loop {
+  StmtKind kind;
+  std::size_t number = 0;
+  bool pays_ahead = false;  // has paid for turns that it may not run
+};
+
 /// An each while its turns are emitted.
 struct Each {
   std::size_t number;
@@ -178,6 +185,9 @@ class HandlerCodegen {
   void emit_assign_arg(const Stmt& stmt);
   void emit_store(const Stmt& stmt);
   void emit_branch(const Stmt& stmt);
+  void emit_refund();
+  void emit_end(std::string_view ending);
+  void emit_break();
   void emit_continue();
   void emit_await(const Stmt& stmt);
 
@@ -192,7 +202,9 @@ class HandlerCodegen {
   void find_ahead_loads(StmtId id, const Stmt& stmt, const BlockFacts& facts);
   bool can_load_ahead(const Expr& load, LocalId counter, const BlockFacts& facts) const;
   void emit_ahead_loads(LocalId counter, std::string_view first);
+  void emit_chunks(StmtId id, const Stmt& stmt, std::string_view first, std::size_t number);
   void emit_spend_turn();
+  void emit_fault_code(const std::string& call);
   BlockFacts facts_of(BlockId id) const;
   std::string_view turns_function(const Stmt& stmt) const {
     return verified_.type(stmt.operands[0]) == Type::i32 ? "turns_i32" : "turns_u32";
@@ -237,10 +249,11 @@ class HandlerCodegen {
   std::size_t next_temporary_ = 0;
   std::size_t next_loop_ = 0;
   std::size_t next_ahead_ = 0;
-  std::vector<StmtKind> loops_;  // around the statement being emitted
+  std::vector<Loop> loops_;      // outermost first
   Each each_{0};                 // the last one
   bool is_in_turn_ = false;      // inside its body
   bool turn_is_left_ = false;    // whether something jumps to the end of the turn
+  bool loop_is_broken_ = false;  // whether something jumps behind the innermost loop
   std::map<EntryHandle, std::string> entry_buffers_;
   std::set<LocalId> handle_locals_;  // names of handles that do not change
 };
@@ -305,15 +318,15 @@ void HandlerCodegen::emit(StmtId id) {
     case StmtKind::while_loop:
       return emit_while(stmt);
     case StmtKind::break_loop:
-      return line("break;");
+      return emit_break();
     case StmtKind::continue_loop:
       return emit_continue();
     case StmtKind::finish:
-      return line("return outcome(Ending::done);");
+      return emit_end("done");
     case StmtKind::yield:
-      return line("return outcome(Ending::yield);");
+      return emit_end("yield");
     case StmtKind::requeue:
-      return line("return outcome(Ending::requeue);");
+      return emit_end("requeue");
     case StmtKind::fault: {
       const std::string n = emit(stmt.operands[0]);
       turn_is_left_ = true;
@@ -383,8 +396,27 @@ void HandlerCodegen::emit_branch(const Stmt& stmt) {
   close();
 }
 
+// The fuel of turns that were paid for and, since the loop is left, do not run. After a fault fuel
+// means nothing.
+void HandlerCodegen::emit_refund() {
+  if (loops_.empty() || !loops_.back().pays_ahead) return;
+  line("{0} += some_{1} - 1 - k_{1};", fuel(), loops_.back().number);
+}
+
+void HandlerCodegen::emit_end(std::string_view ending) {
+  emit_refund();
+  line("return outcome(Ending::{});", ending);
+}
+
+void HandlerCodegen::emit_break() {
+  if (!loops_.back().pays_ahead) return line("break;");
+  emit_refund();
+  loop_is_broken_ = true;
+  line("goto broken_{};", loops_.back().number);
+}
+
 void HandlerCodegen::emit_continue() {
-  if (loops_.back() != StmtKind::each_loop) return line("continue;");
+  if (loops_.back().kind != StmtKind::each_loop) return line("continue;");
   turn_is_left_ = true;
   line("goto next_{};", each_.number);
 }
@@ -396,7 +428,7 @@ void HandlerCodegen::emit_await(const Stmt& stmt) {
     const std::string value = emit(stmt.operands[i]);
     line("item.io.{} = {};", kFields[i], value);
   }
-  line("return outcome(Ending::wait_io);");
+  emit_end("wait_io");
 }
 
 // ---- loops ----
@@ -425,11 +457,15 @@ BlockFacts HandlerCodegen::facts_of(BlockId id) const {
   return facts;
 }
 
-void HandlerCodegen::emit_spend_turn() {
-  const std::string code = fresh();
-  line("const Word {} = spend_turn({}, item, {});", code, lanes(), fuel());
+// A call that gives the code of a fault, or 0.
+void HandlerCodegen::emit_fault_code(const std::string& call) {
+  const std::string code = named(Type::u32, call);
   turn_is_left_ = true;
   line("if ({} != 0) {}", code, fault(code));
+}
+
+void HandlerCodegen::emit_spend_turn() {
+  emit_fault_code(fmt::format("spend_turn({}, item, {})", lanes(), fuel()));
 }
 
 // An abort is seen in the first turn of the outermost loop, and then now and then as fuel is spent.
@@ -444,14 +480,13 @@ void HandlerCodegen::emit_while(const Stmt& stmt) {
     line("if (fuel == start_{} && is_aborted(lanes, item)) {}", number, fault(FaultCode::deadline));
   }
   emit_spend_turn();
-  loops_.push_back(stmt.kind);
+  loops_.push_back({stmt.kind});
   emit(stmt.body);
   loops_.pop_back();
   close();
 }
 
 void HandlerCodegen::emit_for(StmtId id, const Stmt& stmt) {
-  const LocalId counter = verified_.local(id);
   const std::size_t number = next_loop_++;
   const std::string first = named(Type::u32, emit(stmt.operands[0]));
   const std::string last = emit(stmt.operands[1]);
@@ -459,13 +494,35 @@ void HandlerCodegen::emit_for(StmtId id, const Stmt& stmt) {
   if (loops_.empty()) {
     line("if (turns_{} != 0 && is_aborted(lanes, item)) {}", number, fault(FaultCode::deadline));
   }
+  if (!facts_of(stmt.body).has_loop) return emit_chunks(id, stmt, first, number);
   open("for (Word turn_{0} = 0; turn_{0} < turns_{0}; ++turn_{0}) {{", number);
   emit_spend_turn();
-  emit_counter(counter, fmt::format("{} + turn_{}", first, number));
-  loops_.push_back(stmt.kind);
+  emit_counter(verified_.local(id), fmt::format("{} + turn_{}", first, number));
+  loops_.push_back({stmt.kind});
   emit(stmt.body);
   loops_.pop_back();
   close();
+}
+
+// An innermost loop pays for as many turns as there are to the next look at the abort word. With
+// loops inside it cannot: when their fuel runs out is visible.
+void HandlerCodegen::emit_chunks(StmtId id, const Stmt& stmt, std::string_view first,
+                                 std::size_t number) {
+  const bool outer_is_broken = loop_is_broken_;
+  loop_is_broken_ = false;
+  open("for (Word done_{0} = 0; done_{0} < turns_{0};) {{", number);
+  line("Word some_{0} = turns_{0} - done_{0};", number);
+  emit_fault_code(fmt::format("spend_turns({}, item, {}, some_{})", lanes(), fuel(), number));
+  open("for (Word k_{0} = 0; k_{0} < some_{0}; ++k_{0}) {{", number);
+  emit_counter(verified_.local(id), fmt::format("{} + done_{} + k_{}", first, number, number));
+  loops_.push_back({.kind = stmt.kind, .number = number, .pays_ahead = true});
+  emit(stmt.body);
+  loops_.pop_back();
+  close();
+  line("done_{0} += some_{0};", number);
+  close();
+  if (loop_is_broken_) line("broken_{}:;", number);
+  loop_is_broken_ = outer_is_broken;
 }
 
 void HandlerCodegen::emit_counter(LocalId counter, std::string_view value) {
@@ -573,7 +630,7 @@ void HandlerCodegen::emit_turn(StmtId id, const Stmt& stmt, std::string_view fir
   emit_counter(verified_.local(id), fmt::format("{} + turn_{}", first, each));
   is_in_turn_ = true;
   turn_is_left_ = false;
-  loops_.push_back(stmt.kind);
+  loops_.push_back({stmt.kind});
   emit(stmt.body);
   loops_.pop_back();
   is_in_turn_ = false;
@@ -842,15 +899,19 @@ std::string HandlerCodegen::emit_load(ExprId id, const Expr& expr) {
   }
   const std::string buffer = resolve(expr.buffer);
   const std::string index = emit(expr.operands[0]);
-  check(buffer, index, Need::read);
   if (const auto ahead = each_.ahead.find(id); is_in_turn() && ahead != each_.ahead.end()) {
+    check(buffer, index, Need::read);
     return named(Type::u32, fmt::format("take_{}(lanes, {}, {}, ahead_{}[u_{}])",
                                         has_shared_buffers_ ? "shared" : "owned", buffer, index,
                                         ahead->second, each_.number));
   }
-  return named(Type::u32,
-               fmt::format("{}({}, {}, {})", has_shared_buffers_ ? "load_shared" : "load_owned",
-                           lanes(), buffer, index));
+  // Fetched before it is checked, which gives 0 for what cannot be loaded: a chain of loads then
+  // waits for no branch.
+  const std::string word =
+      named(Type::u32, fmt::format("fetch_{}({}, {}, {})", has_shared_buffers_ ? "shared" : "owned",
+                                   lanes(), buffer, index));
+  check(buffer, index, Need::read);
+  return word;
 }
 
 std::string HandlerCodegen::emit_length(const Expr& expr) {

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <utility>
 
+#include "everkernel/base/checked.hpp"
 #include "everkernel/planner/lineage.hpp"
 #include "everkernel/planner/opcode_ranks.hpp"
 #include "everkernel/planner/waves.hpp"
@@ -30,8 +31,9 @@ constexpr std::uint64_t kHotShare = 64;
 // Regions in a ticket: of a hybrid graph, and at most of a dense one.
 constexpr Word kHybridRegions = 32;
 constexpr std::uint64_t kMostRegions = 256;
-// What compiling a handler may take.
+// What compiling a handler may take, and compiling all of them for a device.
 constexpr auto kCompileTime = std::chrono::milliseconds(25);
+constexpr auto kDeviceCompileTime = std::chrono::seconds(5);
 // Tickets a worker should find, so that none is left with the last of the work.
 constexpr std::uint64_t kTicketsPerWorker = 32;
 
@@ -117,6 +119,8 @@ class Run {
   Result<void> make_plan();
   Result<void> check_handlers() const;
   Result<void> decide();
+  bool chooses_jit() const;
+  RunKernelKey kernel_key(bool is_jit) const;
   planner::LaunchRequest launch_request() const;
   void choose_order();
   Result<void> split();
@@ -130,6 +134,7 @@ class Run {
   void add_lineage();
   Word regions_per_ticket() const;
   Word largest_batch() const;
+  Word ringer_count() const;
 
   Megakernel::State& state_;
   RunMemory& memory_;
@@ -209,27 +214,44 @@ planner::LaunchRequest Run::launch_request() const {
           .previous = memory_.last_topology};
 }
 
+// Whether to run code that is made for this run; else the kernel that is there serves.
+bool Run::chooses_jit() const {
+  if (config_.execution == RunExecution::interpreter) return false;
+  if (config_.execution == RunExecution::jit) return true;
+  const backend::Capabilities& can = state_.backend->capabilities();
+  // Where nothing else is there, what the megakernel was compiled for is no reason.
+  if (can.interpreter && state_.options.execution == backend::Execution::native) return true;
+  if (policy_.execution != ExecutionMode::jit || !can.native_code) return false;
+  // Compiling cannot be cut short, so that it must fit into the time that is left.
+  Clock::duration needed = kDeviceCompileTime;
+  if (can.interpreter) needed = kCompileTime * static_cast<int>(opcodes_.size());
+  return deadline_ - Clock::now() > needed;
+}
+
+// A device compiles for a second, so that all runs of a megakernel there share their code.
+RunKernelKey Run::kernel_key(bool is_jit) const {
+  RunKernelKey key{.is_jit = is_jit, .is_planned = config_.ordered};
+  if (!is_jit || !state_.backend->capabilities().interpreter) return key;
+  for (const OpcodeCount& count : opcodes_) key.opcodes.push_back(count.opcode);
+  return key;
+}
+
 Result<void> Run::decide() {
   auto begin = Clock::now();
   policy_ = memory_.policies.recommend(launch_request());
   memory_.last_topology = policy_.topology;
-  // Compiling cannot be cut short, so that it must fit into the time that is left.
-  const bool has_time = deadline_ - Clock::now() > kCompileTime * static_cast<int>(opcodes_.size());
-  const bool can_compile = state_.backend->capabilities().native_code && has_time;
-  bool is_jit = policy_.execution == ExecutionMode::jit && can_compile;
-  if (state_.options.execution == backend::Execution::native) is_jit = true;
-  if (config_.execution == RunExecution::interpreter) is_jit = false;
-  if (config_.execution == RunExecution::jit) is_jit = true;
+  const backend::Capabilities& can = state_.backend->capabilities();
+  // Workers there are lanes that cost nothing while they have nothing to do.
+  if (can.spreads_portions && config_.worker_count == 0 && policy_.workers != 0) {
+    policy_.workers = can.max_worker_count;
+  }
   const bool has_handlers =
       std::ranges::any_of(opcodes_, [](const OpcodeCount& count) { return count.opcode != 0; });
-  policy_.execution = is_jit && has_handlers ? ExecutionMode::jit : ExecutionMode::interpreter;
-  RunKernelKey key{.is_jit = policy_.execution == ExecutionMode::jit,
-                   .is_planned = config_.ordered};
-  if (key.is_jit) {
-    for (const OpcodeCount& count : opcodes_) key.opcodes.push_back(count.opcode);
-  }
+  const bool is_jit = has_handlers && chooses_jit();
+  const bool is_compiled = is_jit || (has_handlers && !can.interpreter);
+  policy_.execution = is_compiled ? ExecutionMode::jit : ExecutionMode::interpreter;
   report_.queue_plan_ns += nanoseconds_since(begin);
-  auto kernel = find_kernel(state_, memory_, std::move(key));
+  auto kernel = find_kernel(state_, memory_, kernel_key(is_jit));
   if (!kernel) return Failure(kernel.error());
   kernel_ = std::move(*kernel);
   begin = Clock::now();  // compiling is no planning
@@ -272,10 +294,15 @@ void Run::choose_order() {
   }
 }
 
-// How many regions a slot stands for: the topology decides, and every worker should find several.
+// How many regions a slot stands for: the topology decides. Where a slot is one worker's, every
+// worker should find several; where all workers share them, all regions should fit the ring.
 Word Run::regions_per_ticket() const {
-  const std::uint64_t share =
-      memory_.plan.regions / std::max<std::uint64_t>(1, policy_.workers * kTicketsPerWorker);
+  const std::uint64_t regions = memory_.plan.regions;
+  std::uint64_t share = regions / std::max<std::uint64_t>(1, policy_.workers * kTicketsPerWorker);
+  if (state_.backend->capabilities().spreads_portions) {
+    const std::uint64_t capacity = ring_slots() - 1;
+    share = (regions + capacity - 1) / capacity;
+  }
   std::uint64_t most = kMostRegions;
   switch (policy_.topology) {
     case Topology::empty:
@@ -305,6 +332,11 @@ Word Run::largest_batch() const {
       return capacity;
   }
   return 1;
+}
+
+// Who rings when slots have ended: workers, or the one that serves the ring for all of them.
+Word Run::ringer_count() const {
+  return state_.backend->capabilities().spreads_portions ? 1 : policy_.workers + 1;
 }
 
 Result<void> Run::split() {
@@ -375,6 +407,7 @@ Result<void> Run::feed() {
   auto feed = RunFeed::create(memory_, graph,
                               {.slot_count = ring_slots(),
                                .worker_count = policy_.workers,
+                               .ringer_count = ringer_count(),
                                .regions_per_ticket = regions_per_ticket(),
                                .largest_batch = largest_batch(),
                                .tenant_quotas = config_.tenant_quotas,
@@ -400,12 +433,12 @@ void Run::note_feed(const FeedStats& stats) {
   report_.items_processed = stats.counters.done;
   report_.items_faulted = stats.counters.faulted;
   report_.telemetry.bytes_uploaded = stats.bytes_uploaded;
-  report_.telemetry.kernel_launches = 1;
-  report_.telemetry.sync_points = stats.sync_points;
+  report_.telemetry.bytes_uploaded += stats.counters.bytes_uploaded;
+  const auto launches = static_cast<Word>(stats.counters.launches);
+  report_.telemetry.kernel_launches = std::max<Word>(1, launches);
+  report_.telemetry.sync_points = stats.sync_points + launches;
   const std::uint64_t had = stats.dispatch_ns * policy_.workers;
-  const std::uint64_t occupancy = had == 0 ? 0 : stats.counters.busy_ns * 10000 / had;
-  report_.telemetry.occupancy_proxy_bps =
-      static_cast<Word>(std::min<std::uint64_t>(occupancy, 10000));
+  report_.telemetry.occupancy_proxy_bps = scaled_ratio(stats.counters.busy_ns, had, 10000);
   report_.shape.tickets = stats.tickets;
   report_.shape.publish_batches = stats.batches;
   report_.shape.regions_per_ticket = stats.most_regions;
@@ -524,6 +557,10 @@ Result<void> check_config(const Megakernel::State& state, std::size_t item_count
                 "split the list");
   }
   EVERKERNEL_TRY(check_quotas(item_count, config));
+  if (config.execution == RunExecution::interpreter && !state.backend->capabilities().interpreter) {
+    return fail(Code::unsupported, "run: this backend has no interpreter",
+                "leave the choice to the launch policy, or use the CPU backend");
+  }
   if (state.options.payload) {
     return fail(Code::invalid_argument, "run: the megakernel runs a payload for every slot",
                 "make one without a payload");

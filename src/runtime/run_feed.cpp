@@ -78,7 +78,7 @@ RunFeed::RunFeed(RunMemory& memory, backend::WorkGraph& graph, const FeedOptions
       slot_mask_(options.slot_count - 1),
       ring_(*protocol::LiveWords::bind(protocol::Buffer::ring, memory.region->part(kRing))),
       desk_(0),
-      bell_(options.worker_count + 1) {}
+      bell_(options.ringer_count) {}
 
 Result<void> RunFeed::prepare() {
   const auto control = memory_.region->part(kControl);
@@ -123,6 +123,7 @@ Result<FeedStats> RunFeed::run(backend::Kernel& kernel, memory::BufferTableView 
   }
   desk_.close();
   live_->stop(backend::deadline_after(kRunGrace));
+  EVERKERNEL_TRY(live_->health());  // what the kernel has on a device came back
   stats_.counters = live_->flush_counters();
   stats_.published_end = next_place_;
   report_progress();

@@ -20,6 +20,7 @@ namespace everkernel {
 struct FeedOptions {
   Word slot_count = 0;                                                ///< of the ring
   Word worker_count = 0;                                              ///< that run it
+  Word ringer_count = 1;                                              ///< that tell of ended slots
   Word regions_per_ticket = 1;                                        ///< most regions in a slot
   Word largest_batch = 1;                                             ///< slots published together
   std::span<const Word> tenant_quotas = {};                           ///< by tenant

@@ -37,10 +37,11 @@ Result<std::shared_ptr<backend::Kernel>> compile(Megakernel::State& state,
   backend::KernelOptions options = state.options;
   options.execution = key.is_jit ? backend::Execution::native : backend::Execution::interpreter;
   options.planned = key.is_planned;
-  if (key.is_jit) {
+  const bool is_specialised = !key.opcodes.empty();
+  if (is_specialised) {
     options.unverified_handlers = choose(options.unverified_handlers, key.opcodes);
   }
-  if (key.is_jit && options.program) {
+  if (is_specialised && options.program) {
     auto chosen = specialise(*options.program, key.opcodes);
     if (!chosen) return Failure(chosen.error());
     options.program = std::move(*chosen);
@@ -57,9 +58,11 @@ Result<std::shared_ptr<backend::Kernel>> compile(Megakernel::State& state,
 Result<RunKernel> find_kernel(Megakernel::State& state, RunMemory& memory, RunKernelKey key) {
   std::uint64_t generation = 0;
   auto general = state.current_kernel(&generation);
-  if (!key.is_jit && state.options.execution == backend::Execution::interpreter) {
-    return RunKernel{std::move(general), true};
-  }
+  // The kernel that is there is interpreted, or all there is: code for one slot after the other.
+  const bool is_general = state.options.execution == backend::Execution::interpreter ||
+                          !state.backend->capabilities().interpreter;
+  const bool is_enough = !key.is_jit || (!key.is_planned && key.opcodes.empty());
+  if (is_general && is_enough) return RunKernel{std::move(general), true};
   std::erase_if(memory.kernels, [&](const auto& entry) { return entry.generation != generation; });
   const auto found = std::ranges::find(memory.kernels, key, &RunMemory::Entry::key);
   if (found != memory.kernels.end()) {

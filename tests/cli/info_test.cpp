@@ -7,6 +7,9 @@ namespace {
 
 using Info = Program;
 
+// A driver that tests/cuda scripts.
+constexpr char kFakeDriver[] = EVERKERNEL_FAKE_DRIVER;
+
 TEST_F(Info, json_has_the_version_and_the_constants_of_the_wire_format) {
   const Json info = json({"info"});
   EXPECT_EQ(info["version"], "0.1.0");
@@ -51,6 +54,40 @@ TEST_F(Info, json_says_which_backends_there_are) {
   cuda.erase("reason");
   EXPECT_EQ(cuda, Json::parse(R"({"id": "cuda", "available": false, "device": "",
     "supported": false, "max_worker_count": 0, "memory_bytes": 0})"));
+}
+
+TEST_F(Info, a_gpu_is_shown_with_what_it_is) {
+  ::setenv("EVERKERNEL_LIBCUDA", kFakeDriver, 1);
+  const Json cuda = json({"info"})["backends"][1];
+  const auto reason = cuda["reason"].get<std::string>();
+  if (reason.starts_with("libnvrtc")) GTEST_SKIP() << "there is no NVRTC here: " << reason;
+  EXPECT_EQ(cuda, Json::parse(R"({"id": "cuda", "available": true, "supported": true,
+    "device": "Fake GPU, 4 SMs, compute capability 9.0", "max_worker_count": 8192,
+    "memory_bytes": 1073741824, "reason": ""})"));
+  EXPECT_NE(everkernel({"info"}).out.find(
+                "  cuda  available  Fake GPU, 4 SMs, compute capability 9.0, 1.0 GiB\n"),
+            std::string::npos);
+}
+
+TEST_F(Info, a_driver_without_a_gpu_is_a_reason) {
+  ::setenv("EVERKERNEL_LIBCUDA", kFakeDriver, 1);
+  ::setenv("FAKE_CUDA_DEVICE_COUNT", "0", 1);
+  const Json cuda = json({"info"})["backends"][1];
+  ::unsetenv("FAKE_CUDA_DEVICE_COUNT");
+  EXPECT_EQ(cuda["available"], false);
+  EXPECT_EQ(cuda["reason"],
+            "the NVIDIA driver sees no GPU; put one in, or make it visible with "
+            "CUDA_VISIBLE_DEVICES");
+}
+
+TEST_F(Info, launches_that_block_are_a_reason) {
+  ::setenv("EVERKERNEL_LIBCUDA", kFakeDriver, 1);
+  ::setenv("CUDA_LAUNCH_BLOCKING", "1", 1);
+  const Json cuda = json({"info"})["backends"][1];
+  ::unsetenv("CUDA_LAUNCH_BLOCKING");
+  EXPECT_EQ(cuda["reason"],
+            "CUDA_LAUNCH_BLOCKING=1 makes every launch wait for its end; unset "
+            "CUDA_LAUNCH_BLOCKING");
 }
 
 TEST_F(Info, json_says_what_the_cpu_backend_runs_on) {

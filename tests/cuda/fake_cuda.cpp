@@ -76,6 +76,14 @@ struct World {
   std::map<CuModule, std::unique_ptr<CuModuleOpaque>> modules;
 };
 
+// A program that a test starts is told by its environment.
+std::unique_ptr<World> make_world() {
+  auto world = std::make_unique<World>();
+  const char* const count = std::getenv("FAKE_CUDA_DEVICE_COUNT");
+  if (count != nullptr) world->state.device_count = std::atoi(count);
+  return world;
+}
+
 // Makes what a handle names.
 template <class Object>
 Object* make(std::map<Object*, std::unique_ptr<Object>>& objects, int& live_count) {
@@ -95,7 +103,7 @@ CuResult destroy(std::map<Object*, std::unique_ptr<Object>>& objects, int& live_
 }
 
 std::recursive_mutex lock;
-std::unique_ptr<World> the_world = std::make_unique<World>();
+std::unique_ptr<World> the_world = make_world();
 CuContextOpaque the_context;
 CuMemoryPoolOpaque the_pool;
 CuFunctionOpaque the_function;
@@ -229,14 +237,7 @@ FakeCuda* fake_cuda_state() {
 
 void fake_cuda_reset() {
   const std::scoped_lock hold(lock);
-  the_world = std::make_unique<World>();
-}
-
-// Scripts for programs that a test starts.
-__attribute__((constructor)) static void read_environment() {
-  if (const char* count = std::getenv("FAKE_CUDA_DEVICE_COUNT")) {
-    the_world->state.device_count = std::atoi(count);
-  }
+  the_world = make_world();
 }
 
 // The first line of every function. A macro, because it returns.

@@ -42,11 +42,13 @@ constexpr Word kThreads = 256;  // of a block, as in the source
 constexpr double kUsualSeconds = 20;
 constexpr auto kKernelTime = std::chrono::seconds(60);
 constexpr auto kQuietTime = std::chrono::seconds(10);  // without any progress
-// Weak orders show quickly, or not at all.
-constexpr std::uint64_t kControlRounds = 4'000'000;
 
 std::uint64_t rounds_to_run() {
   return number_from("EVERKERNEL_LITMUS_ROUNDS").value_or(100'000'000);
+}
+// Weak orders show quickly, or not at all.
+std::uint64_t control_rounds() {
+  return std::min<std::uint64_t>(4'000'000, rounds_to_run());
 }
 
 double seconds_since(Clock::time_point begin) {
@@ -275,17 +277,18 @@ TEST_F(DeviceLitmus, EveryTicketIsTakenOnce) {
 }
 
 TEST_F(DeviceLitmus, ControlMessages) {
-  expect_broken({messages("Relaxed", kControlRounds, 1), messages("Relaxed", kControlRounds, 97),
-                 messages("Cached", kControlRounds, 1), messages("Cached", kControlRounds, 97)});
+  expect_broken({messages("Relaxed", control_rounds(), 1),
+                 messages("Relaxed", control_rounds(), 97), messages("Cached", control_rounds(), 1),
+                 messages("Cached", control_rounds(), 97)});
 }
 
 TEST_F(DeviceLitmus, ControlClaims) {
-  expect_broken({claims("Relaxed", kControlRounds), claims("Cached", kControlRounds),
-                 claims("Split", kControlRounds)});
+  expect_broken({claims("Relaxed", control_rounds()), claims("Cached", control_rounds()),
+                 claims("Split", control_rounds())});
 }
 
 TEST_F(DeviceLitmus, ControlTickets) {
-  expect_broken({tickets("Relaxed", kControlRounds, 0), tickets("Cached", kControlRounds, 0)});
+  expect_broken({tickets("Relaxed", control_rounds(), 0), tickets("Cached", control_rounds(), 0)});
 }
 
 // ---- with the host ----
@@ -509,8 +512,9 @@ Outcome HostLitmus::tickets(const std::string& order, Stores stores, std::uint64
                                       how[static_cast<unsigned>(stores)])};
   const double seconds = seconds_to_run(kUsualSeconds);
   const auto begin = Clock::now();
-  gpu().launch(gpu().kernel("tickets_" + order), whole(1), host.slots(), host.tail(), host.end(),
-               host.done(), board.address(), seen.address(), findings.address(),
+  const Grid scout_and_consumers{.block_count = 1 + gpu().sm_count(), .thread_count = kThreads};
+  gpu().launch(gpu().kernel("tickets_" + order), scout_and_consumers, host.slots(), host.tail(),
+               host.end(), host.done(), board.address(), seen.address(), findings.address(),
                TicketHost::kCapacity);
   for (bool is_last = false; !is_last; outcome.rounds += TicketHost::kBatch) {
     const auto first = static_cast<Word>(outcome.rounds);
@@ -546,14 +550,15 @@ TEST_F(HostLitmus, StreamingStoresNeedAFence) {
 }
 
 TEST_F(HostLitmus, ControlMessages) {
-  expect_broken({messages("HostRelaxed", kControlRounds), messages("HostCached", kControlRounds)});
+  expect_broken(
+      {messages("HostRelaxed", control_rounds()), messages("HostCached", control_rounds())});
 }
 
 TEST_F(HostLitmus, ControlTickets) {
-  std::vector<Outcome> outcomes{tickets("HostRelaxed", Stores::released, kControlRounds),
-                                tickets("HostCached", Stores::released, kControlRounds)};
+  std::vector<Outcome> outcomes{tickets("HostRelaxed", Stores::released, control_rounds()),
+                                tickets("HostCached", Stores::released, control_rounds())};
   if (has_streaming_stores()) {
-    outcomes.push_back(tickets("HostOrdered", Stores::unfenced, kControlRounds));
+    outcomes.push_back(tickets("HostOrdered", Stores::unfenced, control_rounds()));
   }
   expect_broken(outcomes);
 }

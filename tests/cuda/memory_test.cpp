@@ -26,7 +26,7 @@ constexpr std::size_t kHalf = Staging::kHalfBytes;
 Bytes pattern(std::size_t size) {
   Bytes bytes(size);
   for (std::size_t i = 0; i < size; ++i) {
-    bytes[i] = static_cast<std::byte>(i * 2654435761u >> 13);
+    bytes[i] = static_cast<std::byte>(i * 0x9E3779B97F4A7C15u >> 56);
   }
   return bytes;
 }
@@ -150,16 +150,29 @@ TEST_F(DeviceMemory, copies_do_not_touch_the_callers_memory_after_a_timeout) {
   fake().operations_per_look = 0;
   Bytes bytes(64, std::byte{1});
   EXPECT_EQ(code_of(memory->read(0, bytes)), Code::timeout);
-  EXPECT_EQ(code_of(memory->write(0, Bytes(64, std::byte{9}))), Code::timeout);
   EXPECT_EQ(code_of(CudaMemory::create(context, 64)), Code::timeout);
   EXPECT_FALSE(context->is_lost());
 
-  // What was given up ends first, then the next copy has its turn.
   fake().operations_per_look = 1;
   Bytes later(64);
   ASSERT_TRUE(memory->read(0, later));
   EXPECT_EQ(later, Bytes(64, std::byte{7}));
   EXPECT_EQ(bytes, Bytes(64, std::byte{1}));
+}
+
+TEST_F(DeviceMemory, a_copy_that_was_given_up_ends_before_the_next_one_begins) {
+  context.reset();
+  context = make_context(milliseconds(10));
+  const auto memory = make(context, 64);
+  fake().operations_per_look = 0;
+  EXPECT_EQ(code_of(memory->write(0, Bytes(64, std::byte{9}))), Code::timeout);
+  EXPECT_EQ(code_of(memory->write(0, Bytes(64, std::byte{11}))), Code::timeout);
+
+  // The second never began: it would have changed the bytes of the first on their way.
+  fake().operations_per_look = 1;
+  Bytes bytes(64);
+  ASSERT_TRUE(memory->read(0, bytes));
+  EXPECT_EQ(bytes, Bytes(64, std::byte{9}));
 }
 
 TEST_F(DeviceMemory, a_staging_area_that_the_device_still_uses_is_not_given_back) {

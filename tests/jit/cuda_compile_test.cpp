@@ -59,9 +59,47 @@ extern "C" __global__ void run_one(const __grid_constant__ Item given,
 }
 )";
 
+// A kernel for each handler: a compiler takes several small functions faster than a large one.
+std::string kernels_of(const ir::VerifiedProgram& program) {
+  constexpr std::string_view kLanes[] = {"OneLane", "WarpLanes", "GroupLanes"};
+  std::string text =
+      "#include \"jit/device/item.cuh\"\n#include \"everkernel/handlers.cuh\"\n"
+      "using namespace everkernel::device;\n";
+  for (std::size_t i = 0; i < program.handlers().size(); ++i) {
+    const auto scope = static_cast<std::size_t>(program.handlers()[i].handler.scope);
+    text += fmt::format(
+        "extern \"C\" __global__ void run_{0}(const __grid_constant__ Item given, Words out) {{\n"
+        "  Item item = given;\n"
+        "  out.store_relaxed(0, handler_{0}({1}{{}}, item));\n"
+        "  out.store_relaxed(1, static_cast<Word>(item.fuel));\n"
+        "#pragma unroll\n"
+        "  for (Word i = 0; i < 12; ++i) out.store_relaxed(2 + i, item.args[i]);\n"
+        "  out.store_relaxed(14, item.io.source ^ item.io.block ^ item.io.byte_count);\n}}\n",
+        i, kLanes[scope]);
+  }
+  return text;
+}
+
+ir::Program parsed(std::string_view text) {
+  auto program = ir::parse(text);
+  EXPECT_TRUE(program) << program.error().message;
+  return *std::move(program);
+}
+
+ir::VerifiedProgram verified(ir::Program program) {
+  auto made = ir::verify(std::move(program));
+  EXPECT_TRUE(made) << made.error().message;
+  return *std::move(made);
+}
+
+std::string cuda_of(const ir::VerifiedProgram& program,
+                    jit::MemoryUse memory = jit::MemoryUse::shared) {
+  return jit::emit_cuda(program, {.memory = memory, .payload = program.payload() != nullptr});
+}
+
 struct Example {
   std::string name;
-  std::string text;  // of the handlers
+  ir::Program program;
 };
 
 std::vector<Example> all_examples() {
@@ -69,51 +107,35 @@ std::vector<Example> all_examples() {
   for (const char* folder : {"examples/handlers", "examples/jobs"}) {
     for (const auto& file : std::filesystem::directory_iterator(kRoot / folder)) {
       if (file.path().extension() != ".ek") continue;
-      examples.push_back({file.path().filename().string(), read_text(file.path())});
+      examples.push_back({file.path().filename().string(), parsed(read_text(file.path()))});
     }
   }
   return examples;
 }
 
-std::string cuda_of(std::string_view text, jit::MemoryUse memory = jit::MemoryUse::shared) {
-  auto parsed = ir::parse(text);
-  EXPECT_TRUE(parsed) << parsed.error().message;
-  auto verified = ir::verify(*std::move(parsed));
-  EXPECT_TRUE(verified) << verified.error().message;
-  return jit::emit_cuda(*verified, {.memory = memory, .payload = verified->payload() != nullptr});
-}
+struct Source {
+  std::string name;      // for messages
+  std::string handlers;  // the text under test
+  std::string kernel;
+};
 
-// Compiles the handlers with the kernel around them. For an architecture NVRTC does not know it
-// gives PTX.
-Result<std::string> compiled(const Nvrtc& nvrtc, const std::string& handlers, int architecture) {
+void expect_compiles(const Nvrtc& nvrtc, const Source& source, int architecture) {
   std::vector<SourceText> headers(backend::cuda::device_headers().begin(),
                                   backend::cuda::device_headers().end());
-  headers.push_back({"everkernel/handlers.cuh", handlers});
+  headers.push_back({"everkernel/handlers.cuh", source.handlers});
   const std::string options[] = {"-fmad=false"};
-  const auto code = nvrtc.compile({.source = {"kernel.cu", kKernel},
+  const auto code = nvrtc.compile({.source = {"kernel.cu", source.kernel},
                                    .headers = headers,
                                    .options = options,
-                                   .architecture = architecture});
-  if (!code) return Failure(code.error());
-  EXPECT_EQ(code->log, "") << "the text is no cause for warnings";
-  return std::string(reinterpret_cast<const char*>(code->bytes.data()), code->bytes.size());
-}
-
-// Compiles for every architecture, and reads the PTX of one.
-void expect_compiles(const Nvrtc& nvrtc, const std::string& name, const std::string& handlers) {
-  for (const int architecture : kArchitectures) {
-    const auto code = compiled(nvrtc, handlers, architecture);
-    ASSERT_TRUE(code) << name << " for sm_" << architecture << ": " << code.error().message;
-    EXPECT_TRUE(code->starts_with("\177ELF")) << name;
-  }
-}
-
-void expect_sound_ptx(const Nvrtc& nvrtc, const std::string& name, const std::string& handlers) {
-  const auto ptx = compiled(nvrtc, handlers, 91);
-  ASSERT_TRUE(ptx) << name << ": " << ptx.error().message;
-  const PtxReport report = check_ptx(*ptx);
-  EXPECT_EQ(shown(report), "") << name;
-  EXPECT_GE(report.accesses.at("word"), 15u) << "the kernel itself stores that many";
+                                   .architecture = architecture,
+                                   .keeps_ptx = true});
+  const std::string place = fmt::format("{} for sm_{}", source.name, architecture);
+  ASSERT_TRUE(code) << place << ": " << code.error().message;
+  EXPECT_FALSE(code->is_ptx) << place;
+  EXPECT_EQ(code->log, "") << place << ": the text is no cause for warnings";
+  const PtxReport report = check_ptx(code->ptx);
+  EXPECT_EQ(shown(report), "") << place;
+  EXPECT_GE(report.accesses.at("word"), 15u) << "a kernel itself stores that many";
 }
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
@@ -124,14 +146,22 @@ TEST(CudaCompile, nvrtc_takes_every_example) {
   EVERKERNEL_NEEDS_NVRTC(nvrtc);
   const auto examples = all_examples();
   EXPECT_GE(examples.size(), 11u);
-  for (const Example& example : examples) {
-    for (const auto memory : {jit::MemoryUse::shared, jit::MemoryUse::planned}) {
-      const std::string handlers = cuda_of(example.text, memory);
-      expect_compiles(*nvrtc, example.name, handlers);
-      expect_sound_ptx(*nvrtc, example.name, handlers);
+  for (const int architecture : kArchitectures) {
+    for (const Example& example : examples) {
+      const std::string handlers = cuda_of(verified(example.program));
+      expect_compiles(*nvrtc, {example.name, handlers, std::string(kKernel)}, architecture);
     }
+    const std::string nothing = cuda_of(verified({}));
+    expect_compiles(*nvrtc, {"no handlers", nothing, std::string(kKernel)}, architecture);
   }
-  expect_compiles(*nvrtc, "no handlers", cuda_of(""));
+}
+
+TEST(CudaCompile, nvrtc_takes_every_example_for_planned_memory) {
+  EVERKERNEL_NEEDS_NVRTC(nvrtc);
+  for (const Example& example : all_examples()) {
+    const std::string handlers = cuda_of(verified(example.program), jit::MemoryUse::planned);
+    expect_compiles(*nvrtc, {example.name, handlers, std::string(kKernel)}, 90);
+  }
 }
 
 TEST(CudaCompile, nvrtc_takes_random_handlers) {
@@ -142,14 +172,81 @@ TEST(CudaCompile, nvrtc_takes_random_handlers) {
   const auto start = std::chrono::steady_clock::now();
   Random random(seed);
   for (std::size_t i = 0; i < kBatches; ++i) {
-    const std::string handlers = cuda_of(generate_batch(random, kHandlersEach));
-    const std::string name = fmt::format("batch {} of seed {}", i, seed);
-    // Each batch for one architecture, its PTX read: every architecture sees a third of them.
-    const auto code = compiled(*nvrtc, handlers, kArchitectures[i % std::size(kArchitectures)]);
-    ASSERT_TRUE(code) << name << ": " << code.error().message;
-    expect_sound_ptx(*nvrtc, name, handlers);
+    const auto program = verified(parsed(generate_batch(random, kHandlersEach)));
+    const Source source{fmt::format("batch {} of seed {}", i, seed), cuda_of(program),
+                        kernels_of(program)};
+    for (const int architecture : kArchitectures) expect_compiles(*nvrtc, source, architecture);
+    if (HasFailure()) return;
   }
   std::printf("%zu handlers in %.1f s\n", kBatches * kHandlersEach, seconds_since(start));
+}
+
+// What the language allows at most: the compiler must neither refuse it nor take for ever.
+TEST(CudaCompile, nvrtc_takes_handlers_at_the_limits) {
+  EVERKERNEL_NEEDS_NVRTC(nvrtc);
+  std::string large = "handler large = 300 { var a = input[0]; var b = 1;\n";
+  for (int i = 0; i < 170; ++i) {
+    large += fmt::format(
+        "a = a * {} + (b ^ a); if a > {} {{ b = input[a % len(input)]; output[b % len(output)] = "
+        "a; "
+        "}}\n",
+        i + 3, i * 7);
+  }
+  std::string deep = "handler deep = 301 scope group { let x = param; output[0] = ";
+  for (int i = 0; i < 250; ++i) deep += '(';
+  deep += 'x';
+  for (int i = 0; i < 250; ++i) deep += fmt::format(" + {})", i);
+  deep += "; let c = ";
+  for (int i = 0; i < 120; ++i) deep += fmt::format("(input[{}] == 0 && ", i);
+  deep += "true";
+  for (int i = 0; i < 120; ++i) deep += ')';
+  deep += "; if c { output[1] = 1; } ";
+  for (int i = 0; i < 13; ++i) deep += fmt::format("for v{} in 0 .. 2 {{ ", i);
+  deep += "output[2] = output[2] + v7; ";
+  for (int i = 0; i < 13; ++i) deep += "} ";
+  for (const std::string& text : {large + "}", deep + "}"}) {
+    const auto program = verified(parsed(text));
+    const auto start = std::chrono::steady_clock::now();
+    expect_compiles(*nvrtc, {"at the limits", cuda_of(program), kernels_of(program)}, 90);
+    std::printf("%zu instructions in %.1f s\n",
+                program.handlers()[0].handler.body.exprs.size() +
+                    program.handlers()[0].handler.body.stmts.size(),
+                seconds_since(start));
+  }
+}
+
+// Handlers of all examples as one program; what opcodes and names they have does not matter here.
+TEST(CudaCompile, nvcc_takes_the_examples) {
+  if (!std::filesystem::exists(EVERKERNEL_NVCC)) GTEST_SKIP() << "there is no nvcc here";
+  ir::Program all;
+  for (Example& example : all_examples()) {
+    for (ir::Handler& handler : example.program.handlers) {
+      handler.name = fmt::format("h_{}", all.handlers.size());
+      handler.opcode = static_cast<std::uint32_t>(100 + all.handlers.size());
+      handler.is_payload = false;
+      all.handlers.push_back(std::move(handler));
+    }
+  }
+  const auto program = verified(std::move(all));
+  const TempDir dir;
+  std::filesystem::create_directory(dir.path() / "everkernel");
+  const auto write = [&](const char* name, const std::string& text) {
+    const auto bytes = std::as_bytes(std::span(text));
+    dir.write(name, Bytes(bytes.begin(), bytes.end()));
+  };
+  write("everkernel/handlers.cuh", cuda_of(program));
+  write("kernel.cu", kernels_of(program) + std::string(kKernel));
+  std::vector<std::string> args = {"-std=c++20", "-fmad=false", "-Werror", "all-warnings", "-I."};
+  for (const char* folder : {"include", "src"}) args.push_back("-I" + (kRoot / folder).string());
+  for (const int architecture : kArchitectures) {
+    args.push_back(fmt::format("-gencode=arch=compute_{0},code=sm_{0}", architecture));
+  }
+  args.insert(args.end(), {"-c", "kernel.cu", "-o", "kernel.o"});
+  const Outcome outcome = run({.program = EVERKERNEL_NVCC,
+                               .args = args,
+                               .folder = dir.path(),
+                               .deadline = std::chrono::minutes(5)});
+  EXPECT_EQ(outcome.status, 0) << outcome.out << outcome.err;
 }
 
 }  // namespace

@@ -174,7 +174,7 @@ inline Word access_fault(const Buffer& buffer, Word needed) {
   return static_cast<Word>(may ? FaultCode::index_out_of_range : FaultCode::permission_denied);
 }
 
-inline constexpr Word kAhead = 4;
+inline constexpr Word kAhead = 8;
 inline void load_ahead_constant(const Buffer& buffer, const Word (&at)[kAhead],
                                 Word (&words)[kAhead]) {
   for (Word i = 0; i < kAhead; ++i) words[i] = at[i] < buffer.readable ? buffer.words[at[i]] : 0;
@@ -193,6 +193,7 @@ inline void load_ahead_owned(const Buffer& buffer, const Word (&at)[kAhead],
 struct OneLane {
   static constexpr bool kHasTile = false;
   static constexpr bool kKeepsOrder = true;
+  static constexpr bool kIsOne = true;
   Word index() const { return 0; }
   Word count() const { return 1; }
   bool leads() const { return true; }
@@ -295,6 +296,7 @@ inline void Fibers::pause(Fiber& fiber) {
 struct ManyLanes {
   static constexpr bool kHasTile = true;
   static constexpr bool kKeepsOrder = false;
+  static constexpr bool kIsOne = false;
   Word index() const { return fibers.current(); }
   Word count() const { return Fibers::kLanes; }
   bool leads() const { return fibers.current() == 0; }
@@ -384,6 +386,12 @@ inline void append_hit(const Item& item, Word a, Word b, Word c) {
 
 inline Word load_constant(const Buffer& buffer, Word index) {
   return buffer.words[index];
+}
+inline Word fetch_shared(const Buffer& buffer, Word index) {
+  return index < buffer.readable ? buffer.words[index] : 0;
+}
+inline Word fetch_owned(const Buffer& buffer, Word index) {
+  return index < buffer.readable ? buffer.words[index] : 0;
 }
 inline Word load_shared(const Buffer& buffer, Word index) {
   return buffer.words[index];

@@ -105,11 +105,11 @@ TEST(CudaSource, has_the_payload_only_where_it_runs) {
 TEST(CudaSource, uses_plain_words_only_where_no_other_item_can_touch_them) {
   constexpr std::string_view kText = "handler h = 64 { output[0] = input[0] + control[0]; }";
   const std::string shared = cuda_of(kText);
-  EXPECT_TRUE(has(shared, "load_shared(") && has(shared, "store_shared("));
+  EXPECT_TRUE(has(shared, "fetch_shared(") && has(shared, "store_shared("));
   EXPECT_FALSE(has(shared, "_owned("));
   for (const auto memory : {jit::MemoryUse::exclusive, jit::MemoryUse::planned}) {
     const std::string owned = cuda_of(kText, {.memory = memory});
-    EXPECT_TRUE(has(owned, "load_owned(") && has(owned, "store_owned("));
+    EXPECT_TRUE(has(owned, "fetch_owned(") && has(owned, "store_owned("));
     EXPECT_FALSE(has(owned, "_shared("));
     EXPECT_TRUE(has(owned, "load_control(lanes, item, 0u)"));
   }

@@ -189,21 +189,8 @@ TEST(Differential, damaged_programs_are_refused_or_agree_bit_for_bit) {
   compare_batches(seconds_to_run(usual_seconds()) / 4, [](std::uint64_t seed, CrashReport& crash,
                                                           Tally& tally) {
     Random random(seed ^ 0x5EED0FDA3A6ED000u);
-    ir::Program survivors;
-    while (survivors.handlers.size() < kHandlersEach) {
-      const std::string text = mutate(random, generate_handler(random, {.index = 0}));
-      crash.set(seed, text);
-      ++tally.damaged;
-      auto parsed = ir::parse(text);
-      if (!parsed || !ir::verify(*parsed)) continue;
-      for (ir::Handler& handler : parsed->handlers) {
-        // Together in one program they need names of their own.
-        handler.name = fmt::format("h_{}", survivors.handlers.size());
-        handler.opcode = static_cast<std::uint32_t>(1000 + survivors.handlers.size());
-        handler.is_payload = false;
-        survivors.handlers.push_back(std::move(handler));
-      }
-    }
+    auto survivors = generate_survivors(random, kHandlersEach, tally.damaged,
+                                        [&](const std::string& text) { crash.set(seed, text); });
     const auto program = ir::verify(std::move(survivors));
     if (!program) {
       ADD_FAILURE() << program.error().message << "\nreplay with\n  " << replay_command(seed);

@@ -11,6 +11,7 @@
 
 #include "everkernel/jit/native.hpp"
 #include "ring_trial.hpp"
+#include "support/backend_under_test.hpp"
 #include "support/sanitized.hpp"
 #include "support/seeds.hpp"
 
@@ -35,6 +36,10 @@ Word random_slot_count(Random& random) {
   return counts[random.weighted(weights)];
 }
 
+bool has_native_code() {
+  return is_on_cuda() || jit::has_native_code();
+}
+
 // What all kernels and rings of a batch have in common.
 struct Batch {
   RingShape ring = {};
@@ -49,8 +54,10 @@ Batch random_batch(Random& random, bool is_in_order) {
   batch.worker_counts = {1};
   if (is_in_order) return batch;
   batch.worker_counts.push_back(random.between(2, 8));
+  // From 32 workers on the lanes of a warp look at a slot each; 0 is all that fit the device.
+  if (is_on_cuda()) batch.worker_counts.insert(batch.worker_counts.end(), {64, 0});
   batch.has_payload = random.chance(15);
-  if (jit::has_native_code() && random.chance(30)) {
+  if (has_native_code() && random.chance(30)) {
     // Workers that sleep come too late for a ring of a few microseconds.
     batch.ring = {.slot_count = random.between(8, 32), .is_busy = true, .fuel = 400'000};
     batch.worker_counts = {random.between(2, 3), random.between(4, 8)};
@@ -59,7 +66,7 @@ Batch random_batch(Random& random, bool is_in_order) {
 }
 
 KernelShape random_shape(Random& random, const Batch& batch, Schedule schedule, Word workers) {
-  const bool is_native = jit::has_native_code() && (batch.ring.is_busy || random.chance(50));
+  const bool is_native = has_native_code() && (batch.ring.is_busy || random.chance(50));
   const Word slot_count = batch.ring.slot_count;
   std::vector<Word> sizes;
   for (Word size = 1; size <= slot_count; ++size) {
@@ -69,7 +76,7 @@ KernelShape random_shape(Random& random, const Batch& batch, Schedule schedule, 
           .workgroup_size = random.pick_from(sizes),
           .worker_count = workers,
           .schedule = schedule,
-          .execution = is_native ? backend::Execution::native : backend::Execution::interpreter,
+          .execution = is_native ? backend::Execution::native : usual_execution(),
           .has_payload = batch.has_payload,
           .fuel = batch.ring.fuel};
 }

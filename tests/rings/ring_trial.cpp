@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "everkernel/backend/cpu/cpu_backend.hpp"
+#include "support/backend_under_test.hpp"
 #include "support/bytes.hpp"
 #include "support/ir_text.hpp"
 
@@ -108,15 +108,14 @@ struct RingKernel::Pass {
 Result<RingKernel> RingKernel::make(const KernelShape& shape, const std::vector<DataImage>& data) {
   auto program = check_text(handlers_text());
   if (!program) return Failure(program.error());
-  auto kernel =
-      Megakernel::create(backend::cpu::make_backend(), {.slot_count = shape.slot_count,
-                                                        .workgroup_size = shape.workgroup_size,
-                                                        .handlers = *program,
-                                                        .payload = shape.has_payload,
-                                                        .schedule = shape.schedule,
-                                                        .execution = shape.execution,
-                                                        .fuel_per_item = shape.fuel,
-                                                        .worker_count = shape.worker_count});
+  auto kernel = Megakernel::create(backend_under_test(), {.slot_count = shape.slot_count,
+                                                          .workgroup_size = shape.workgroup_size,
+                                                          .handlers = *program,
+                                                          .payload = shape.has_payload,
+                                                          .schedule = shape.schedule,
+                                                          .execution = shape.execution,
+                                                          .fuel_per_item = shape.fuel,
+                                                          .worker_count = shape.worker_count});
   if (!kernel) return Failure(kernel.error());
   RingKernel made(shape, *std::move(kernel));
   for (const DataImage& image : data) {

@@ -8,6 +8,7 @@
 
 #include "everkernel/runtime/megakernel.hpp"
 #include "ring_generator.hpp"
+#include "support/backend_under_test.hpp"
 
 namespace everkernel::test {
 
@@ -17,7 +18,7 @@ struct KernelShape {
   Word workgroup_size = 1;
   Word worker_count = 1;
   backend::Schedule schedule = backend::Schedule::direct;
-  backend::Execution execution = backend::Execution::interpreter;
+  backend::Execution execution = usual_execution();
   bool has_payload = false;
   Word fuel = 1000;  // turns of loops an item may take
 };

@@ -1,7 +1,6 @@
 // Planning rule 5 by example: every decision of the launch policy changes what runs.
 #include <algorithm>
 
-#include "everkernel/jit/native.hpp"
 #include "run_fixture.hpp"
 
 namespace everkernel::test {
@@ -13,7 +12,10 @@ using planner::Pressure;
 using planner::Topology;
 
 #define EVERKERNEL_NEEDS_NATIVE_CODE() \
-  if (!jit::has_native_code()) GTEST_SKIP() << "this build has no native code"
+  if (!backend_under_test()->capabilities().native_code) GTEST_SKIP() << "there is no native code"
+// A device runs compiled code, whatever the queue is like.
+#define EVERKERNEL_NEEDS_INTERPRETER() \
+  if (!backend_under_test()->capabilities().interpreter) GTEST_SKIP() << "there is no interpreter"
 
 // ---- pressure ----
 
@@ -27,6 +29,7 @@ TEST(Pressure, light_work_is_published_slot_by_slot) {
 }
 
 TEST(Pressure, workers_that_light_work_leaves_over_sleep) {
+  if (is_on_cuda()) GTEST_SKIP() << "one thread serves the ring of a device, and runs nothing";
   Runner runner;
   std::uint64_t most = 0;
   // A machine that is busy elsewhere may start them late, but not every time.
@@ -93,7 +96,8 @@ TEST(Topology, of_some_that_can_run_is_hybrid_with_tickets_of_32) {
   for (Word i = 0; i < 84; ++i) items.push_back({kPeek, 20, 0, i});
   const Report report = runner.run(items, {.fuse = false, .worker_count = 1});
   EXPECT_EQ(report.telemetry.topology, Topology::hybrid_frontier);
-  EXPECT_EQ(report.shape.regions_per_ticket, 32u);
+  // The workers of a device share a slot: it need not be large while all regions fit the ring.
+  EXPECT_EQ(report.shape.regions_per_ticket, is_on_cuda() ? 2u : 32u);
 }
 
 TEST(Topology, of_hot_dense_graphs_is_fused_and_grouped_by_opcode) {
@@ -141,7 +145,8 @@ TEST(Topology, is_remembered_and_answers_come_from_the_cache) {
 TEST(ExecutionModes, a_short_queue_runs_the_kernel_that_is_there) {
   Runner runner;
   const Report report = runner.run(Items(100, {kAdd, 0, 2, 0}));
-  EXPECT_EQ(report.telemetry.execution_mode, ExecutionMode::interpreter);
+  EXPECT_EQ(report.telemetry.execution_mode,
+            is_on_cuda() ? ExecutionMode::jit : ExecutionMode::interpreter);
   EXPECT_EQ(report.shape.pipeline_id, runner.kernel->pipeline_id());
   EXPECT_TRUE(report.telemetry.compiled_pipeline_cache_hit);
   EXPECT_FALSE(report.shape.grouped_by_opcode);
@@ -149,6 +154,7 @@ TEST(ExecutionModes, a_short_queue_runs_the_kernel_that_is_there) {
 
 TEST(ExecutionModes, a_long_queue_runs_code_of_its_opcodes_grouped_by_opcode) {
   EVERKERNEL_NEEDS_NATIVE_CODE();
+  EVERKERNEL_NEEDS_INTERPRETER();
   Runner runner;
   Items items;
   for (Word i = 0; i < 2048; ++i) {
@@ -169,8 +175,41 @@ TEST(ExecutionModes, a_long_queue_runs_code_of_its_opcodes_grouped_by_opcode) {
             ExecutionMode::interpreter);
 }
 
+TEST(ExecutionModes, a_device_compiles_once_for_all_long_queues) {
+  if (!is_on_cuda()) GTEST_SKIP() << "a CPU compiles the opcodes of a queue";
+  Runner runner;
+  const Report cold = runner.run(Items(100, {kAdd, 0, 2, 0}));
+  EXPECT_EQ(cold.shape.pipeline_id, runner.kernel->pipeline_id());
+  EXPECT_TRUE(cold.telemetry.compiled_pipeline_cache_hit);
+  const Report adds = runner.run(Items(4096, {kAdd, 0, 2, 1}));
+  EXPECT_NE(adds.shape.pipeline_id, runner.kernel->pipeline_id());
+  const Report looks = runner.run(Items(4096, {kPeek, 3, 0, 0}), {.dedupe = false});
+  EXPECT_EQ(looks.shape.pipeline_id, adds.shape.pipeline_id);
+  EXPECT_TRUE(looks.telemetry.compiled_pipeline_cache_hit);
+  EXPECT_EQ(runner.word(2), 2u + 4096u);
+  // Without an order, items meet at their buffers: that is what the kernel that is there is for.
+  const Report unordered = runner.run(Items(4096, {kAdd, 0, 2, 1}), {.ordered = false});
+  EXPECT_EQ(unordered.shape.pipeline_id, runner.kernel->pipeline_id());
+  // There is no time to compile, and no need.
+  Runner other({.slot_count = 64, .workgroup_size = 1, .fuel_per_item = 12345});
+  const Report late =
+      other.run(Items(4096, {kAdd, 0, 2, 1}), {.max_wall_time = std::chrono::seconds(1)});
+  EXPECT_EQ(late.shape.pipeline_id, other.kernel->pipeline_id());
+  EXPECT_EQ(late.items_processed, 4096u);
+}
+
+TEST(ExecutionModes, a_device_has_no_interpreter) {
+  if (!is_on_cuda()) GTEST_SKIP() << "a CPU has one";
+  Runner runner;
+  const auto report =
+      runner.kernel->run(Items{{kMove, 1, 2, 0}}, {.execution = RunExecution::interpreter});
+  EXPECT_EQ(code_of(report), Code::unsupported);
+  EXPECT_EQ(runner.word(2), 2u) << "something ran";
+}
+
 TEST(ExecutionModes, hot_windows_promote_a_short_queue) {
   EVERKERNEL_NEEDS_NATIVE_CODE();
+  EVERKERNEL_NEEDS_INTERPRETER();
   Runner runner;
   const Items items(10, {kAdd, 0, 2, 1});
   EXPECT_EQ(runner.run(items, {.hot_windows = 3}).telemetry.execution_mode,
@@ -181,6 +220,7 @@ TEST(ExecutionModes, hot_windows_promote_a_short_queue) {
 
 TEST(ExecutionModes, what_is_asked_for_is_used) {
   EVERKERNEL_NEEDS_NATIVE_CODE();
+  EVERKERNEL_NEEDS_INTERPRETER();
   Runner runner;
   const Report native = runner.run({{kMove, 1, 2, 0}}, {.execution = RunExecution::jit});
   EXPECT_EQ(native.telemetry.execution_mode, ExecutionMode::jit);

@@ -44,6 +44,15 @@ class Maker {
   Word constant() { return random_.between(1, 9) * 2 + 1; }
   // `each` splits over lanes, `for` is one after the other.
   std::string loop() { return random_.chance(scope_ == 0 ? 20 : 80) ? "each" : "for"; }
+  // Turns of an each must not see what others write, and input may be output. So a turn keeps to
+  // its own word, or the item goes through the turns one after the other.
+  std::string place_of_turn(std::string_view loop) const {
+    return fmt::format("output[({}) % len(output)]", loop == "each" ? "i" : "i + param");
+  }
+  static std::string in_order_if_same(std::string_view loop, std::string_view turns) {
+    if (loop == "for") return fmt::format("for {} ", turns);
+    return fmt::format("if args[0] == args[1] {{ for {0} }} else {{ each {0} }} ", turns);
+  }
   std::string some_handle(Word shift) const {
     return fmt::format("buffer({} + ((param >> {}) & 63) % {} * {})", handles_.first, shift,
                        handles_.count + (handles_.count > 4 ? 0 : 1), handles_.stride);
@@ -196,10 +205,10 @@ Body Maker::fill() {
 
 Body Maker::pure_atomic() {
   const std::string_view op = kAtomics[random_.below(kIdempotentAtomics)];
+  const std::string turns = loop();
   return {.attributes = "pure ",
-          .text = fmt::format(
-              "{} i in 0 .. len(input) {{ {} }} ", loop(),
-              atomic(op, "output[(i + param) % len(output)]", "input[i] ^ (param & 255)")),
+          .text = fmt::format("{} i in 0 .. len(input) {{ {} }} ", turns,
+                              atomic(op, place_of_turn(turns), "input[i] ^ (param & 255)")),
           .reads_input = true,
           .store = fmt::format("atomic_{}(output[{{}}], 1);", op)};
 }
@@ -212,10 +221,10 @@ Body Maker::pure_commutes() {
 
 Body Maker::commutes() {
   const std::string_view op = random_.pick(kAtomics);
+  const std::string update = atomic(op, "output[(input[i] + param) % len(output)]",
+                                    fmt::format("input[i] * {} + (param & 7)", constant()));
   return {.attributes = "commutes ",
-          .text = fmt::format("{} i in 0 .. len(input) {{ {} }} ", loop(),
-                              atomic(op, "output[(input[i] + param) % len(output)]",
-                                     fmt::format("input[i] * {} + (param & 7)", constant()))),
+          .text = in_order_if_same(loop(), fmt::format("i in 0 .. len(input) {{ {} }}", update)),
           .reads_input = true,
           .store = fmt::format("atomic_{}(output[{{}}], 1);", op)};
 }

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "everkernel/backend/cpu/cpu_backend.hpp"
+#include "support/backend_under_test.hpp"
 
 namespace everkernel::test {
 namespace {
@@ -231,8 +231,7 @@ const std::vector<Word>& JobModel::opcodes(bool dedupe) {
 
 Result<JobKernel> JobKernel::make(const JobKernelShape& shape, const JobProgram& program,
                                   const std::vector<JobBuffer>& buffers) {
-  auto made =
-      Megakernel::create(backend::cpu::make_backend(), {.slot_count = shape.slot_count,
+  auto made = Megakernel::create(backend_under_test(), {.slot_count = shape.slot_count,
                                                         .workgroup_size = shape.workgroup_size,
                                                         .handlers = program.verified,
                                                         .execution = shape.execution,

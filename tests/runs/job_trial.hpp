@@ -9,6 +9,7 @@
 
 #include "everkernel/runtime/megakernel.hpp"
 #include "job_model.hpp"
+#include "support/backend_under_test.hpp"
 
 namespace everkernel::test {
 
@@ -17,7 +18,7 @@ struct JobKernelShape {
   Word slot_count = 2;
   Word workgroup_size = 1;
   Word worker_count = 1;
-  backend::Execution execution = backend::Execution::interpreter;
+  backend::Execution execution = usual_execution();
 };
 
 /// How a job is run on it.

@@ -37,7 +37,7 @@ TEST(RunArguments, built_in_opcodes_other_than_nop_are_refused) {
 }
 
 TEST(RunArguments, a_megakernel_without_handlers_runs_nops) {
-  auto kernel = Megakernel::create(backend::cpu::make_backend(),
+  auto kernel = Megakernel::create(backend_under_test(),
                                    {.slot_count = 8, .workgroup_size = 1, .worker_count = 2});
   ASSERT_TRUE(kernel);
   const auto report = kernel->run(Items(20, {kNop, 0, 0, 0}));
@@ -337,6 +337,7 @@ TEST(Run, of_the_same_shape_finds_its_memory_again) {
 }
 
 TEST(Run, and_dispatch_and_session_take_turns) {
+  if (!backend_under_test()->capabilities().live) GTEST_SKIP() << "it serves no sessions";
   Runner runner;
   runner.run({{kAdd, 0, 2, 5}});
   {

@@ -15,6 +15,7 @@
 #include "everkernel/jit/native.hpp"
 #include "job_features.hpp"
 #include "job_trial.hpp"
+#include "support/backend_under_test.hpp"
 #include "support/crash_report.hpp"
 #include "support/sanitized.hpp"
 #include "support/seeds.hpp"
@@ -32,6 +33,10 @@ struct BatchShape {
 };
 constexpr BatchShape kInterpreted = {.kernels = 3, .jobs = 40, .runs = 3, .is_native = false};
 constexpr BatchShape kNative = {.kernels = 1, .jobs = 5, .runs = 8, .is_native = true};
+// A device compiles a program twice, for seconds, and then runs any job of it.
+constexpr BatchShape kOnDevice = {.kernels = 4, .jobs = 150, .runs = 4, .is_native = true};
+// Whatever takes longer hangs, compiling included.
+constexpr std::chrono::seconds kDeviceTime{90};
 
 struct Tally {
   std::size_t batches = 0, jobs = 0, items = 0, runs = 0, native = 0, waves = 0, ended_early = 0;
@@ -49,7 +54,9 @@ void note(const Report& report, Tally& tally) {
 
 Word random_worker_count(Random& random) {
   const Word counts[] = {1, 2, 3, 5, 8};
-  return random.pick(counts);
+  // From 32 workers on they are lanes of warps; 0 is all that fit the device.
+  const Word device_counts[] = {1, 2, 3, 5, 8, 33, 64, 64, 256, 0, 0, 0};
+  return is_on_cuda() ? random.pick(device_counts) : random.pick(counts);
 }
 
 std::vector<JobKernel> random_kernels(Random& random, const BatchShape& batch,
@@ -67,7 +74,7 @@ std::vector<JobKernel> random_kernels(Random& random, const BatchShape& batch,
                                   .worker_count = random_worker_count(random),
                                   .execution = batch.is_native && random.chance(30)
                                                    ? backend::Execution::native
-                                                   : backend::Execution::interpreter};
+                                                   : usual_execution()};
     auto kernel = JobKernel::make(shape, program, buffers);
     if (!kernel) {
       ADD_FAILURE() << describe(shape, {}) << ": " << kernel.error().message;
@@ -89,6 +96,10 @@ RunChoice random_choice(Random& random, const BatchShape& batch) {
   choice.execution = batch.is_native      ? random.pick(executions)
                      : random.rarely(990) ? RunExecution::interpreter
                                           : RunExecution::automatic;
+  if (is_on_cuda()) {
+    choice.time = kDeviceTime;
+    if (choice.execution == RunExecution::interpreter) choice.execution = RunExecution::automatic;
+  }
   if (random.chance(10)) choice.hit_capacity = random.between(1, 20);
   if (random.chance(10)) {
     for (Word tenant = 0; tenant < abi::kTenantCount; ++tenant) {
@@ -180,10 +191,12 @@ void run_jobs(double seconds_to_take, const BatchShape& batch) {
 }
 
 TEST(RandomJobs, every_run_gives_what_one_item_after_the_other_gives) {
+  if (is_on_cuda()) return run_jobs(seconds_to_run(kUsualSeconds), kOnDevice);
   run_jobs(seconds_to_run(kUsualSeconds) * 3 / 4, kInterpreted);
 }
 
 TEST(RandomJobs, native_code_gives_the_same) {
+  if (is_on_cuda()) GTEST_SKIP() << "a GPU runs nothing else: the test before was it";
   if (!jit::has_native_code()) GTEST_SKIP() << "this build has no native code";
   run_jobs(seconds_to_run(kUsualSeconds) / 4, kNative);
 }

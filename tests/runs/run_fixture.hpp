@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "everkernel/backend/cpu/cpu_backend.hpp"
 #include "everkernel/runtime/megakernel.hpp"
+#include "support/backend_under_test.hpp"
 #include "support/ir_text.hpp"
 #include "support/results.hpp"
 
@@ -77,14 +77,13 @@ class Runner {
                                                       .workgroup_size = 1,
                                                       .worker_count = 4},
                   std::string_view text = kHandlers)
-      : Runner(backend::cpu::make_backend(), options, text) {}
+      : Runner(backend_under_test(), options, text) {}
   Runner(std::shared_ptr<backend::Backend> backend, MegakernelOptions options,
          std::string_view text) {
     auto program = check_text(text);
     EXPECT_TRUE(program) << message_of(program);
     options.handlers = *program;
-    // Compiling takes longer than these jobs.
-    options.execution = backend::Execution::interpreter;
+    options.execution = usual_execution();
     auto made = Megakernel::create(std::move(backend), options);
     EXPECT_TRUE(made) << message_of(made);
     kernel.emplace(*std::move(made));

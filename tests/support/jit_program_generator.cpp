@@ -8,6 +8,9 @@
 #include <utility>
 #include <vector>
 
+#include "everkernel/ir/parser.hpp"
+#include "everkernel/ir/verifier.hpp"
+
 namespace everkernel::test {
 namespace {
 
@@ -837,6 +840,26 @@ std::string mutate(Random& random, std::string_view text) {
     }
   }
   return joined(tokens);
+}
+
+ir::Program generate_survivors(Random& random, std::size_t handler_count, std::size_t& tried,
+                               const std::function<void(const std::string& text)>& look) {
+  ir::Program survivors;
+  while (survivors.handlers.size() < handler_count) {
+    const std::string text = mutate(random, generate_handler(random, {.index = 0}));
+    look(text);
+    ++tried;
+    auto parsed = ir::parse(text);
+    if (!parsed || !ir::verify(*parsed)) continue;
+    for (ir::Handler& handler : parsed->handlers) {
+      // Together in one program they need names of their own.
+      handler.name = fmt::format("h_{}", survivors.handlers.size());
+      handler.opcode = static_cast<std::uint32_t>(1000 + survivors.handlers.size());
+      handler.is_payload = false;
+      survivors.handlers.push_back(std::move(handler));
+    }
+  }
+  return survivors;
 }
 
 }  // namespace everkernel::test

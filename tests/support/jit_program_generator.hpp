@@ -4,9 +4,11 @@
 // loops are short; the rest is left to chance so that every fault happens too.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 
+#include "everkernel/ir/program.hpp"
 #include "everkernel/ir/vocabulary.hpp"
 #include "support/jit_random.hpp"
 #include "support/jit_trial.hpp"
@@ -30,5 +32,10 @@ FrameSpec generate_frame(Random& random, ir::Scope scope, Word opcode);
 
 /// The text with a few tokens deleted, doubled, swapped or replaced.
 std::string mutate(Random& random, std::string_view text);
+
+/// A program of that many handlers at least, each from a damaged text that verifies all the same.
+/// Adds the damaged texts it took to `tried`, and shows each to `look` before it is parsed.
+ir::Program generate_survivors(Random& random, std::size_t handler_count, std::size_t& tried,
+                               const std::function<void(const std::string& text)>& look);
 
 }  // namespace everkernel::test

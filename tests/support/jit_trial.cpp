@@ -117,7 +117,11 @@ std::string difference(const RunResult& expected, const RunResult& actual) {
 }
 
 std::string difference(const RunResult& expected, const Run& run) {
-  if (!run.is_parallel) return difference(expected, run.result);
+  if (!run.is_parallel) {
+    RunResult sorted = expected;
+    if (run.has_two_logs) std::ranges::stable_sort(sorted.calls, {}, &HookCall::kind);
+    return difference(sorted, run.result);
+  }
   if (expected.is_racy) return {};
   const auto sorted = [](const RunResult& result) {
     RunResult copy = result;
@@ -151,7 +155,7 @@ Trial Trial::from_text(std::string_view text) {
 }
 
 RunResult interpret_once(const ir::VerifiedHandler& handler, const FrameSpec& spec) {
-  static Stage stage;
+  thread_local Stage stage;
   ir::ItemFrame& frame = stage.set(spec);
   RaceWatch watch;
   const ir::Outcome outcome = ir::interpret_watched(handler, frame, watch);

@@ -79,8 +79,9 @@ std::string difference(const RunResult& expected, const RunResult& actual);
 
 /// One way to run an item.
 struct Run {
-  std::string way = {};      // in words
-  bool is_parallel = false;  // turns of an each ran side by side: no order of theirs is known
+  std::string way = {};       // in words
+  bool is_parallel = false;   // turns of an each ran side by side: no order of theirs is known
+  bool has_two_logs = false;  // calls of emit come behind those of printf, each in their order
   RunResult result = {};
 };
 

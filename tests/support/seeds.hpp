@@ -42,7 +42,10 @@ inline std::string replay_command(std::uint64_t seed) {
   std::array<char, 4096> path{};
   const ssize_t length = readlink("/proc/self/exe", path.data(), path.size() - 1);
   const auto* const test = testing::UnitTest::GetInstance()->current_test_info();
-  return fmt::format("EVERKERNEL_SEED={} EVERKERNEL_SECONDS=0 {} --gtest_filter={}.{}", seed,
+  const char* const backend = std::getenv("EVERKERNEL_BACKEND");
+  return fmt::format("{}{}{}EVERKERNEL_SEED={} EVERKERNEL_SECONDS=0 {} --gtest_filter={}.{}",
+                     backend == nullptr ? "" : "EVERKERNEL_BACKEND=",
+                     backend == nullptr ? "" : backend, backend == nullptr ? "" : " ", seed,
                      length > 0 ? path.data() : "this_test", test->test_suite_name(), test->name());
 }
 

@@ -19,7 +19,11 @@ struct Capabilities {
   std::string reason = {};         ///< why it is not supported, empty when it is
   std::uint64_t memory_bytes = 0;  ///< memory its buffers may take
   bool native_code = false;        ///< whether handlers are compiled for the device
+  bool interpreter = false;        ///< whether handlers can run without being compiled
   bool live = false;               ///< whether it can serve a session
+  /// Whether the regions of one slot of planned work spread over all workers. Elsewhere a slot is
+  /// one worker's.
+  bool spreads_portions = false;
 
   /// A backend that cannot run here, and why.
   static Capabilities unsupported(std::string reason);

@@ -131,9 +131,11 @@ struct LiveCounters {
       {};                                                                 ///< claims by tenant
   std::array<std::uint64_t, abi::kPriorityCount> priority_claims = {};    ///< claims by priority
   std::array<std::uint64_t, abi::kControlMetrics.count> executions = {};  ///< by opcode below 32
-  std::uint64_t sleeps = 0;    ///< times a worker went to sleep
-  std::uint64_t busy_ns = 0;   ///< of planned work: time workers had something to run
-  std::uint64_t requeues = 0;  ///< of planned work: times an item asked to run again later
+  std::uint64_t sleeps = 0;          ///< times a worker went to sleep
+  std::uint64_t busy_ns = 0;         ///< of planned work: time workers had something to run
+  std::uint64_t requeues = 0;        ///< of planned work: times an item asked to run again later
+  std::uint64_t launches = 0;        ///< of planned work: native submissions, 0 where none are made
+  std::uint64_t bytes_uploaded = 0;  ///< of planned work: copied to a device of its own
 };
 
 /// What a live kernel works on. Everything in it outlives the kernel.

@@ -219,6 +219,7 @@ Capabilities ask_machine() {
         static_cast<std::uint64_t>(pages) * static_cast<std::uint64_t>(page_bytes);
   }
   capabilities.native_code = jit::has_native_code();
+  capabilities.interpreter = true;
   capabilities.live = true;
   return capabilities;
 }

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstdlib>
 #include <cstring>
 #include <numeric>
 
@@ -202,11 +203,17 @@ Result<std::unique_ptr<Kernel>> CudaKernel::compile(const std::shared_ptr<Contex
   EVERKERNEL_TRY(check_options(options));
   const ProgramShape shape = shape_of(options);
   const Word block_threads = block_threads_of(shape, options.geometry.workgroup_size);
-  const Word blocks_per_sm = std::max<Word>(1, 1024 / block_threads);
+  Word threads_per_sm = 1024;
+  if (const char* const tune = std::getenv("EVERKERNEL_TUNE")) {
+    threads_per_sm = static_cast<Word>(std::atoi(tune));
+  }
+  const Word blocks_per_sm = std::max<Word>(1, threads_per_sm / block_threads);
   std::vector<std::string> compile_options{
       "-fmad=false", fmt::format("-DEVERKERNEL_BLOCK_THREADS={}", block_threads),
       fmt::format("-DEVERKERNEL_BLOCKS_PER_SM={}", blocks_per_sm)};
   if (options.fuel_per_item > ~Word{0}) compile_options.emplace_back("-DEVERKERNEL_WIDE_FUEL");
+  // Nothing without a plan runs there.
+  if (options.planned) compile_options.emplace_back("-DEVERKERNEL_PLANNED");
   const std::string handlers = handler_text(options);
   std::vector<SourceText> headers(device_headers().begin(), device_headers().end());
   headers.push_back({"everkernel/handlers.cuh", handlers});
@@ -237,24 +244,37 @@ CudaKernel::CudaKernel(std::shared_ptr<Context> context, const KernelOptions& op
 Result<void> CudaKernel::prepare() {
   const auto current = context_->enter();
   if (!current) return Failure(current.error());
+  if (!options_.planned) EVERKERNEL_TRY(prepare_drain());
+  EVERKERNEL_TRY(prepare_graph());
+  const Word most_slots = has_groups_ ? block_threads_ : kWarp;
+  worker_count_ = options_.worker_count != 0 ? options_.worker_count : most_crews_ * most_slots;
+  pipeline_id_ = fmt::format("cuda-{}-{}x{}-sm{}-{}", schedule_name(options_.schedule),
+                             options_.geometry.slot_count, options_.geometry.workgroup_size,
+                             context_->facts().architecture, module_->key().text());
+  return {};
+}
+
+// Crews that fit the device at one time.
+Result<Word> CudaKernel::most_crews_of(CuFunction function) const {
+  int blocks = 0;
+  EVERKERNEL_TRY(context_->check(context_->driver().cuOccupancyMaxActiveBlocksPerMultiprocessor(
+                                     &blocks, function, static_cast<int>(block_threads_), 0),
+                                 "cuOccupancyMaxActiveBlocksPerMultiprocessor"));
+  const Word crews_per_block = has_groups_ ? 1 : block_threads_ / kWarp;
+  return std::max<Word>(1, static_cast<Word>(blocks)) * context_->facts().sm_count *
+         crews_per_block;
+}
+
+Result<void> CudaKernel::prepare_drain() {
   const auto drain = module_->function("everkernel_drain");
   if (!drain) return Failure(drain.error());
   const auto survey = module_->function("everkernel_survey");
   if (!survey) return Failure(survey.error());
   drain_ = *drain;
   survey_ = *survey;
-  int blocks = 0;
-  EVERKERNEL_TRY(context_->check(context_->driver().cuOccupancyMaxActiveBlocksPerMultiprocessor(
-                                     &blocks, drain_, static_cast<int>(block_threads_), 0),
-                                 "cuOccupancyMaxActiveBlocksPerMultiprocessor"));
-  const Word crews_per_block = has_groups_ ? 1 : block_threads_ / kWarp;
-  most_crews_ =
-      std::max<Word>(1, static_cast<Word>(blocks)) * context_->facts().sm_count * crews_per_block;
-  const Word most_slots = has_groups_ ? block_threads_ : kWarp;
-  worker_count_ = options_.worker_count != 0 ? options_.worker_count : most_crews_ * most_slots;
-  pipeline_id_ = fmt::format("cuda-{}-{}x{}-sm{}-{}", schedule_name(options_.schedule),
-                             options_.geometry.slot_count, options_.geometry.workgroup_size,
-                             context_->facts().architecture, module_->key().text());
+  const auto most_crews = most_crews_of(drain_);
+  if (!most_crews) return Failure(most_crews.error());
+  most_crews_ = *most_crews;
   auto abort = CudaMemory::create(context_, abi::kWordBytes);
   if (!abort) return Failure(abort.error());
   abort_ = std::move(*abort);
@@ -268,22 +288,40 @@ Result<void> CudaKernel::prepare() {
   return {};
 }
 
+Result<void> CudaKernel::prepare_graph() {
+  const auto graph = module_->function("everkernel_graph");
+  if (!graph) return Failure(graph.error());
+  const auto most_crews = most_crews_of(*graph);
+  if (!most_crews) return Failure(most_crews.error());
+  if (options_.planned) most_crews_ = *most_crews;
+  graph_code_ = {.context = context_,
+                 .module = module_,
+                 .function = *graph,
+                 .has_groups = has_groups_,
+                 .block_threads = block_threads_,
+                 .most_crews = *most_crews,
+                 .group_lanes = options_.geometry.workgroup_size,
+                 .fuel_per_item = options_.fuel_per_item};
+  return {};
+}
+
 // ---- sizes ----
 
 // Fewer workers than a warp has lanes are crews that look at one slot each; more are whole warps.
 CudaKernel::Crews CudaKernel::choose_crews(std::uint64_t slot_count) const {
-  Word crews = most_crews_;
-  std::uint64_t slots = has_groups_ ? block_threads_ : kWarp;
+  const auto crews = [](std::uint64_t count, Word most, std::uint64_t slots) {
+    return Crews{.count = static_cast<Word>(std::clamp<std::uint64_t>(count, 1, most)),
+                 .slots = static_cast<Word>(slots)};
+  };
   if (options_.worker_count != 0) {
-    slots = worker_count_ < kWarp ? 1 : kWarp;
-    crews = std::min<Word>(
-        crews, (worker_count_ + static_cast<Word>(slots) - 1) / static_cast<Word>(slots));
-  } else if (has_long_items_) {
-    slots = std::clamp<std::uint64_t>(slot_count / (crews * kTakesPerCrew), 1, slots);
+    const Word slots = worker_count_ < kWarp ? 1 : kWarp;
+    return crews(slot_count, std::min(most_crews_, (worker_count_ + slots - 1) / slots), slots);
   }
-  const std::uint64_t needed = (slot_count + slots - 1) / slots;
-  return {.count = static_cast<Word>(std::clamp<std::uint64_t>(needed, 1, crews)),
-          .slots = static_cast<Word>(slots)};
+  std::uint64_t slots = has_groups_ ? block_threads_ : kWarp;
+  if (has_long_items_) {
+    slots = std::clamp<std::uint64_t>(slot_count / (most_crews_ * kTakesPerCrew), 1, slots);
+  }
+  return crews((slot_count + slots - 1) / slots, most_crews_, slots);
 }
 
 // Few crews are spread over the device, a warp a block.
@@ -364,6 +402,9 @@ Result<void> CudaKernel::make_rows(const Launch& launch) {
 }
 
 Result<LaunchStats> CudaKernel::launch(const Launch& launch) {
+  if (options_.planned) {
+    return fail(Code::unsupported, "cuda: code that relies on a plan drains no rings");
+  }
   const auto current = context_->enter();
   if (!current) return Failure(current.error());
   stats_ = {};
@@ -568,9 +609,18 @@ Result<SurveyResult> CudaKernel::survey(std::size_t index) {
   return result;
 }
 
-Result<std::unique_ptr<LiveKernel>> CudaKernel::start(const LiveLaunch&) {
-  return fail(Code::unsupported, "cuda: live sessions are not there yet",
-              "dispatch, or use the CPU backend for sessions");
+Result<std::unique_ptr<LiveKernel>> CudaKernel::start(const LiveLaunch& launch) {
+  if (launch.graph == nullptr) {
+    return fail(Code::unsupported, "cuda: live sessions are not there yet",
+                "dispatch, or use the CPU backend for sessions");
+  }
+  const bool is_free = graph_memory_ != nullptr && graph_memory_.use_count() == 1;
+  if (!is_free) {
+    auto made = GraphMemory::create(context_);
+    if (!made) return Failure(std::move(made).error());
+    graph_memory_ = std::move(*made);
+  }
+  return CudaGraphKernel::start(graph_code_, graph_memory_, launch);
 }
 
 }  // namespace everkernel::backend::cuda

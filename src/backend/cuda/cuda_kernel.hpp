@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backend/cuda/context.hpp"
+#include "backend/cuda/cuda_graph.hpp"
 #include "backend/cuda/cuda_memory.hpp"
 #include "backend/cuda/launch_rows.hpp"
 #include "backend/cuda/module.hpp"
@@ -75,6 +76,9 @@ class CudaKernel final : public Kernel {
   CudaKernel(std::shared_ptr<Context> context, const KernelOptions& options,
              std::shared_ptr<const Module> module, Stream stream);
   Result<void> prepare();
+  Result<void> prepare_drain();
+  Result<void> prepare_graph();
+  Result<Word> most_crews_of(CuFunction function) const;
   Crews choose_crews(std::uint64_t slot_count) const;
   Grid grid_of(Word crew_count) const;
   Result<void> provide_seats(std::size_t count);
@@ -118,6 +122,8 @@ class CudaKernel final : public Kernel {
   std::unique_ptr<Memory> device_rows_;
   std::unique_ptr<Memory> survey_result_;
   LaunchStats stats_;
+  GraphCode graph_code_;
+  std::shared_ptr<GraphMemory> graph_memory_;  // of the last planned run, for the next
 };
 
 }  // namespace everkernel::backend::cuda

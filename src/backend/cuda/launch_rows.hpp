@@ -40,9 +40,9 @@ struct Outcome {
   Wide done;                       ///< items that reached DONE
   Wide faulted;                    ///< items that reached FAULT
   Wide claimed_at_entry;           ///< slots that were CLAIMED before
-  Wide hits_dropped;               ///< emits that found no room
-  Wide hits;                       ///< emits, also those without room
   Wide moved;                      ///< visits that changed something
+  Wide hits;                       ///< emits, also those without room
+  Wide hits_dropped;               ///< emits that found no room
   Wide head[abi::kPriorityCount];  ///< of the queue: from here …
   Wide tail[abi::kPriorityCount];  ///< … to here are slots that have not ended
   Word laps;                       ///< of the queue: how far the tags of its cells have counted

@@ -81,9 +81,10 @@ class WideWord {
                  : "l"(word_), "l"(bits));
     return before;
   }
+  /// What others released is visible if it exchanges.
   EK_DEVICE bool exchange_if(Wide expected, Wide desired) const {
     Wide before;
-    asm volatile("atom.acq_rel.gpu.global.cas.b64 %0, [%1], %2, %3; // ek:word"
+    asm volatile("atom.acquire.gpu.global.cas.b64 %0, [%1], %2, %3; // ek:word"
                  : "=l"(before)
                  : "l"(word_), "l"(expected), "l"(desired)
                  : "memory");
@@ -225,9 +226,12 @@ struct Ring {
   }
 
   enum class Standing : Word { enabled, disabled, unknown };
+  EK_DEVICE Word tenant_base() const {
+    return control().load_relaxed(abi::kControlTenantBase.first);
+  }
   /// What a tenant may do now. The table's place is read once: it may move while it is looked at.
-  EK_DEVICE Standing standing_of(Word tenant) const {
-    const Wide index = Wide{control().load_relaxed(abi::kControlTenantBase.first)} + tenant;
+  EK_DEVICE Standing standing_of(Word tenant, Word base) const {
+    const Wide index = Wide{base} + tenant;
     if (index < abi::kControlTenantMasks.first || index >= abi::kControlTenantMasks.end()) {
       return Standing::unknown;
     }
@@ -603,7 +607,7 @@ EK_DEVICE void visit_waiting(const Ring& ring, Visitor& visitor) {
 EK_DEVICE bool is_worth_claiming(const Ring& ring, const Visitor& visitor) {
   const Words slot = ring.slot(visitor.slot);
   const Word tenant = slot.load_relaxed(2);
-  const Ring::Standing standing = ring.standing_of(tenant);
+  const Ring::Standing standing = ring.standing_of(tenant, ring.tenant_base());
   if (standing == Ring::Standing::unknown) return true;  // to end as FAULT
   if (standing == Ring::Standing::disabled) return false;
   const Word quota = ring.quota_of(tenant);
@@ -625,8 +629,7 @@ EK_DEVICE bool is_worth_claiming(const Ring& ring, const Visitor& visitor) {
 
 /// Takes one of a tenant's quota; says whether there was one. A quota that all workers together
 /// cannot reach needs no counting.
-EK_DEVICE bool take_quota(const Ring& ring, Visitor& visitor) {
-  const Word quota = ring.quota_of(visitor.tenant);
+EK_DEVICE bool take_quota(const Ring& ring, Visitor& visitor, Word quota) {
   visitor.is_counted = quota < ring.params.worker_count;
   if (!visitor.is_counted) return true;
   const Words in_flight = ring.in_flight(visitor.tenant);
@@ -669,15 +672,19 @@ EK_DEVICE void admit(const Ring& ring, Visitor& visitor, bool is_first_look) {
     return;
   }
   if (!slot.claim(0, visitor.found, static_cast<Word>(SlotStatus::claimed))) return;
+  // Loads that do not wait for each other are issued together: each takes as long as all.
   const Quad head = load_quad(ring.slot_words(visitor.slot));
+  const Word base = ring.tenant_base();
   visitor.opcode = head.b;
   visitor.tenant = head.c;
   visitor.priority_word = head.d;
-  const Ring::Standing standing = ring.standing_of(visitor.tenant);
+  const Word quota =
+      visitor.tenant < abi::kControlTenantQuotas.count ? ring.quota_of(visitor.tenant) : 0;
+  const Ring::Standing standing = ring.standing_of(visitor.tenant, base);
   if (standing == Ring::Standing::unknown) {
     return end_fault(ring, visitor, static_cast<Word>(FaultCode::tenant_out_of_range));
   }
-  if (standing == Ring::Standing::disabled || !take_quota(ring, visitor)) {
+  if (standing == Ring::Standing::disabled || !take_quota(ring, visitor, quota)) {
     ring.set_status(visitor.slot, found);
     visitor.visit = Visit::stuck;
     return;
@@ -1012,16 +1019,17 @@ struct Queue {
     cell(position).store_release(Wide{tag + 1} << 32);
   }
 
-  /// Adds the slots of the lanes that have one; every warp for itself.
-  EK_DEVICE void push(bool has_slot, Word slot, Word note) const {
+  /// Adds the slots of the lanes that have one, every warp for itself; says whether there was any.
+  EK_DEVICE bool push(bool has_slot, Word slot, Word note) const {
     const Word mask = __ballot_sync(kAllLanes, has_slot);
-    if (mask == 0) return;
+    if (mask == 0) return false;
     const Word lane = lane_index();
     Wide first = 0;
     if (lane == 0) first = tail().fetch_add_relaxed(static_cast<Wide>(__popc(mask)));
     first = __shfl_sync(kAllLanes, first, 0);
     if (has_slot) put(first + __popc(mask & ((1u << lane) - 1)), slot, note);
     __syncwarp();
+    return true;
   }
   /// Takes up to `most` positions for the crew; the leader's call.
   EK_DEVICE Word reserve(Word most, Wide& first) const {
@@ -1053,15 +1061,11 @@ class Drain {
   }
 
   EK_DEVICE void run() {
-    if (!enter()) return;
+    if (!enter(schedule() == Schedule::direct)) return;
     if (!prepare()) return leave_for_good();
-    if (by_priority()) {
-      starvation_ = ring_.control().load_relaxed(abi::kControlStarvation.first);
-      starvation_ = static_cast<Word>(crew_.from_leader(starvation_));
-    }
     // One place where slots are visited: handlers are compiled into it.
     while (next_slots() || next_pass()) {
-      if (!has_slots_) continue;
+      if (count_ == 0) continue;
       Visitor visitor;
       choose_slot(visitor);
       visit(ring_, visitor, is_first_look());
@@ -1082,6 +1086,8 @@ class Drain {
   // Slots of a partition's queue looked at before less urgent ones get their turn.
   static constexpr Wide kQueueLooks = 64;
   static constexpr Word kStarvationLimit = 16;
+  // Scans by priority between two looks at what others put into queues.
+  static constexpr Word kScansPerLook = 8;
   // A ring of this length is surveyed by one thread.
   static constexpr Word kSmallRing = 4096;
 
@@ -1095,25 +1101,38 @@ class Drain {
   EK_DEVICE Word partition_count() const { return by_priority() ? abi::kPriorityCount : 1; }
   EK_DEVICE bool is_first_look() const { return !from_queue_ && !is_list(); }
 
-  EK_DEVICE bool must_stop() const {
-    bool stops = false;
-    if (crew_.leads()) stops = ring_.must_stop();
-    return crew_.from_leader(stops) != 0;
-  }
-
   // ---- coming and going ----
 
-  EK_DEVICE Wide progress() const {
-    Wide value = 0;
-    if (crew_.leads()) value = progress_.load_acquire();
-    return crew_.from_leader(value);
+  /// Who works and what is in the queue, at one time.
+  struct Look {
+    Wide progress;
+    Wide length;
+    EK_DEVICE Wide working() const { return progress & kWorkingMask; }
+  };
+  EK_DEVICE Look look() const {
+    Look now{};
+    if (crew_.leads()) {
+      now.progress = progress_.load_acquire();
+      now.length = queue_length();
+    }
+    return {crew_.from_leader(now.progress), crew_.from_leader(now.length)};
   }
-  EK_DEVICE bool enter() {
+  /// Begins to work; false when the drain has ended. The first time, the first slots are taken on
+  /// the way: both words are asked for at one time.
+  EK_DEVICE bool enter(bool takes = false) {
     Wide before = 0;
-    if (crew_.leads()) before = progress_.fetch_add_acq_rel(kWorking + kEntered);
+    Taken taken{};
+    if (crew_.leads()) {
+      before = progress_.fetch_add_relaxed(kWorking + kEntered);
+      if (takes) taken = take_positions(0);
+    }
     before = crew_.from_leader(before);
     seen_ = before & kMovedMask;
     begin(Pass::fresh);
+    if (takes) {
+      share_fresh(0, taken);
+      has_taken_ = true;
+    }
     return (before & kEnded) == 0;
   }
   EK_DEVICE void note_progress() {
@@ -1127,30 +1146,44 @@ class Drain {
   EK_DEVICE bool leave() {
     flush();
     Wide before = 0;
-    if (crew_.leads()) before = progress_.fetch_add_acq_rel(0 - kWorking);
-    before = crew_.from_leader(before);
+    bool has_ended = false;
+    if (crew_.leads()) {
+      before = progress_.fetch_add_acq_rel(0 - kWorking);
+      const Wide after = before - kWorking;
+      // Nobody works: a queue that is empty stays so, unless somebody comes and changes the word.
+      const bool is_over = (before & kWorkingMask) == 1 && queue_length() == 0;
+      has_ended = is_over && progress_.exchange_if(after, after | kEnded);
+    }
+    if (crew_.any(has_ended)) {
+      report(true);
+      return false;
+    }
     // The last must come back: it is the one to end the drain.
-    if ((before & kWorkingMask) == 1) return enter();
+    if ((crew_.from_leader(before) & kWorkingMask) == 1) return enter();
     return wait_for_progress() && enter();
   }
   /// Stops working because the drain is to stop; the last ends it.
   EK_DEVICE void leave_for_good() {
     must_stop_ = true;
     flush();
-    if (!crew_.leads()) return;
-    const Wide after = progress_.fetch_add_acq_rel(0 - kWorking) - kWorking;
-    const bool is_last = (after & (kWorkingMask | kEnded)) == 0;
-    if (is_last && progress_.exchange_if(after, after | kEnded)) report(false);
+    bool has_ended = false;
+    if (crew_.leads()) {
+      const Wide after = progress_.fetch_add_acq_rel(0 - kWorking) - kWorking;
+      const bool is_last = (after & (kWorkingMask | kEnded)) == 0;
+      has_ended = is_last && progress_.exchange_if(after, after | kEnded);
+    }
+    if (crew_.any(has_ended)) report(false);
   }
   /// Waits until something moved; false when there is nothing to wait for.
   EK_DEVICE bool wait_for_progress() const {
     for (Word pause = 500;; pause = pause < 16000 ? pause * 2 : pause) {
-      const Wide length = crew_.from_leader(queue_length());
+      const Look now = look();
       // So many crews are of use; the others make room.
-      if (Wide{crew_index_} * crew_.slots >= length) return false;
-      const Wide now = progress();
-      if ((now & kEnded) != 0 || must_stop()) return false;
-      if ((now & kMovedMask) != seen_) return true;
+      if (Wide{crew_index_} * crew_.slots >= now.length) return false;
+      bool stops = false;
+      if (crew_.leads()) stops = ring_.must_stop();
+      if ((now.progress & kEnded) != 0 || crew_.any(stops)) return false;
+      if ((now.progress & kMovedMask) != seen_) return true;
       sleep(pause);
     }
   }
@@ -1165,31 +1198,34 @@ class Drain {
   }
   /// After a pass: what comes next. Says whether anything does.
   EK_DEVICE bool next_pass() {
-    has_slots_ = false;
-    if (must_stop()) {
+    count_ = 0;
+    if (must_stop_) {
       leave_for_good();
       return false;
     }
     const bool has_moved = has_moved_;
-    if (has_moved) note_progress();
-    if (pass_ == Pass::fresh) {
+    const Look now = look();
+    // Crews that wait do so for what is in the queue.
+    if (has_moved && now.length != 0) note_progress();
+    if (pass_ == Pass::fresh && now.length != 0) {
+      // What this crew looks at so that all together look at everything once.
+      const Wide share = now.length / (now.working() != 0 ? now.working() : 1) + crew_.slots;
       begin(Pass::queue);
-      looks_ = share_of_queue();
+      looks_ = share < now.length ? share : now.length;
       return true;
     }
-    if (has_moved) {
+    if (pass_ != Pass::fresh && has_moved) {
       begin(Pass::fresh);
       return true;
     }
     if (pass_ == Pass::closing) return !close();
+    if (now.working() != 1) return leave();
     flush();
-    const Wide now = progress();
-    if ((now & kWorkingMask) != 1) return leave();
-    before_closing_ = now;
-    const Wide length = crew_.from_leader(queue_length());
-    is_settled_ = length <= kShortQueue;
+    before_closing_ = now.progress;
+    is_settled_ = now.length <= kShortQueue;
+    if (now.length == 0) return !close();
     begin(Pass::closing);
-    looks_ = is_settled_ ? length : 0;
+    looks_ = is_settled_ ? now.length : 0;
     return true;
   }
   /// Nothing moved while this crew was alone: ends the drain unless another came meanwhile.
@@ -1197,80 +1233,115 @@ class Drain {
     bool has_ended = false;
     if (crew_.leads()) {
       has_ended = progress_.exchange_if(before_closing_, before_closing_ | kEnded);
-      if (has_ended) report(is_settled_);
     }
     begin(Pass::fresh);
-    return crew_.any(has_ended);
+    has_ended = crew_.any(has_ended);
+    if (has_ended) report(is_settled_);
+    return has_ended;
   }
 
   /// Takes the next slots of the pass for the crew; says whether there are any.
   EK_DEVICE bool next_slots() {
+    if (has_taken_) {
+      has_taken_ = false;
+      return count_ != 0;
+    }
     if (pass_ != Pass::fresh) return next_of_queue();
-    has_slots_ = by_priority() ? next_by_priority() : take_fresh(0);
-    return has_slots_;
+    return by_priority() ? next_by_priority() : take_fresh(0);
   }
   EK_DEVICE bool next_of_queue() {
-    has_slots_ = false;
     for (; scan_ < partition_count() && looks_ != 0; ++scan_) {
-      if (take_queued(scan_)) {
-        has_slots_ = true;
-        return true;
-      }
+      if (take_queued(scan_)) return true;
     }
     return false;
   }
   /// Most urgent first, unless others have waited for long; of a partition first the fresh slots,
   /// then those of its queue.
   EK_DEVICE bool next_by_priority() {
+    if (scan_ == 0 && !is_scanning_queue_) look_at_queues();
     for (; scan_ < abi::kPriorityCount; ++scan_, is_scanning_queue_ = false) {
       const Word first = starvation_ >= kStarvationLimit ? 2 : 0;
       const Word partition = (first + scan_) % abi::kPriorityCount;
       if (!is_scanning_queue_) {
         if (take_fresh(partition)) return true;
         is_scanning_queue_ = true;
-        Wide length = 0;
-        if (crew_.leads()) length = Queue{ring_.row, partition}.size();
-        length = crew_.from_leader(length);
-        looks_ = length < kQueueLooks ? length : kQueueLooks;
+        looks_ = 0;
+        if ((has_queue_ >> partition & 1) != 0) {
+          Wide length = 0;
+          if (crew_.leads()) length = Queue{ring_.row, partition}.size();
+          length = crew_.from_leader(length);
+          looks_ = length < kQueueLooks ? length : kQueueLooks;
+        }
       }
       if (looks_ != 0 && take_queued(partition)) return true;
     }
     return false;
   }
-
-  EK_DEVICE bool take_fresh(Word partition) {
-    Wide taken = 0;
-    Word count = 0;
+  /// Which partitions have something in their queue. What this crew put there it knows; for what
+  /// others did it looks now and then.
+  EK_DEVICE void look_at_queues() {
+    if (has_queue_ == 0 && ++scans_ % kScansPerLook != 0) return;
+    Word has_queue = 0;
     if (crew_.leads()) {
-      const WideWord next(ring_.row.shared->fresh + partition);
-      const Wide end = fresh_end(partition);
-      const Wide begin = is_list() ? ring_.row.list_begin[partition] : 0;
-      if (!ring_.must_stop() && begin + next.load_relaxed() < end) {
-        taken = begin + next.fetch_add_relaxed(crew_.slots);
-        if (taken < end) {
-          count = end - taken < crew_.slots ? static_cast<Word>(end - taken) : crew_.slots;
-        }
+#pragma unroll
+      for (Word i = 0; i < abi::kPriorityCount; ++i) {
+        if (Queue{ring_.row, i}.size() != 0) has_queue |= 1u << i;
       }
     }
-    return take(partition, taken, count, false);
+    has_queue_ = static_cast<Word>(crew_.from_leader(has_queue));
+  }
+
+  EK_DEVICE bool take_fresh(Word partition) {
+    if ((exhausted_ >> partition & 1) != 0) {
+      count_ = 0;
+      return false;
+    }
+    Taken taken{};
+    if (crew_.leads()) taken = take_positions(partition);
+    share_fresh(partition, taken);
+    return count_ != 0;
+  }
+  /// Positions the leader took, how many there may be, and whether to stop.
+  struct Taken {
+    Wide first, left;
+    bool stops;
+  };
+  EK_DEVICE Taken take_positions(Word partition) const {
+    const Word shutdown = ring_.control().load_relaxed(abi::kControlShutdown.first);
+    const Word abort = ring_.abort().load_relaxed(0);
+    const Wide end = fresh_end(partition);
+    Wide first = WideWord(ring_.row.shared->fresh + partition).fetch_add_relaxed(crew_.slots);
+    if (is_list()) first += ring_.row.list_begin[partition];
+    return {first, first < end ? end - first : 0, (shutdown | abort) != 0};
+  }
+  EK_DEVICE void share_fresh(Word partition, const Taken& taken) {
+    const bool is_all = take(partition, taken.first, taken.left, taken.stops, false);
+    if (is_all) exhausted_ |= 1u << partition;
   }
   EK_DEVICE bool take_queued(Word partition) {
     Wide first = 0;
     Word count = 0;
-    if (crew_.leads() && !ring_.must_stop()) {
+    bool stops = false;
+    if (crew_.leads()) {
+      stops = ring_.must_stop();
       const Word most = looks_ < crew_.slots ? static_cast<Word>(looks_) : crew_.slots;
-      count = Queue{ring_.row, partition}.reserve(most, first);
+      if (!stops) count = Queue{ring_.row, partition}.reserve(most, first);
     }
-    if (!take(partition, first, count, true)) return false;
+    take(partition, first, count, stops, true);
     looks_ -= count_;
-    return true;
+    return count_ != 0;
   }
-  EK_DEVICE bool take(Word partition, Wide first, Word count, bool from_queue) {
-    first_ = crew_.from_leader(first);
-    count_ = static_cast<Word>(crew_.from_leader(count));
+  /// The crew has these positions, as far as it has lanes for them; says whether that is all.
+  EK_DEVICE bool take(Word partition, Wide first, Wide left, bool stops, bool from_queue) {
+    const bool is_all = left <= crew_.slots;
+    const Wide count = stops ? 0 : is_all ? left : crew_.slots;
+    const Wide packed = crew_.from_leader(first << 16 | count << 2 | Wide{is_all} << 1 | stops);
+    first_ = packed >> 16;
+    count_ = static_cast<Word>(packed >> 2 & 0x3FFF);
+    must_stop_ = (packed & 1) != 0;
     partition_ = partition;
     from_queue_ = from_queue;
-    return count_ != 0;
+    return (packed & 2) != 0;
   }
 
   // ---- visits ----
@@ -1293,15 +1364,16 @@ class Drain {
           WideWord(ring_.row.list + first + (position & ring_.row.cell_mask)).load_relaxed());
     }
     if (schedule() != Schedule::ticket) return static_cast<Word>(position);
-    const Word first = one_word(&ring_.row.shared->first_ticket).load_relaxed(0);
-    return (first + static_cast<Word>(position)) % ring_.row.slot_count;
+    return (first_ticket_ + static_cast<Word>(position)) % ring_.row.slot_count;
   }
   /// Counts what became of the slots, and keeps those that have not ended.
   EK_DEVICE void account_for(const Visitor& visitor) {
     const Word priority = by_priority() ? partition_ : abi::priority_of(visitor.priority_word);
     count(ring_, visitor, priority, tally_);
     const bool stays = visitor.visit == Visit::stuck || visitor.visit == Visit::deferred;
-    Queue{ring_.row, partition_}.push(stays, visitor.slot, visitor.note);
+    if (Queue{ring_.row, partition_}.push(stays, visitor.slot, visitor.note)) {
+      has_queue_ |= 1u << partition_;
+    }
     if (by_priority()) count_starvation(visitor);
     if (!crew_.any(visitor.visit == Visit::ended || visitor.visit == Visit::deferred)) return;
     has_moved_ = true;
@@ -1329,17 +1401,6 @@ class Drain {
     Wide length = 0;
     for (Word i = 0; i < partition_count(); ++i) length += Queue{ring_.row, i}.size();
     return length;
-  }
-  /// What this crew looks at so that all together look at everything once.
-  EK_DEVICE Wide share_of_queue() const {
-    Wide share = 0;
-    if (crew_.leads()) {
-      const Wide length = queue_length();
-      const Wide crews = progress_.load_relaxed() & kWorkingMask;
-      share = length / (crews != 0 ? crews : 1) + crew_.slots;
-      if (length < share) share = length;
-    }
-    return crew_.from_leader(share);
   }
   EK_DEVICE Wide fresh_end(Word partition) const {
     if (is_list()) return ring_.row.list_end[partition];
@@ -1371,7 +1432,14 @@ class Drain {
     if (crew_.leads()) {
       for (state = setup.load_acquire(0); state < 2; state = setup.load_acquire(0)) sleep(200);
     }
-    is_refused_ = crew_.from_leader(state) == 3;
+    Word starts = 0;
+    if (crew_.leads()) {
+      starts = by_priority() ? ring_.control().load_relaxed(abi::kControlStarvation.first)
+                             : one_word(&ring_.row.shared->first_ticket).load_relaxed(0);
+    }
+    const Wide packed = crew_.from_leader(Wide{state} << 32 | starts);
+    (by_priority() ? starvation_ : first_ticket_) = static_cast<Word>(packed);
+    is_refused_ = packed >> 32 == 3;
     return !is_refused_;
   }
   EK_DEVICE bool read_setup(const Submission& row) const {
@@ -1446,40 +1514,50 @@ class Drain {
     (void)crew_.any(false);  // all warps of the crew have added
   }
 
-  /// Tells the host what the drain came to, and clears what the next launch shares. One thread.
+  /// Tells the host what the drain came to, and clears what the next launch shares. One warp: its
+  /// lanes move a word each.
   EK_DEVICE void report(bool is_settled) const {
+    if (crew_.lane >= kWarp) return;
     Shared& shared = *ring_.row.shared;
     Outcome& out = *ring_.row.outcome;
-    const auto tell = [](const Wide& from, Wide& to) {
-      WideWord(&to).store_for_host(WideWord(&from).load_relaxed());
-    };
-    tell(shared.done, out.done);
-    tell(shared.faulted, out.faulted);
-    tell(shared.claimed_at_entry, out.claimed_at_entry);
-    tell(shared.moved, out.moved);
-    WideWord(&out.hits_dropped).store_for_host(one_word(&shared.hits_dropped).load_relaxed(0));
-    if (ring_.row.emitted != nullptr) tell(*ring_.row.emitted, out.hits);
-    Wide laps = 0;
-#pragma unroll 1
-    for (Word i = 0; i < abi::kPriorityCount; ++i) {
-      tell(shared.head[i], out.head[i]);
-      tell(shared.tail[i], out.tail[i]);
-      const Wide end = WideWord(shared.tail + i).load_relaxed();
-      const Wide lap = (end >> __popc(ring_.row.cell_mask)) + 1;
-      if (lap > laps) laps = lap;
+    constexpr Word kQueues = abi::kPriorityCount;
+    const Word lane = lane_index();
+    const Wide* from = nullptr;
+    Wide* to = nullptr;
+    if (lane < 4) {
+      from = &shared.done + lane;
+      to = &out.done + lane;
+    } else if (lane < 4 + kQueues) {
+      from = shared.head + (lane - 4);
+      to = out.head + (lane - 4);
+    } else if (lane < 4 + 2 * kQueues) {
+      from = shared.tail + (lane - 4 - kQueues);
+      to = out.tail + (lane - 4 - kQueues);
+    } else if (lane == 31) {
+      from = ring_.row.emitted;
+      to = &out.hits;
     }
-    store_for_host(&out.laps, static_cast<Word>(laps));
-    store_for_host(&out.is_refused, is_refused_);
-    store_for_host(&out.is_settled, is_settled);
-    const Word shutdown = ring_.control().load_relaxed(abi::kControlShutdown.first);
-    store_for_host(&out.is_shut_down, shutdown != 0);
-    store_for_host(&out.is_aborted, ring_.abort().load_relaxed(0) != 0);
-    store_for_host(&out.is_surveyed, 0);
-    report_rest(is_settled);
+    const Wide value = from != nullptr ? WideWord(from).load_relaxed() : 0;
+    if (to != nullptr) WideWord(to).store_for_host(value);
+    const bool is_tail = lane >= 4 + kQueues && lane < 4 + 2 * kQueues;
+    const Wide lap = is_tail ? (value >> __popc(ring_.row.cell_mask)) + 1 : 0;
+    const Word laps = __reduce_max_sync(kAllLanes, static_cast<Word>(lap));
 #pragma unroll 1
-    for (Word i = 0; i < sizeof(Shared) / sizeof(Wide); ++i) {
+    for (Word i = lane; i < sizeof(Shared) / sizeof(Wide); i += kWarp) {
       WideWord(reinterpret_cast<Wide*>(ring_.row.next_shared) + i).store_relaxed(0);
     }
+    if (lane != 0) return;
+    const Word shutdown = ring_.control().load_relaxed(abi::kControlShutdown.first);
+    const Word abort = ring_.abort().load_relaxed(0);
+    const Word dropped = one_word(&shared.hits_dropped).load_relaxed(0);
+    store_for_host(&out.laps, laps);
+    store_for_host(&out.is_refused, is_refused_);
+    store_for_host(&out.is_settled, is_settled);
+    store_for_host(&out.is_shut_down, shutdown != 0);
+    store_for_host(&out.is_aborted, abort != 0);
+    WideWord(&out.hits_dropped).store_for_host(dropped);
+    store_for_host(&out.is_surveyed, 0);
+    report_rest(is_settled);
   }
 
   /// HEAD and TAIL of the ticket schedule, and what is active after a stop. A large ring is
@@ -1489,6 +1567,7 @@ class Drain {
     Shared& shared = *ring_.row.shared;
     Outcome& out = *ring_.row.outcome;
     const bool is_ticket = schedule() == Schedule::ticket;
+    if (!is_ticket && !must_stop_) return;
     const Word first = one_word(&shared.first_ticket).load_relaxed(0);
     const Word count = is_ticket ? static_cast<Word>(WideWord(shared.fresh_end).load_relaxed()) : 0;
     const bool has_begun = WideWord(shared.fresh).load_relaxed() != 0;
@@ -1534,22 +1613,27 @@ class Drain {
   Pass pass_ = Pass::fresh;
   Word scan_ = 0;  // partitions of this pass that are behind it
   bool is_scanning_queue_ = false;
-  Wide looks_ = 0;  // at slots of the queue, that are left in this pass
+  Word scans_ = 0;
+  Word has_queue_ = 0;  // partitions whose queue may hold something
+  Word exhausted_ = 0;  // partitions without fresh slots
+  Wide looks_ = 0;      // at slots of the queue, that are left in this pass
   bool has_moved_ = false;
   Wide before_closing_ = 0;
   bool is_settled_ = false;
   bool is_refused_ = false;
   bool must_stop_ = false;
   Word starvation_ = 0;
-  bool has_slots_ = false;  // the slots to visit next:
-  bool from_queue_ = false;
+  Word first_ticket_ = 0;
+  Word count_ = 0;  // the slots to visit next: how many,
+  Wide first_ = 0;  // from which position,
   Word partition_ = 0;
-  Wide first_ = 0;
-  Word count_ = 0;
+  bool from_queue_ = false;
+  bool has_taken_ = false;  // they are there already
 };
 
 // ---- kernels ------------------------------------------------------------------------------------
 
+#if !defined(EVERKERNEL_PLANNED)
 /// Drains every submission: each crew begins with one of them and helps with the others.
 extern "C" __global__ void __launch_bounds__(EVERKERNEL_BLOCK_THREADS, EVERKERNEL_BLOCKS_PER_SM)
     everkernel_drain(const __grid_constant__ LaunchParams params) {
@@ -1585,4 +1669,8 @@ extern "C" __global__ void everkernel_survey(const __grid_constant__ SurveyParam
   }
 }
 
+#endif
+
 }  // namespace everkernel::device
+
+#include "backend/cuda/graph_work.cuh"

@@ -148,7 +148,7 @@ Result<CompiledCode> Nvrtc::compile(const CompileRequest& request) const {
         "install a version of NVRTC that does");
   }
   const int known = *(above - 1);
-  CompiledCode code{.bytes = {}, .is_ptx = known != request.architecture, .log = {}};
+  CompiledCode code{.is_ptx = known != request.architecture};
   std::vector<std::string> options{
       "--std=c++20",
       fmt::format("--gpu-architecture={}_{}", code.is_ptx ? "compute" : "sm", known)};
@@ -168,6 +168,12 @@ Result<CompiledCode> Nvrtc::compile(const CompileRequest& request) const {
   if (const int copied = compilation.code(code.is_ptx, code.bytes); copied != kSuccess) {
     return failure(copied, "taking the code");
   }
+  if (!request.keeps_ptx) return code;
+  std::vector<std::byte> ptx;
+  if (const int copied = compilation.code(/*is_ptx=*/true, ptx); copied != kSuccess) {
+    return failure(copied, "taking the PTX");
+  }
+  code.ptx.assign(reinterpret_cast<const char*>(ptx.data()), ptx.size());
   return code;
 }
 

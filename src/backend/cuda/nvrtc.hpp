@@ -18,6 +18,7 @@ struct CompileRequest {
   std::span<const SourceText> headers = {};   // what #include finds; nothing else is found
   std::span<const std::string> options = {};  // beside language and architecture
   int architecture = 0;                       // 90 is compute capability 9.0
+  bool keeps_ptx = false;                     // give the PTX too
 };
 
 // What came out.
@@ -25,6 +26,7 @@ struct CompiledCode {
   std::vector<std::byte> bytes = {};  // as cuModuleLoadData takes it
   bool is_ptx = false;                // NVRTC does not know the architecture, the driver has to
   std::string log = {};               // warnings
+  std::string ptx = {};               // what the bytes were made from, if it was asked for
 };
 
 // Thread-safe; a copy is as good as the original.

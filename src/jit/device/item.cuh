@@ -188,45 +188,53 @@ struct Buffer {
   Word fault = 0;            // bad_buffer_handle or permission_denied of an owner, else 0
   bool is_constant = false;  // no handler can write it
 
-  EK_DEVICE Wide at(Word index) const { return __cvta_generic_to_global(words + index); }
+  // In integers: an index that is outside makes an address nobody uses, and no pointer.
+  EK_DEVICE Wide at(Word index) const {
+    return __cvta_generic_to_global(words) + Wide{index} * sizeof(Word);
+  }
   /// The word for atomics.
   EK_DEVICE AtomicWord atomic(Word index) const { return AtomicWord(at(index)); }
 };
 
-/// Finds the buffer of a handle for a tenant. Never faults: using the buffer does.
+/// What a table without entries is made of.
+static __device__ const BufferEntry kNoEntry{};
+
+/// Finds the buffer of a handle for a tenant. Never faults: using the buffer does. Every handler
+/// begins with it, some many times: it is one loop, and choices without a branch.
 EK_DEVICE Buffer find_buffer(const BufferTable& table, Word handle, Word tenant) {
-  Buffer buffer;
-  buffer.fault = static_cast<Word>(FaultCode::bad_buffer_handle);
-  if (handle == 0 || table.entries == nullptr) return buffer;
-  for (Word place = (handle * 0x9E3779B1u >> 7) & table.mask;; place = (place + 1) & table.mask) {
-    const Wide entry = __cvta_generic_to_global(table.entries + place);
-    Word count, found;
+  const bool has_entries = table.entries != nullptr;
+  const BufferEntry* const entries = has_entries ? table.entries : &kNoEntry;
+  const Word mask = has_entries ? table.mask : 0;
+  Word place = (handle * 0x9E3779B1u >> 7) & mask;
+  Wide entry;
+  Word count, found;
+  for (;; place = (place + 1) & mask) {
+    entry = __cvta_generic_to_global(entries + place);
     asm("ld.global.nc.v2.u32 {%0, %1}, [%2+8]; // ek:table"
         : "=r"(count), "=r"(found)
         : "l"(entry));
-    if (found == 0) return buffer;
-    if (found != handle) continue;
-    Wide words;
-    Word access, owner;
-    asm("ld.global.nc.u64 %0, [%1]; // ek:table" : "=l"(words) : "l"(entry));
-    asm("ld.global.nc.v2.u32 {%0, %1}, [%2+16]; // ek:table"
-        : "=r"(access), "=r"(owner)
-        : "l"(entry));
-    if (owner != kEveryTenant && owner != tenant) {
-      buffer.fault = static_cast<Word>(FaultCode::permission_denied);
-      return buffer;
-    }
-    buffer.words = reinterpret_cast<Word*>(words);
-    buffer.length = count;
-    buffer.readable = (access & kAccessRead) != 0 ? count : 0;
-    buffer.writable = (access & kAccessWrite) != 0 ? count : 0;
-    const bool is_both = buffer.readable == count && buffer.writable == count;
-    buffer.updatable = is_both ? count : 0;
-    buffer.access = access;
-    buffer.fault = 0;
-    buffer.is_constant = access == kAccessRead;
-    return buffer;
+    if (found == handle || found == 0) break;  // the table is never full
   }
+  Wide words;
+  Word access, owner;
+  asm("ld.global.nc.u64 %0, [%1]; // ek:table" : "=l"(words) : "l"(entry));
+  asm("ld.global.nc.v2.u32 {%0, %1}, [%2+16]; // ek:table"
+      : "=r"(access), "=r"(owner)
+      : "l"(entry));
+  const bool is_there = found != 0;
+  const bool is_owner = owner == kEveryTenant || owner == tenant;
+  Buffer buffer;
+  buffer.words = reinterpret_cast<Word*>(words);
+  buffer.length = is_there && is_owner ? count : 0;
+  buffer.readable = (access & kAccessRead) != 0 ? buffer.length : 0;
+  buffer.writable = (access & kAccessWrite) != 0 ? buffer.length : 0;
+  buffer.updatable = (access & kAccessWrite) != 0 ? buffer.readable : 0;
+  buffer.access = access;
+  buffer.fault = static_cast<Word>(!is_there   ? FaultCode::bad_buffer_handle
+                                   : !is_owner ? FaultCode::permission_denied
+                                               : FaultCode::none);
+  buffer.is_constant = access == kAccessRead;
+  return buffer;
 }
 
 /// Why an access that needs these rights failed.
@@ -240,6 +248,28 @@ EK_DEVICE Word access_fault(const Buffer& buffer, Word needed) {
 EK_DEVICE Word load_constant(const Buffer& buffer, Word index) {
   Word value;
   asm("ld.global.u32 %0, [%1]; // ek:data" : "=r"(value) : "l"(buffer.at(index)));
+  return value;
+}
+
+/// The word at an index that may be outside: 0 then. Nothing branches, so that the load is on its
+/// way while the index is still being judged.
+EK_DEVICE Word fetch_shared(const Buffer& buffer, Word index) {
+  const Word cached = buffer.is_constant ? buffer.readable : 0;
+  const Word uncached = buffer.is_constant ? 0 : buffer.readable;
+  Word value = 0;
+  asm volatile(
+      "{ .reg .pred p, q;\nsetp.lt.u32 p, %2, %3;\nsetp.lt.u32 q, %2, %4;\n"
+      "@p ld.global.u32 %0, [%1]; // ek:data\n"
+      "@q ld.relaxed.gpu.global.u32 %0, [%1]; // ek:data\n}"
+      : "+r"(value)
+      : "l"(buffer.at(index)), "r"(index), "r"(cached), "r"(uncached));
+  return value;
+}
+EK_DEVICE Word fetch_owned(const Buffer& buffer, Word index) {
+  Word value = 0;
+  asm volatile("{ .reg .pred p;\nsetp.lt.u32 p, %2, %3;\n@p ld.global.u32 %0, [%1]; // ek:data\n}"
+               : "+r"(value)
+               : "l"(buffer.at(index)), "r"(index), "r"(buffer.readable));
   return value;
 }
 
@@ -269,14 +299,14 @@ EK_DEVICE void store_owned(const Buffer& buffer, Word index, Word value) {
 }
 
 /// Turns of an each whose words are on their way before the first of them runs.
-inline constexpr Word kAhead = 4;
+inline constexpr Word kAhead = 8;
 
 // One word by a load that is only made where the index is inside: nothing branches, so that several
 // of them follow each other closely.
-#define EK_LOAD_IF_INSIDE(volatility, load)                                                    \
-  asm volatility("{ .reg .pred p; setp.lt.u32 p, %2, %3;\n@p " load " %0, [%1]; // ek:data\n}" \
-                 : "+r"(words[i])                                                              \
-                 : "l"(buffer.at(at[i])), "r"(at[i]), "r"(buffer.readable))
+#define EK_LOAD_IF_INSIDE(assembly, load)                                                \
+  assembly("{ .reg .pred p; setp.lt.u32 p, %2, %3;\n@p " load " %0, [%1]; // ek:data\n}" \
+           : "+r"(words[i])                                                              \
+           : "l"(buffer.at(at[i])), "r"(at[i]), "r"(buffer.readable))
 
 /// Fetch the words at these indices; 0 for what cannot be loaded.
 EK_DEVICE void load_ahead_constant(const Buffer& buffer, const Word (&at)[kAhead],
@@ -284,7 +314,7 @@ EK_DEVICE void load_ahead_constant(const Buffer& buffer, const Word (&at)[kAhead
 #pragma unroll
   for (Word i = 0; i < kAhead; ++i) {
     words[i] = 0;
-    EK_LOAD_IF_INSIDE(, "ld.global.u32");
+    EK_LOAD_IF_INSIDE(asm, "ld.global.u32");
   }
 }
 EK_DEVICE void load_ahead_shared(const Buffer& buffer, const Word (&at)[kAhead],
@@ -292,7 +322,7 @@ EK_DEVICE void load_ahead_shared(const Buffer& buffer, const Word (&at)[kAhead],
 #pragma unroll
   for (Word i = 0; i < kAhead; ++i) {
     words[i] = 0;
-    EK_LOAD_IF_INSIDE(volatile, "ld.relaxed.gpu.global.u32");
+    EK_LOAD_IF_INSIDE(asm volatile, "ld.relaxed.gpu.global.u32");
   }
 }
 EK_DEVICE void load_ahead_owned(const Buffer& buffer, const Word (&at)[kAhead],
@@ -300,7 +330,7 @@ EK_DEVICE void load_ahead_owned(const Buffer& buffer, const Word (&at)[kAhead],
 #pragma unroll
   for (Word i = 0; i < kAhead; ++i) {
     words[i] = 0;
-    EK_LOAD_IF_INSIDE(volatile, "ld.global.u32");
+    EK_LOAD_IF_INSIDE(asm volatile, "ld.global.u32");
   }
 }
 #undef EK_LOAD_IF_INSIDE
@@ -309,6 +339,7 @@ EK_DEVICE void load_ahead_owned(const Buffer& buffer, const Word (&at)[kAhead],
 
 /// The thread that runs an item of `scope lane`, or any item where only one thread can.
 struct OneLane {
+  static constexpr bool kIsOne = true;
   static constexpr bool kHasTile = false;
   static constexpr bool kKeepsOrder = true;
   EK_DEVICE Word index() const { return 0; }
@@ -324,6 +355,7 @@ struct OneLane {
 
 /// The 32 threads of a warp that run one item of `scope warp` together.
 struct WarpLanes {
+  static constexpr bool kIsOne = false;
   static constexpr bool kHasTile = false;
   static constexpr bool kKeepsOrder = false;
   static constexpr Word kAll = 0xFFFFFFFFu;
@@ -352,6 +384,7 @@ struct WarpLanes {
 
 /// The threads of a block that run one item of `scope group` together. They have a tile.
 struct GroupLanes {
+  static constexpr bool kIsOne = false;
   static constexpr bool kHasTile = true;
   static constexpr bool kKeepsOrder = false;
   EK_DEVICE Word index() const { return threadIdx.x; }
@@ -678,21 +711,22 @@ inline constexpr Word kPollTurns = 1024;
 /// Turns of an each that one lane takes between two looks at the abort word.
 inline constexpr Word kPollEachTurns = 256;
 
-/// A load where all lanes run as one thread would: the leader's, if they could differ.
+/// The same where all lanes run as one thread would: the leader's, if they could differ.
 template <class Lanes>
-EK_DEVICE Word load_shared(const Lanes& lanes, const Buffer& buffer, Word index) {
-  if (buffer.is_constant) return load_constant(buffer, index);
+EK_DEVICE Word fetch_shared(const Lanes& lanes, const Buffer& buffer, Word index) {
+  if (Lanes::kIsOne || buffer.is_constant) return fetch_shared(buffer, index);
   Word value = 0;
-  if (lanes.leads()) value = load_shared(buffer, index);
+  if (lanes.leads()) value = fetch_shared(buffer, index);
   return lanes.from_leader(value);
 }
 template <class Lanes>
-EK_DEVICE Word load_owned(const Lanes& lanes, const Buffer& buffer, Word index) {
-  if (buffer.is_constant) return load_constant(buffer, index);
+EK_DEVICE Word fetch_owned(const Lanes& lanes, const Buffer& buffer, Word index) {
+  if (Lanes::kIsOne || buffer.is_constant) return fetch_owned(buffer, index);
   Word value = 0;
-  if (lanes.leads()) value = load_owned(buffer, index);
+  if (lanes.leads()) value = fetch_owned(buffer, index);
   return lanes.from_leader(value);
 }
+
 template <class Lanes>
 EK_DEVICE Word load_control(const Lanes& lanes, const Item& item, Word index) {
   Word value = 0;
@@ -746,6 +780,22 @@ EK_DEVICE Word spend_turn(const Lanes& lanes, const Item& item, Fuel& fuel) {
     if (fuel == 0) return static_cast<Word>(FaultCode::fuel_exhausted);
   }
   --fuel;
+  return 0;
+}
+
+/// Pays for turns of a loop, as many of `some` as there are to the next look at the abort word, and
+/// makes `some` that number. Gives the code of a fault, else 0. No more is ever paid for than there
+/// is fuel: what spend_turn() would do turn by turn.
+template <class Lanes>
+EK_DEVICE Word spend_turns(const Lanes& lanes, const Item& item, Fuel& fuel, Word& some) {
+  Word most = static_cast<Word>(fuel % kPollTurns);
+  if (most == 0) {
+    if (is_aborted(lanes, item)) return static_cast<Word>(FaultCode::deadline);
+    if (fuel == 0) return static_cast<Word>(FaultCode::fuel_exhausted);
+    most = kPollTurns;
+  }
+  some = min_u32(some, most);
+  fuel -= some;
   return 0;
 }
 

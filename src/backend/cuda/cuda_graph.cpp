@@ -1,0 +1,567 @@
+// The host's half of planned work on a device: arrays there and back, and a launch whenever
+// something can run.
+#include "backend/cuda/cuda_graph.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "everkernel/base/assert.hpp"
+#include "everkernel/base/spin.hpp"
+
+namespace everkernel::backend::cuda {
+namespace {
+
+using abi::SlotStatus;
+using device::Continuation;
+using device::FreshRegion;
+using device::GraphReport;
+using device::GraphShared;
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+
+static_assert(kNoNode == device::kNoNode && kMany == device::kMany);
+static_assert(kItemDone == device::kItemDone && kItemRemaining == 0);
+static_assert(sizeof(Node) == 8 && sizeof(Edge) == 8 && sizeof(Origin) == 2);
+static_assert(sizeof(FreshRegion) == 16 && sizeof(Continuation) == 64);
+
+constexpr Word kWarp = 32;
+// Regions on their way to one launch.
+constexpr std::size_t kFreshRegions = std::size_t{1} << 16;
+// Room for regions that are put aside, at least.
+constexpr std::size_t kContinuations = 1024;
+// Arrays of a run that together are smaller are copied as one.
+constexpr std::size_t kPackedBytes = std::size_t{1} << 20;
+constexpr std::size_t kAlignment = 256;
+// Looks at the ring before the thread that serves it sleeps.
+constexpr int kSpinLooks = 2000;
+constexpr int kLooksPerRefill = 64;
+constexpr auto kShortestNap = milliseconds(1);
+constexpr auto kLongestNap = milliseconds(16);
+constexpr auto kLongSleep = std::chrono::hours(1);
+// Between looks at whether the device was given up while a launch runs.
+constexpr auto kLaunchLook = milliseconds(100);
+constexpr auto kLeaveLook = microseconds(50);
+// What a launch has from the end of its time until its device counts as lost: items end at their
+// next turn of a loop.
+constexpr auto kAbortGrace = std::chrono::seconds(30);
+
+std::size_t aligned(std::size_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+Result<void> provide(const std::shared_ptr<Context>& context, std::size_t bytes,
+                     std::unique_ptr<Memory>& memory) {
+  if (memory != nullptr && memory->size_bytes() >= bytes) return {};
+  memory.reset();  // what is not needed makes room
+  auto made = CudaMemory::create(context, aligned(bytes));
+  if (!made) return Failure(std::move(made).error());
+  memory = std::move(*made);
+  return {};
+}
+
+Result<void> provide(const std::shared_ptr<Context>& context, std::size_t bytes,
+                     std::optional<PinnedMemory>& memory) {
+  if (memory && memory->size_bytes() >= bytes) return {};
+  auto made = PinnedMemory::create(context, bytes);
+  if (!made) return Failure(std::move(made).error());
+  memory = std::move(*made);
+  return {};
+}
+
+// Two words the device reads as one number.
+Word origin_word(const Origin& origin) {
+  return Word{origin.tenant} | Word{origin.priority} << 8;
+}
+
+std::uint64_t claims_of(const LiveCounters& counters) {
+  std::uint64_t claims = 0;
+  for (const std::uint64_t count : counters.priority_claims) claims += count;
+  return claims;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<GraphMemory>> GraphMemory::create(const std::shared_ptr<Context>& context) {
+  auto memory = std::make_shared<GraphMemory>();
+  auto stream = Stream::create(context);
+  if (!stream) return Failure(std::move(stream).error());
+  memory->stream = std::move(*stream);
+  EVERKERNEL_TRY(provide(context, kFreshRegions * sizeof(FreshRegion), memory->fresh));
+  EVERKERNEL_TRY(provide(context, sizeof(GraphReport), memory->report));
+  EVERKERNEL_TRY(provide(context, abi::kWordBytes, memory->one));
+  memory->one->data()[0] = std::byte{1};
+  return memory;
+}
+
+// Arrays one behind the other: first those that are copied, then those that begin as zeros, then
+// the rest.
+class CudaGraphKernel::Layout {
+ public:
+  std::size_t copy(std::span<const std::byte> bytes) {
+    parts_.push_back({end_, bytes});
+    copied_end_ = end_ + bytes.size();
+    return add(bytes.size());
+  }
+  template <class T>
+  std::size_t copy(std::span<const T> values) {
+    return copy(std::as_bytes(values));
+  }
+  std::size_t add(std::size_t bytes) {
+    return std::exchange(end_, aligned(end_ + std::max<std::size_t>(bytes, 1)));
+  }
+  std::size_t end() const { return end_; }
+
+  // Copies all that is to be copied; the memory holds it.
+  Result<void> write_to(Memory& memory) const {
+    if (copied_end_ <= kPackedBytes) {
+      std::vector<std::byte> packed(aligned(copied_end_));
+      for (const Part& part : parts_) place(part.bytes, packed.data() + part.at);
+      return memory.write(0, packed);
+    }
+    for (const Part& part : parts_) {
+      const std::size_t whole = part.bytes.size() / abi::kWordBytes * abi::kWordBytes;
+      EVERKERNEL_TRY(memory.write(part.at, part.bytes.first(whole)));
+      if (whole == part.bytes.size()) continue;
+      std::array<std::byte, abi::kWordBytes> rest{};
+      place(part.bytes.subspan(whole), rest.data());
+      EVERKERNEL_TRY(memory.write(part.at + whole, rest));
+    }
+    return {};
+  }
+
+ private:
+  struct Part {
+    std::size_t at;
+    std::span<const std::byte> bytes;
+  };
+  static void place(std::span<const std::byte> bytes, std::byte* to) {
+    if (!bytes.empty()) std::memcpy(to, bytes.data(), bytes.size());
+  }
+
+  std::vector<Part> parts_;
+  std::size_t copied_end_ = 0;
+  std::size_t end_ = 0;
+};
+
+// ---- starting ----
+
+Result<std::unique_ptr<LiveKernel>> CudaGraphKernel::start(GraphCode code,
+                                                           std::shared_ptr<GraphMemory> memory,
+                                                           const LiveLaunch& launch) {
+  auto ring = protocol::LiveWords::bind(protocol::Buffer::ring, launch.ring);
+  if (!ring) return Failure(std::move(ring).error());
+  auto control = protocol::LiveWords::bind(protocol::Buffer::control, launch.control);
+  if (!control) return Failure(std::move(control).error());
+  std::unique_ptr<CudaGraphKernel> kernel(
+      new CudaGraphKernel(std::move(code), std::move(memory), launch, *ring, *control));
+  EVERKERNEL_TRY(kernel->upload());
+  kernel->is_running_.store(true, std::memory_order_relaxed);
+  kernel->thread_ = std::thread([self = kernel.get()] { self->serve(); });
+  return std::unique_ptr<LiveKernel>(std::move(kernel));
+}
+
+CudaGraphKernel::CudaGraphKernel(GraphCode code, std::shared_ptr<GraphMemory> memory,
+                                 const LiveLaunch& launch, protocol::LiveWords ring,
+                                 protocol::LiveWords control)
+    : code_(std::move(code)),
+      memory_(std::move(memory)),
+      launch_(launch),
+      graph_(*launch.graph),
+      ring_(ring),
+      control_(control),
+      slot_mask_(static_cast<Word>(ring.size() / abi::kSlotWords) - 1),
+      worker_count_(code_.most_crews * (code_.has_groups ? code_.block_threads : kWarp)),
+      nap_(kShortestNap),
+      head_(launch.first_ticket) {
+  is_limited_ = launch.worker_count != 0 && launch.worker_count < worker_count_;
+  if (is_limited_) worker_count_ = launch.worker_count;
+}
+
+// Everything of the graph in one piece of memory.
+CudaGraphKernel::Layout CudaGraphKernel::lay_out() {
+  const std::size_t item_words = graph_.items.size() * abi::kWordBytes;
+  Layout layout;
+  Offsets& at = offsets_;
+  at.control = layout.copy(launch_.control);
+  at.debug_log = layout.copy(launch_.debug_log);
+  at.table = layout.copy(table_entries());
+  at.items = layout.copy(graph_.items);
+  at.origins = layout.copy(graph_.origins);
+  at.places = layout.copy(graph_.places);
+  at.nodes = layout.copy(graph_.nodes);
+  at.joins = layout.copy(graph_.joins);
+  at.edges = layout.copy(graph_.edges);
+  at.waiting_for = layout.copy(std::as_bytes(graph_.waiting_for));
+  at.join_waiting_for = layout.copy(std::as_bytes(graph_.join_waiting_for));
+  at.keys = layout.copy(graph_.handles.keys);
+  at.zeros = layout.end();
+  at.signals = layout.add(2 * abi::kWordBytes);
+  at.shared = layout.add(sizeof(GraphShared));
+  at.ring_shared = layout.add(sizeof(device::Shared));
+  at.emitted = layout.add(sizeof(device::Wide));
+  at.spoilers = layout.add(graph_.spoilers.size() * abi::kWordBytes);
+  at.released = layout.add(item_words);
+  at.left = layout.add((std::size_t{slot_mask_} + 1) * abi::kWordBytes);
+  at.outcomes = layout.add(item_words);
+  at.zeros_end = layout.end();
+  at.slot_of = layout.add(item_words);
+  at.hits = layout.add(graph_.hits.places.size() * sizeof(abi::Hit));
+  return layout;
+}
+
+Result<void> CudaGraphKernel::upload() {
+  const auto current = context().enter();
+  if (!current) return Failure(current.error());
+  const Layout layout = lay_out();
+  const std::size_t slots = std::size_t{slot_mask_} + 1;
+  EVERKERNEL_TRY(provide(code_.context, layout.end(), memory_->block));
+  EVERKERNEL_TRY(provide(code_.context, slots * abi::kWordBytes, memory_->finished));
+  EVERKERNEL_TRY(context().check(
+      context().driver().cuMemsetD32Async(reinterpret_cast<CuPointer>(block() + offsets_.zeros), 0,
+                                          (offsets_.zeros_end - offsets_.zeros) / abi::kWordBytes,
+                                          context().copy_stream()),
+      "clearing the memory of a run"));
+  EVERKERNEL_TRY(layout.write_to(*memory_->block));  // on the same stream: all of it is done now
+  totals_.bytes_uploaded = offsets_.zeros;
+  std::memset(memory_->report->data(), 0, sizeof(GraphReport));
+  fill_params();
+  fill_graph_params();
+  return {};
+}
+
+// What items need, as in a drain.
+void CudaGraphKernel::fill_params() {
+  device::LaunchParams& params = params_.launch;
+  device::Submission& row = params.first;
+  set(row.control, offsets_.control);
+  set(row.debug_log, offsets_.debug_log);
+  set(row.shared, offsets_.ring_shared);
+  set(row.hits, offsets_.hits);
+  if (graph_.hits.emitted != nullptr) set(row.emitted, offsets_.emitted);
+  row.control_words = static_cast<Word>(launch_.control.size() / abi::kWordBytes);
+  row.debug_log_words = static_cast<Word>(launch_.debug_log.size() / abi::kWordBytes);
+  row.slot_count = slot_mask_ + 1;
+  row.hit_capacity = graph_.hits.places.size();
+  if (!table_entries().empty()) params.entries = block() + offsets_.table;
+  params.entry_mask = launch_.buffers.mask;
+  params.submission_count = 1;
+  params.fuel_per_item = code_.fuel_per_item;
+  params.group_lanes = code_.group_lanes;
+  set(params.abort, offsets_.signals + static_cast<std::size_t>(Signal::abort) * abi::kWordBytes);
+}
+
+void CudaGraphKernel::fill_graph_params() {
+  device::GraphParams& params = params_;
+  set(params.leave, offsets_.signals + static_cast<std::size_t>(Signal::leave) * abi::kWordBytes);
+  set(params.items, offsets_.items);
+  if (!graph_.origins.empty()) set(params.origins, offsets_.origins);
+  set(params.places, offsets_.places);
+  set(params.nodes, offsets_.nodes);
+  set(params.joins, offsets_.joins);
+  set(params.edges, offsets_.edges);
+  set(params.waiting_for, offsets_.waiting_for);
+  set(params.join_waiting_for, offsets_.join_waiting_for);
+  set(params.slot_of, offsets_.slot_of);
+  set(params.outcomes, offsets_.outcomes);
+  if (!graph_.handles.keys.empty()) set(params.keys, offsets_.keys);
+  params.key_mask = graph_.handles.keys.size() - 1;
+  set(params.spoilers, offsets_.spoilers);
+  set(params.released, offsets_.released);
+  set(params.left, offsets_.left);
+  set(params.shared, offsets_.shared);
+  params.finished = reinterpret_cast<Word*>(memory_->finished->device_pointer());
+  params.report = reinterpret_cast<GraphReport*>(memory_->report->device_pointer());
+  params.item_count = static_cast<Word>(graph_.items.size());
+  params.origin = origin_word(graph_.origin);
+  params.is_ordered = graph_.ordered ? 1 : 0;
+  params.ages = graph_.ages ? 1 : 0;
+}
+
+CudaGraphKernel::~CudaGraphKernel() {
+  stop(Clock::now());
+}
+
+// ---- serving the ring ----
+
+void CudaGraphKernel::serve() {
+  note(serve_ring());
+  is_running_.store(false, std::memory_order_release);
+  launch_.desk->close();
+  launch_.bell->wake();
+}
+
+Result<void> CudaGraphKernel::serve_ring() {
+  const auto current = context().enter();
+  if (!current) return Failure(current.error());
+  while (!must_leave()) {
+    EVERKERNEL_TRY(collect());
+    if (fresh_count_ == 0 && !can_look_again()) {
+      be_idle();
+      continue;
+    }
+    looks_ = 0;
+    EVERKERNEL_TRY(run_launch());
+    hand_back();
+    if (report().is_shut_down != 0) return {};
+  }
+  return {};
+}
+
+// Gathers the regions of the slots that are published, in order.
+Result<void> CudaGraphKernel::collect() {
+  fresh_count_ = 0;
+  for (std::uint64_t ticket = head_.load(std::memory_order_relaxed);; ++ticket) {
+    const Word slot = slot_of(ticket);
+    const std::size_t line = std::size_t{slot} * abi::kSlotWords;
+    if (SlotStatus{ring_.load_acquire(line)} != SlotStatus::published) return {};
+    const std::size_t regions = graph_.portions[slot].left;
+    const std::size_t room = memory_->fresh->size_bytes() / sizeof(FreshRegion);
+    if (fresh_count_ != 0 && fresh_count_ + regions > room) return {};
+    EVERKERNEL_TRY(provide(code_.context, regions * sizeof(FreshRegion), memory_->fresh));
+    ring_.store_relaxed(line, static_cast<Word>(SlotStatus::claimed));
+    add_portion(slot);
+    head_.store(ticket + 1, std::memory_order_relaxed);
+  }
+}
+
+void CudaGraphKernel::add_portion(Word slot) {
+  const Portion& portion = graph_.portions[slot];
+  auto* const rows = reinterpret_cast<FreshRegion*>(memory_->fresh->data());
+  const std::size_t first = fresh_count_;
+  for (Word place = portion.first; place != portion.first + portion.count; ++place) {
+    const Word item = graph_.order.empty() ? place : graph_.order[place];
+    if (graph_.places[item] != 0) continue;
+    const Word told = fresh_count_ == first ? portion.left : 0;
+    rows[fresh_count_++] = {.item = item, .slot = slot, .portion_regions = told, .unused = 0};
+  }
+  EVERKERNEL_ASSERT(fresh_count_ - first == portion.left);
+  outstanding_ += portion.left;
+}
+
+// Few regions are spread over the device, a lane of a warp each; many fill the lanes. Fewer workers
+// than a warp has lanes are warps that hold one region each, more are whole warps.
+CudaGraphKernel::Crews CudaGraphKernel::choose_crews() const {
+  const std::uint64_t all = code_.has_groups ? code_.block_threads : kWarp;
+  const std::uint64_t widest = worker_count_ < kWarp ? 1 : (is_limited_ ? kWarp : all);
+  const std::uint64_t most =
+      std::min<std::uint64_t>(code_.most_crews, (worker_count_ + widest - 1) / widest);
+  const std::uint64_t regions = std::max<std::uint64_t>(1, outstanding_);
+  const std::uint64_t slots = std::clamp<std::uint64_t>((regions + most - 1) / most, 1, widest);
+  return {.count = static_cast<Word>(std::min(most, (regions + slots - 1) / slots)),
+          .slots = static_cast<Word>(slots)};
+}
+
+Grid CudaGraphKernel::grid_of(Word crew_count) const {
+  if (code_.has_groups) return {.block_count = crew_count, .thread_count = code_.block_threads};
+  const Word sm_count = context().facts().sm_count;
+  const Word warps =
+      std::clamp<Word>((crew_count + sm_count - 1) / sm_count, 1, code_.block_threads / kWarp);
+  return {.block_count = (crew_count + warps - 1) / warps, .thread_count = warps * kWarp};
+}
+
+// A launch puts every region aside once at most.
+Result<void> CudaGraphKernel::provide_continuations() {
+  const std::size_t regions = std::max(std::bit_ceil(std::size_t{outstanding_}), kContinuations);
+  return provide(code_.context, regions * sizeof(Continuation), memory_->continuations[1]);
+}
+
+Result<void> CudaGraphKernel::run_launch() {
+  EVERKERNEL_TRY(provide_continuations());
+  const Crews crews = choose_crews();
+  const auto& [resumed, aside] = memory_->continuations;
+  params_.launch.slots_per_crew = crews.slots;
+  params_.launch.worker_count = crews.count * crews.slots;
+  params_.crew_count = crews.count;
+  params_.fresh = reinterpret_cast<const FreshRegion*>(memory_->fresh->device_pointer());
+  params_.fresh_count = fresh_count_;
+  params_.resumed_count = aside_;
+  params_.resumed =
+      aside_ == 0 ? nullptr : reinterpret_cast<const Continuation*>(resumed->device_address());
+  params_.aside = reinterpret_cast<Continuation*>(aside->device_address());
+  const auto begin = Clock::now();
+  EVERKERNEL_TRY(
+      context().launch(code_.function, grid_of(crews.count), memory_->stream->get(), params_));
+  EVERKERNEL_TRY(wait_for_launch());
+  const auto took = std::chrono::nanoseconds(Clock::now() - begin).count();
+  const std::scoped_lock held(lock_);
+  ++totals_.launches;
+  // Nobody knows what a lane did in between: it counts as busy while its launch runs.
+  totals_.busy_ns += static_cast<std::uint64_t>(took) * params_.launch.worker_count;
+  totals_.bytes_uploaded += fresh_count_ * sizeof(FreshRegion);
+  return {};
+}
+
+Result<void> CudaGraphKernel::wait_for_launch() {
+  for (;;) {
+    auto done = context().wait(memory_->stream->get(), Clock::now() + kLaunchLook,
+                               "waiting for planned work");
+    if (done || done.error().code != Code::timeout) return done;
+    EVERKERNEL_TRY(context().check_alive());
+  }
+}
+
+// Counts what the launch came to, and gives the host the slots that have ended.
+void CudaGraphKernel::hand_back() {
+  const GraphReport& report = this->report();
+  {
+    const std::scoped_lock held(lock_);
+    const std::uint64_t claims = claims_of(totals_);
+    totals_.done = report.totals.done;
+    totals_.faulted = report.totals.faulted;
+    totals_.requeues = report.totals.requeues;
+    totals_.executions[0] = report.totals.nops;
+    std::ranges::copy(report.totals.tenant_claims, totals_.tenant_claims.begin());
+    std::ranges::copy(report.totals.priority_claims, totals_.priority_claims.begin());
+    has_moved_ = claims_of(totals_) != claims;
+  }
+  if (has_moved_) nap_ = kShortestNap;
+  has_rested_ = false;
+  aside_ = report.aside;
+  std::swap(memory_->continuations[0], memory_->continuations[1]);
+  const auto* const finished = reinterpret_cast<const Word*>(memory_->finished->data());
+  for (const Word slot : std::span(finished, report.finished)) {
+    outstanding_ -= graph_.portions[slot].left;
+    graph_.portions[slot].left = 0;
+    ring_.store_release(std::size_t{slot} * abi::kSlotWords, static_cast<Word>(SlotStatus::done));
+  }
+  if (report.finished != 0) launch_.bell->ring(0);
+  static_cast<void>(refill());
+}
+
+bool CudaGraphKernel::refill() const {
+  return graph_.refill.call != nullptr && graph_.refill.call(graph_.refill.self);
+}
+
+void CudaGraphKernel::be_idle() {
+  if (looks_ % kLooksPerRefill == 0 && refill()) return;
+  if (++looks_ < kSpinLooks) return spin_pause();
+  looks_ = 0;
+  rest();
+}
+
+void CudaGraphKernel::rest() {
+  if (!launch_.desk->fall_asleep(head_.load(std::memory_order_relaxed))) {
+    std::this_thread::yield();
+    return;
+  }
+  {
+    const std::scoped_lock held(lock_);
+    ++totals_.sleeps;
+  }
+  if (aside_ == 0) return launch_.desk->sleep(kLongSleep);
+  launch_.desk->sleep(nap_);
+  nap_ = std::min<Clock::duration>(2 * nap_, kLongestNap);
+  has_rested_ = true;
+}
+
+void CudaGraphKernel::look_again() {
+  launch_.desk->wake_all();
+}
+
+// ---- stopping ----
+
+void CudaGraphKernel::stop(Clock::time_point deadline) {
+  const std::scoped_lock held(stop_lock_);
+  if (has_stopped_ || !thread_.joinable()) return;
+  has_stopped_ = true;
+  must_leave_.store(true, std::memory_order_release);
+  launch_.desk->close();
+  send(Signal::leave);
+  if (!has_left(deadline)) {
+    send(Signal::abort);
+    if (!has_left(deadline_after(kAbortGrace))) {
+      // It is still there and cannot be told to go.
+      static_cast<void>(context().lose(
+          {.code = Code::device_lost,
+           .message = "cuda: planned work did not end after its deadline",
+           .hint = "the process must be replaced; look for a loop without an end in native "
+                   "handlers",
+           .native = {}}));
+    }
+  }
+  thread_.join();
+  note(read_back());
+}
+
+// By a copy on another stream: the launch may have every multiprocessor.
+void CudaGraphKernel::send(Signal signal) {
+  if (!is_running()) return;
+  const auto current = context().enter();
+  if (!current) return note(Failure(current.error()));
+  const auto target = reinterpret_cast<CuPointer>(memory_->block->device_address()) +
+                      offsets_.signals + static_cast<std::size_t>(signal) * abi::kWordBytes;
+  note(context().check(context().driver().cuMemcpyHtoDAsync(
+                           target, memory_->one->data(), abi::kWordBytes, context().copy_stream()),
+                       "telling crews to leave"));
+}
+
+bool CudaGraphKernel::has_left(Clock::time_point deadline) const {
+  while (is_running() && Clock::now() < deadline) std::this_thread::sleep_for(kLeaveLook);
+  return !is_running();
+}
+
+Result<void> CudaGraphKernel::read_back() {
+  EVERKERNEL_TRY(context().check_alive());
+  const Memory& block = *memory_->block;
+  EVERKERNEL_TRY(block.read(offsets_.outcomes, std::as_writable_bytes(graph_.outcomes)));
+  EVERKERNEL_TRY(block.read(offsets_.debug_log, launch_.debug_log));
+  if (graph_.hits.emitted != nullptr) {
+    const std::uint64_t emitted = report().emitted;
+    const auto places = graph_.hits.places;
+    const auto count = std::min<std::uint64_t>(emitted, places.size());
+    EVERKERNEL_TRY(block.read(offsets_.hits, std::as_writable_bytes(places.first(count))));
+    graph_.hits.emitted->store(emitted, std::memory_order_release);
+  }
+  EVERKERNEL_TRY(block.read(offsets_.control, launch_.control));
+  const std::scoped_lock held(lock_);
+  flushed_ = {};  // counters are the host's: the device has none in its words
+  return {};
+}
+
+// ---- what the host asks ----
+
+LiveCounters CudaGraphKernel::flush_counters() {
+  const std::scoped_lock held(lock_);
+  flush_words();
+  return totals_;
+}
+
+void CudaGraphKernel::flush_words() {
+  const auto add = [this](std::size_t word, std::uint64_t now, std::uint64_t& flushed) {
+    if (now == flushed) return;
+    control_.add_release(word, static_cast<Word>(now - flushed));
+    flushed = now;
+  };
+  add(abi::kControlDoneCount.first, totals_.done, flushed_.done);
+  add(abi::kControlFaultCount.first, totals_.faulted, flushed_.faulted);
+  for (std::size_t i = 0; i < totals_.tenant_claims.size(); ++i) {
+    add(abi::kControlTenantFairness.first + i, totals_.tenant_claims[i], flushed_.tenant_claims[i]);
+  }
+  for (std::size_t i = 0; i < totals_.priority_claims.size(); ++i) {
+    add(abi::kControlPriorityFairness.first + i, totals_.priority_claims[i],
+        flushed_.priority_claims[i]);
+  }
+  add(abi::kControlMetrics.first, totals_.executions[0], flushed_.executions[0]);
+  control_.store_relaxed(abi::kControlTicketHead.first,
+                         static_cast<Word>(head_.load(std::memory_order_relaxed)));
+}
+
+void CudaGraphKernel::note(Result<void> result) {
+  if (result) return;
+  const std::scoped_lock held(lock_);
+  if (!failure_) failure_ = std::move(result).error();
+}
+
+Result<void> CudaGraphKernel::health() const {
+  EVERKERNEL_TRY(context().check_alive());
+  const std::scoped_lock held(lock_);
+  if (!failure_) return {};
+  return Failure(*failure_);
+}
+
+}  // namespace everkernel::backend::cuda

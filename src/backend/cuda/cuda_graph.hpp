@@ -1,0 +1,158 @@
+// Planned work on a device: one launch after the other over what is ready (graph_work.cuh).
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "backend/cuda/context.hpp"
+#include "backend/cuda/cuda_memory.hpp"
+#include "backend/cuda/graph_rows.hpp"
+#include "backend/cuda/module.hpp"
+#include "everkernel/backend/live.hpp"
+#include "everkernel/protocol/words.hpp"
+
+namespace everkernel::backend::cuda {
+
+// The code, and how it is launched.
+struct GraphCode {
+  std::shared_ptr<Context> context = {};
+  std::shared_ptr<const Module> module = {};
+  CuFunction function = nullptr;
+  bool has_groups = false;          // a crew is a block
+  Word block_threads = 0;           // as compiled
+  Word most_crews = 1;              // that fit the device
+  Word group_lanes = 0;             // of handlers of scope group
+  std::uint64_t fuel_per_item = 0;  // turns of loops
+};
+
+// What a run needs on the device and for its way there. Kept from run to run, used by one at a
+// time.
+struct GraphMemory {
+  // Fails with `out_of_memory` and `device_lost`.
+  static Result<std::shared_ptr<GraphMemory>> create(const std::shared_ptr<Context>& context);
+
+  std::unique_ptr<Memory> block;                         // the arrays of the graph
+  std::array<std::unique_ptr<Memory>, 2> continuations;  // of the last launch, and of the next
+  std::optional<Stream> stream;                          // of launches
+  std::optional<PinnedMemory> fresh;                     // regions a launch begins with
+  std::optional<PinnedMemory> finished;                  // slots that have ended
+  std::optional<PinnedMemory> report;                    // what a launch came to
+  std::optional<PinnedMemory> one;                       // the word 1, to be copied to a signal
+};
+
+// A thread of the host serves the ring: it gathers the regions of published slots, launches crews
+// over them and over what earlier launches left, and hands back the slots that have ended.
+class CudaGraphKernel final : public LiveKernel {
+ public:
+  // Fails as the driver does, and for buffers as protocol::LiveWords does.
+  static Result<std::unique_ptr<LiveKernel>> start(GraphCode code,
+                                                   std::shared_ptr<GraphMemory> memory,
+                                                   const LiveLaunch& launch);
+  ~CudaGraphKernel() override;
+
+  void stop(Clock::time_point deadline) override;
+  LiveCounters flush_counters() override;
+  bool is_running() const override { return is_running_.load(std::memory_order_acquire); }
+  void look_again() override;
+  Result<void> health() const override;
+
+ private:
+  // Where arrays lie in the block.
+  struct Offsets {
+    std::size_t control, debug_log, table, items, origins, places, nodes, joins, edges;
+    std::size_t waiting_for, join_waiting_for, keys;
+    std::size_t zeros, signals, shared, ring_shared, emitted, spoilers, released, left, outcomes;
+    std::size_t zeros_end, slot_of, hits;
+  };
+  class Layout;
+  // Words that tell crews to leave, and items to end.
+  enum class Signal : std::size_t { leave, abort };
+  struct Crews {
+    Word count = 1;
+    Word slots = 1;  // that each holds together
+  };
+
+  CudaGraphKernel(GraphCode code, std::shared_ptr<GraphMemory> memory, const LiveLaunch& launch,
+                  protocol::LiveWords ring, protocol::LiveWords control);
+  Layout lay_out();
+  Result<void> upload();
+  void fill_params();
+  void fill_graph_params();
+  void serve();
+  Result<void> serve_ring();
+  bool must_leave() const { return must_leave_.load(std::memory_order_acquire); }
+  bool can_look_again() const { return aside_ != 0 && (has_moved_ || has_rested_); }
+  Result<void> collect();
+  void add_portion(Word slot);
+  Result<void> run_launch();
+  Result<void> provide_continuations();
+  Result<void> wait_for_launch();
+  Crews choose_crews() const;
+  Grid grid_of(Word crew_count) const;
+  void hand_back();
+  bool refill() const;
+  void be_idle();
+  void rest();
+  void send(Signal signal);
+  bool has_left(Clock::time_point deadline) const;
+  Result<void> read_back();
+  void note(Result<void> result);
+  void flush_words();
+
+  Context& context() const { return *code_.context; }
+  std::byte* block() const {
+    return reinterpret_cast<std::byte*>(memory_->block->device_address());
+  }
+  // An array of the block.
+  template <class T>
+  void set(T*& pointer, std::size_t offset) const {
+    pointer = reinterpret_cast<T*>(block() + offset);
+  }
+  std::span<const memory::BufferEntry> table_entries() const {
+    const auto& table = launch_.buffers;
+    return {table.entries, table.entries == nullptr ? 0 : std::size_t{table.mask} + 1};
+  }
+  const device::GraphReport& report() const {
+    return *reinterpret_cast<const device::GraphReport*>(memory_->report->data());
+  }
+  Word slot_of(std::uint64_t ticket) const { return static_cast<Word>(ticket) & slot_mask_; }
+
+  const GraphCode code_;
+  const std::shared_ptr<GraphMemory> memory_;
+  const LiveLaunch launch_;
+  const WorkGraph& graph_;
+  protocol::LiveWords ring_;
+  protocol::LiveWords control_;
+  const Word slot_mask_;
+  Word worker_count_;        // lanes that hold a region
+  bool is_limited_ = false;  // the device could have more
+  Offsets offsets_ = {};
+
+  // Of the thread that serves.
+  device::GraphParams params_ = {};
+  std::size_t fresh_count_ = 0;         // regions gathered for the next launch
+  std::uint64_t outstanding_ = 0;       // regions of slots that have not ended
+  std::uint64_t aside_ = 0;             // regions the last launch put aside
+  bool has_moved_ = false;              // whether anything ran in it
+  bool has_rested_ = false;             // since the last launch
+  int looks_ = 0;                       // without finding anything
+  Clock::duration nap_ = {};            // the next
+  std::atomic<std::uint64_t> head_{0};  // the next ticket
+  std::atomic<bool> must_leave_{false};
+  std::atomic<bool> is_running_{false};
+
+  mutable std::mutex lock_;  // of the next three
+  LiveCounters totals_;
+  LiveCounters flushed_;  // of them, what is in the control words
+  std::optional<Error> failure_;
+
+  std::mutex stop_lock_;
+  bool has_stopped_ = false;
+  std::thread thread_;
+};
+
+}  // namespace everkernel::backend::cuda

@@ -1,0 +1,194 @@
+#!/usr/bin/env python3
+"""tools/gpu_check.sh with programs that pass, fail, hang, crash, skip and are not there.
+
+    gpu_check_test.py SOURCE_ROOT
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+ROOT = Path(sys.argv.pop(1))
+
+INFO = '{"backends": [{"id": "cpu", "available": true, "reason": ""}, %s]}'
+FOUND = '{"id": "cuda", "available": true, "reason": ""}'
+ABSENT = '{"id": "cuda", "available": false, "reason": "no driver is installed"}'
+
+# What a GoogleTest program does with --gtest_output, by how its only test ends.
+GTEST = """#!/bin/sh
+for word; do case $word in --gtest_output=json:*) report=${{word#*json:}};; esac; done
+echo "backend $EVERKERNEL_BACKEND seconds $EVERKERNEL_SECONDS"
+{says}
+cat > "$report" <<END
+{{"testsuites": [{{"name": "Suite",
+  "testsuite": [{{"name": "Test", "result": "{result}"{more}}}]}}]}}
+END
+exit {status}
+"""
+PASSES = GTEST.format(says="", result="COMPLETED", more=', "rounds": "12"', status=0)
+FAILS = GTEST.format(says="", result="COMPLETED", more=', "failures": [{}]', status=1)
+SKIPS = GTEST.format(says="printf 'a.cpp:1: Skipped\\nfor a reason\\n[  SKIPPED ] Suite.Test\\n'",
+                     result="SKIPPED", more="", status=0)
+HANGS = "#!/bin/sh\ntrap '' TERM\nsleep 1000 & echo $! > \"$0.child\"\nsleep 1000\n"
+CRASHES = "#!/bin/sh\necho before\nkill -SEGV $$\n"
+BENCH = """#!/bin/sh
+for word; do case $word in --json=*) report=${word#--json=};; esac; done
+cat > "$report" <<END
+{"suite": "cuda", "results": [{"question": "q", "contender": "c", "ratio_to_floor": %s,
+ "median_ns": 5.0, "least_ratio": 0.5, "meets_target": %s}]}
+END
+"""
+SANITIZER = """#!/bin/sh
+case $2 in {bad}) echo '========= ERROR SUMMARY: 3 errors'; exit 99;; esac
+echo '========= ERROR SUMMARY: 0 errors'
+"""
+TESTS = ["cuda_conformance_test", "cuda_differential_test", "random_ring_test", "random_job_test",
+         "cuda_litmus_test"]
+
+
+class GpuCheck(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        for name in TESTS:
+            self.program(name, PASSES)
+        self.program("sanitizer_workload", "#!/bin/sh\n")
+        self.program("compute-sanitizer", SANITIZER.format(bad="none"))
+        self.program("cuda_bench", BENCH % ("0.9", "true"))
+        self.program("everkernel", f"#!/bin/sh\ncat <<END\n{INFO % FOUND}\nEND\n")
+        self.program("nvidia-smi", "#!/bin/sh\necho 'A GPU, 999.9, 1 MiB'\n")
+
+    def program(self, name, text):
+        path = self.folder / name
+        path.write_text(text)
+        path.chmod(0o755)
+
+    def check(self, *arguments):
+        """Runs it; the exit status and the report."""
+        out = self.folder / "report.json"
+        path = f'{self.folder}:{os.environ["PATH"]}'
+        done = subprocess.run(
+            [str(ROOT / "tools/gpu_check.sh"), str(self.folder), "--out", str(out), *arguments],
+            env={**os.environ, "PATH": path}, capture_output=True, text=True, timeout=100)
+        self.output = done.stdout + done.stderr
+        return done.returncode, json.loads(out.read_text())
+
+    def step(self, report, name):
+        return next(step for step in report["steps"] if step["name"] == name)
+
+    def test_passes_when_everything_does(self):
+        status, report = self.check()
+        self.assertEqual(status, 0, self.output)
+        self.assertEqual(report["verdict"], "passed")
+        self.assertEqual({step["status"] for step in report["steps"]}, {"passed"})
+        self.assertEqual(report["machine"]["gpu"], "A GPU")
+        self.assertEqual(report["machine"]["driver"], "999.9")
+        rings = self.step(report, "random rings")
+        self.assertIn("backend cuda seconds", rings["output_tail"])
+        self.assertEqual(rings["tests"]["properties"], {"Suite.Test": {"rounds": "12"}})
+        bench = self.step(report, "benchmarks")["bench"]
+        self.assertEqual(bench["results"][0]["ratio_to_floor"], 0.9)
+        self.assertEqual(self.step(report, "bench targets")["detail"], "1 of 1 met")
+        for name in [step["name"] for step in report["steps"]]:
+            self.assertIn(name, self.output)
+
+    def test_without_a_gpu(self):
+        self.program("everkernel", f"#!/bin/sh\ncat <<END\n{INFO % ABSENT}\nEND\n")
+        status, report = self.check()
+        self.assertEqual(status, 77, self.output)
+        self.assertEqual(report["verdict"], "no GPU")
+        self.assertIn("skipped: no driver is installed", self.output)
+
+    def test_one_that_fails(self):
+        self.program("random_job_test", FAILS)
+        status, report = self.check()
+        self.assertEqual(status, 1, self.output)
+        self.assertEqual(report["verdict"], "failed")
+        jobs = self.step(report, "random jobs")
+        self.assertEqual(jobs["status"], "failed")
+        self.assertEqual(jobs["tests"]["failed"], ["Suite.Test"])
+        self.assertEqual(self.step(report, "litmus")["status"], "passed")  # the rest ran
+
+    def test_one_that_hangs(self):
+        self.program("cuda_litmus_test", HANGS)
+        begin = time.monotonic()
+        status, report = self.check("--budget", "30")
+        self.assertLess(time.monotonic() - begin, 40)
+        self.assertEqual(status, 1, self.output)
+        litmus = self.step(report, "litmus")
+        self.assertEqual(litmus["status"], "timeout")
+        self.assertIn("reached its limit", litmus["detail"])
+        self.assertEqual(self.step(report, "benchmarks")["status"], "passed")
+        child = int((self.folder / "cuda_litmus_test.child").read_text())
+        self.assertFalse(is_running(child), "what it started still runs")
+
+    def test_one_that_crashes(self):
+        self.program("cuda_conformance_test", CRASHES)
+        status, report = self.check()
+        self.assertEqual(status, 1, self.output)
+        conformance = self.step(report, "conformance")
+        self.assertEqual(conformance["status"], "failed")
+        self.assertEqual(conformance["exit_status"], -11)
+        self.assertIn("before", conformance["output_tail"])
+
+    def test_one_that_skips_everything(self):
+        self.program("cuda_differential_test", SKIPS)
+        status, report = self.check()
+        self.assertEqual(status, 1, self.output)
+        programs = self.step(report, "random programs")
+        self.assertEqual(programs["status"], "skipped")
+        self.assertEqual(programs["tests"]["skipped"],
+                         [{"test": "Suite.Test", "reason": "for a reason"}])
+
+    def test_one_that_runs_elsewhere(self):
+        self.program("random_ring_test", PASSES.replace("backend $EVERKERNEL_BACKEND", ""))
+        status, report = self.check()
+        self.assertEqual(status, 1, self.output)
+        self.assertIn("does not say", self.step(report, "random rings")["detail"])
+
+    def test_one_that_is_missing(self):
+        (self.folder / "random_ring_test").unlink()
+        status, report = self.check()
+        self.assertEqual(status, 1, self.output)
+        self.assertEqual(self.step(report, "random rings")["status"], "missing")
+
+    def test_a_sanitizer_that_finds_something(self):
+        self.program("compute-sanitizer", SANITIZER.format(bad="initcheck"))
+        status, report = self.check()
+        self.assertEqual(status, 1, self.output)
+        self.assertEqual(self.step(report, "memcheck")["status"], "passed")
+        initcheck = self.step(report, "initcheck")
+        self.assertEqual(initcheck["status"], "failed")
+        self.assertIn("3 errors", initcheck["detail"])
+
+    def test_a_target_that_is_missed(self):
+        self.program("cuda_bench", BENCH % ("0.1", "false"))
+        status, report = self.check()
+        self.assertEqual(status, 1, self.output)
+        self.assertEqual(self.step(report, "benchmarks")["status"], "passed")
+        self.assertEqual(self.step(report, "bench targets")["status"], "failed")
+
+    def test_a_quick_run_judges_no_targets(self):
+        self.program("cuda_bench", BENCH % ("0.1", "false"))
+        status, report = self.check("--quick")
+        self.assertEqual(status, 0, self.output)
+        self.assertNotIn("bench targets", [step["name"] for step in report["steps"]])
+
+
+def is_running(process):
+    """Whether it is there and no mere remains."""
+    try:
+        state = Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,170 @@
+// What lanes of a warp or group do together: effects of the one thread they act as, turns of each
+// on all of them, and updates that may wait until the turns are over.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "skip.hpp"
+#include "support/jit_trial.hpp"
+
+namespace everkernel::test {
+namespace {
+
+std::vector<Word> counted(std::size_t count, Word step) {
+  std::vector<Word> words(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    words[i] = static_cast<Word>(i * step * 2654435761u >> 7);
+  }
+  return words;
+}
+
+FrameSpec group_frame(std::size_t input_words, std::size_t output_words) {
+  FrameSpec spec;
+  spec.args = {1, 2, 3, 7, 5};
+  spec.lanes = 64;
+  spec.tenant = 4;
+  spec.fuel = 1'000'000;
+  spec.control.assign(200, 6);
+  spec.buffers = {{.handle = 1, .words = counted(input_words, 3)},
+                  {.handle = 2, .words = counted(output_words, 5)},
+                  {.handle = 3, .words = counted(40, 7), .access = memory::Access::read}};
+  return spec;
+}
+
+std::string program_of(std::string_view declaration, std::span<const std::string_view> bodies) {
+  std::string text;
+  for (std::size_t i = 0; i < bodies.size(); ++i) {
+    text += fmt::format("handler h_{} = {} {} {{ {} }}\n", i, 1000 + i, declaration, bodies[i]);
+  }
+  return text;
+}
+
+// Turns that read and write words of their own, and what stands around them.
+constexpr std::string_view kBodies[] = {
+    "each i in 0 .. len(output) { output[i] = input[i % len(input)] + lane; }",
+    "output[0] = 41; output[0] = output[0] + 1; each i in 1 .. len(output) { output[i] = output[0] "
+    "* i; } args[5] = output[1];",
+    "each i in 0 .. len(output) { output[i] = i; } var s = 0; for i in 0 .. len(output) { s = s + "
+    "output[i]; } args[5] = s;",
+    "for r in 0 .. 3 { each i in 0 .. len(output) { output[i] = output[i] + r; } args[5] = "
+    "args[5] + output[r]; }",
+    "args[5] = atomic_add(output[0], 5); args[6] = atomic_exchange(output[1], 9); args[7] = "
+    "atomic_cas(output[1], 9, args[6]);",
+    "control[160] = control[161] + 1; each i in 0 .. 20 { control[170 + i] = control[160] + i; } "
+    "args[5] = control[171];",
+    "each i in 0 .. 5000 { if i == 4000 { fault 3; } if i == 333 { fault 2; } }",
+    "each i in 0 .. len(output) + 1 { output[i] = 1; } args[5] = 1;",
+    "each i in 0 .. 100 { for k in 0 .. i { output[i] = output[i] + k; } } args[5] = output[50];",
+    "each i in 0 .. 100 { var n = 0; while n < 100 - i { n = n + 3; } output[i] = n; }",
+    "each i in 0 .. 9 { printf(i, lane, 2); emit(i, lanes, 3); } printf(7, 7, 7);",
+    "printf(1, 2, 3); emit(4, 5, 6); if output[0] > 3 { printf(9, 9, 9); }",
+    "each i in -40i .. 40i { output[u32(i + 40i)] = u32(i); }",
+    "each i in 0 .. 3000 { if (i & 1) == 1 { continue; } output[i % len(output)] = 5; }",
+    "each i in 0 .. 60 { atomic_add(output[i % 3], i); atomic_xor(output[3 + i % 2], i); }",
+    "each i in 0 .. 30 { output[i] = buffer(3)[i] + buffer(param)[i + 2] + input[i]; }",
+    "each i in 0 .. 45 { output[i] = buffer(3)[i] + input[i]; } args[5] = 1;",
+    "each i in 0 .. 30 { let a = input[i]; let b = output[i]; output[i] = a + b; }",
+    "each i in 0 .. 30 { let a = input[i * 2]; let b = input[a % len(input)]; output[i] = b; }",
+    "each i in 0 .. 30 { let a = input[i + 1000000]; output[i] = a; }",
+    "each i in 0 .. 30 { if i > 20 && input[i + 60] > 3 { output[i] = 7; } }",
+    "each i in 0 .. 30 { let a = atomic_add(output[i], 5); let b = output[i]; output[i] = a ^ b; }",
+    "each i in 0 .. 30 { output[i] = input[i] + 1; let c = input[i]; output[i + 30] = c; }",
+    "await read(input[0], output[0], 3, 4);",
+    "if input[0] == output[0] { yield; } if input[1] > 0 { requeue; } output[0] = 3;",
+    "each i in 0 .. 1 { } each i in 5 .. 5 { fault 1; } each i in 0 .. 70000 { } args[5] = 1;",
+};
+
+TEST(Groups, lanes_act_as_one_thread_outside_each_and_as_many_inside) {
+  EVERKERNEL_NEEDS_SUBJECT();
+  for (const std::string_view scope : {"scope group", "scope warp", ""}) {
+    const Trial trial = Trial::from_text(program_of(scope, kBodies));
+    for (std::size_t i = 0; i < std::size(kBodies); ++i) {
+      for (const std::size_t words : {100u, 2000u, 1u}) {
+        FrameSpec spec = group_frame(words, words);
+        if (scope.empty()) spec.lanes = 1;
+        EXPECT_EQ(trial.run(i, spec).difference, "") << scope << " " << kBodies[i] << " " << words;
+        spec.args[1] = 1;  // input and output are one buffer
+        EXPECT_EQ(trial.run(i, spec).difference, "")
+            << scope << " " << kBodies[i] << " " << words << ", one buffer";
+        spec.args[1] = 2;
+        spec.args[0] = 3;  // nobody can write what it reads
+        EXPECT_EQ(trial.run(i, spec).difference, "")
+            << scope << " " << kBodies[i] << " " << words << ", read-only input";
+      }
+    }
+  }
+}
+
+constexpr std::string_view kAtomics[] = {"atomic_add", "atomic_min", "atomic_max",
+                                         "atomic_and", "atomic_or",  "atomic_xor"};
+// {0} is an atomic.
+constexpr std::string_view kUpdates[] = {
+    "each i in 0 .. len(input) {{ {0}(output[input[i] % len(output)], i * 77); }}",
+    "each i in 0 .. len(input) {{ {0}(output[i % 5], input[i]); }} {0}(output[0], 99);",
+    "{0}(output[0], 7); each i in 0 .. len(input) {{ {0}(output[0], i); }}",
+    "each i in 0 .. len(input) {{ {0}(output[i], 0x5555); }}",  // some lie outside
+    "for r in 0 .. 2 {{ each i in 0 .. len(input) {{ {0}(output[(i + r) % 3], i); }} }}",
+    "each i in 0 .. len(input) {{ {0}(output[0], i); {0}(buffer(2)[0], i + 1); }}",
+    "each i in 0 .. len(input) {{ for k in 0 .. 3 {{ {0}(output[k], input[i]); }} }}",
+    "each i in 0 .. len(input) {{ {0}(output[0], i); if i == 70 {{ fault 5; }} }}",
+    // What a turn reads after its own update, where input is output.
+    "each i in 0 .. 3 {{ {0}(output[i], 3); {0}(control[160 + i], input[i]); }}",
+    "each i in 0 .. 3 {{ {0}(output[i], 3); {0}(control[160 + i], buffer(args[0])[i]); }}",
+};
+
+TEST(Groups, updates_that_commute_all_arrive_wherever_they_wait) {
+  EVERKERNEL_NEEDS_SUBJECT();
+  std::vector<std::string> made;
+  for (const std::string_view update : kUpdates) {
+    for (const std::string_view atomic : kAtomics) {
+      made.push_back(fmt::format(fmt::runtime(update), atomic));
+    }
+  }
+  const std::vector<std::string_view> bodies(made.begin(), made.end());
+  const Trial trial = Trial::from_text(program_of("scope group commutes", bodies));
+  struct Shape {
+    std::size_t input_words, output_words;
+  };
+  // Few and many turns for a word of output, an output as long as a tile, and longer ones.
+  for (const Shape shape :
+       {Shape{100, 20}, {3000, 256}, {10, 256}, {300, 1}, {16'500, 4096}, {17'000, 4097}, {3, 0}}) {
+    for (const Word input : {1u, 2u, 4u}) {
+      FrameSpec spec = group_frame(shape.input_words, shape.output_words);
+      spec.args[0] = input;
+      // A part of output, under another handle.
+      if (shape.output_words > 2) {
+        spec.buffers.push_back({.handle = 4,
+                                .words = std::vector<Word>(shape.output_words - 1),
+                                .alias_of = 1,
+                                .alias_first = 1});
+      }
+      for (std::size_t i = 0; i < bodies.size(); ++i) {
+        EXPECT_EQ(trial.run(i, spec).difference, "")
+            << bodies[i] << "\ninput " << input << " of " << shape.input_words << ", output "
+            << shape.output_words;
+      }
+    }
+  }
+}
+
+TEST(Groups, an_abort_ends_an_item_before_its_turns) {
+  EVERKERNEL_NEEDS_SUBJECT();
+  const Trial trial = Trial::from_text(
+      "handler a = 1000 scope group { each i in 0 .. 9 { output[i] = 1; } }\n"
+      "handler b = 1001 scope group { output[0] = 1; for i in 0 .. 9 { each k in 0 .. 3 { "
+      "output[k] = i; } } }\n"
+      "handler c = 1002 scope group { each i in 5 .. 5 { output[i] = 1; } output[1] = 9; }\n");
+  FrameSpec spec = group_frame(10, 10);
+  spec.abort = Abort::set;
+  const Word codes[] = {10, 10, 0};
+  for (std::size_t i = 0; i < std::size(codes); ++i) {
+    const auto compared = trial.run(i, spec);
+    EXPECT_EQ(compared.difference, "") << i;
+    EXPECT_EQ(compared.interpreted.outcome.fault_code, codes[i]) << i;
+  }
+}
+
+}  // namespace
+}  // namespace everkernel::test

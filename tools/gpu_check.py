@@ -1,0 +1,399 @@
+#!/usr/bin/env python3
+"""Runs the programs that need a GPU, each with a limit, and writes one JSON (see gpu_check.sh).
+
+A step has a share of the time. What one leaves goes to those behind it; one that reaches its limit
+is killed with everything it started, and reported as such. Programs that are not there, and steps
+in which nothing ran, count as not passed.
+"""
+
+import argparse
+import json
+import os
+import platform
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+BUDGET = 520  # seconds from the start; the promise is nine minutes
+KILL_PATIENCE = 5
+TAIL_CHARACTERS = 4000
+NO_GPU = 77
+STANDARD_KEYS = {"name", "file", "line", "status", "result", "timestamp", "time", "classname",
+                 "failures", "type_param", "value_param"}
+SANITIZER_PLACES = ["/usr/local/cuda/bin", "/opt/cuda/bin"]
+
+
+@dataclass
+class Step:
+    name: str
+    program: str
+    share: float  # of the time, beside the others
+    kind: str = "gtest"  # gtest, program, sanitizer or bench
+    arguments: list = field(default_factory=list)
+    environment: dict = field(default_factory=dict)
+    seconds: float = 0  # share of its limit that a random test is told to take; 0 = not told
+    tool: str = ""  # of compute-sanitizer
+
+
+CUDA = {"EVERKERNEL_BACKEND": "cuda"}
+
+
+def sanitizer_step(tool, share, arguments):
+    return Step(tool, "sanitizer_workload", share, "sanitizer", arguments, tool=tool)
+
+
+def make_steps(quick):
+    items = "--items=16384" if quick else "--items=100000"
+    groups = "--items=4096" if quick else "--items=8192"
+    rounds = {"EVERKERNEL_LITMUS_ROUNDS": "1000000"} if quick else {}
+    return [
+        Step("conformance", "cuda_conformance_test", 100),
+        Step("random programs", "cuda_differential_test", 90, seconds=0.7),
+        Step("random rings", "random_ring_test", 35, environment=CUDA, seconds=0.6),
+        Step("random jobs", "random_job_test", 35, environment=CUDA, seconds=0.6),
+        Step("litmus", "cuda_litmus_test", 80, environment=rounds, seconds=0.15),
+        sanitizer_step("memcheck", 35, [items]),
+        sanitizer_step("initcheck", 30, [items]),
+        sanitizer_step("synccheck", 30, [items]),
+        sanitizer_step("racecheck", 25, [groups, "--only=groups"]),
+        Step("benchmarks", "cuda_bench", 80, "bench", ["--smoke"] if quick else []),
+    ]
+
+
+# --- running -------------------------------------------------------------------------------------
+
+
+@dataclass
+class Ending:
+    seconds: float
+    status: object  # exit status, None when it was killed at its limit
+    output: str
+    note: str = ""
+
+
+def kill_group(process):
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    try:
+        process.wait(KILL_PATIENCE)
+        return ""
+    except subprocess.TimeoutExpired:
+        return "; it does not die"
+
+
+def run(command, limit, environment):
+    """Runs a command in a process group of its own; its output goes through a file."""
+    begin = time.monotonic()
+    with tempfile.TemporaryFile() as output:
+        try:
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+                env={**os.environ, **environment}, start_new_session=True)
+        except OSError as error:
+            return Ending(0, -1, "", f"cannot be started: {error.strerror}")
+        note = ""
+        try:
+            status = process.wait(max(limit, 0.1))
+        except subprocess.TimeoutExpired:
+            status = None
+            note = f"reached its limit of {limit:.0f} s" + kill_group(process)
+        kill_group_remains(process)
+        output.seek(0)
+        text = output.read().decode("utf-8", "replace")
+    return Ending(time.monotonic() - begin, status, text, note)
+
+
+def kill_group_remains(process):
+    """What a program left behind must not run beside the next step."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        pass
+
+
+# --- reading what programs say -------------------------------------------------------------------
+
+
+def skip_reasons(output):
+    """Reasons by test: GoogleTest prints them, and leaves them out of its JSON."""
+    pattern = re.compile(r": Skipped\n(.*?)\n?\[  SKIPPED \] (\S+)", re.S)
+    return {name: reason.strip() for reason, name in pattern.findall(output)}
+
+
+def read_gtest(path, output):
+    """The tests of a GoogleTest program; None where there is no report."""
+    try:
+        report = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return None
+    reasons = skip_reasons(output)
+    tests = {"passed": 0, "failed": [], "skipped": [], "properties": {}}
+    for suite in report.get("testsuites", []):
+        for test in suite.get("testsuite", []):
+            name = f'{suite["name"]}.{test["name"]}'
+            properties = {key: test[key] for key in test if key not in STANDARD_KEYS}
+            if properties:
+                tests["properties"][name] = properties
+            if test.get("failures"):
+                tests["failed"].append(name)
+            elif test.get("result") == "SKIPPED":
+                tests["skipped"].append({"test": name, "reason": reasons.get(name, "not said")})
+            elif test.get("result") == "COMPLETED":
+                tests["passed"] += 1
+    return tests
+
+
+def last_line(output):
+    lines = [line for line in output.splitlines() if line.strip()]
+    return lines[-1].strip() if lines else ""
+
+
+def judge_gtest(result, ending, tests, backend):
+    if tests is None:
+        result.update(status="failed", detail=f"exit status {ending.status}, no report")
+        return
+    result["tests"] = tests
+    counts = f'{tests["passed"]} passed'
+    if tests["skipped"]:
+        counts += f', {len(tests["skipped"])} skipped'
+    if tests["failed"] or ending.status != 0:
+        names = ", ".join(tests["failed"][:3])
+        counts += f', {len(tests["failed"])} failed: {names}'
+        result.update(status="failed", detail=counts)
+    elif tests["passed"] == 0:
+        reason = tests["skipped"][0]["reason"] if tests["skipped"] else "it has no tests"
+        result.update(status="skipped", detail=reason)
+    elif backend and backend not in ending.output:
+        # A program that does not know the variable would run on the CPU, and pass.
+        detail = f"{counts}; its output does not say that it ran on {backend}"
+        result.update(status="failed", detail=detail)
+    else:
+        result.update(status="passed", detail=counts)
+
+
+def judge_sanitizer(result, ending):
+    summary = re.findall(r"^.*SUMMARY:.*$", ending.output, re.M)
+    said = re.findall(r"^error: .*$", ending.output, re.M)  # by the program
+    detail = "; ".join([line.strip("= ") for line in summary[-1:]] + said[-1:])
+    detail = detail or last_line(ending.output)
+    if ending.status == NO_GPU:
+        result.update(status="skipped", detail=last_line(ending.output))
+    elif ending.status == 0 and summary:
+        result.update(status="passed", detail=detail)
+    elif ending.status == 0:
+        result.update(status="failed", detail="it ended well and has no summary")
+    else:
+        result.update(status="failed", detail=f"exit status {ending.status}: {detail}")
+
+
+def judge_bench(result, ending, path):
+    try:
+        result["bench"] = json.loads(path.read_text())
+    except (OSError, ValueError):
+        result["bench"] = None
+    if ending.status == NO_GPU:
+        result.update(status="skipped", detail=last_line(ending.output))
+    elif ending.status != 0 or result["bench"] is None:
+        unanswered = (result["bench"] or {}).get("unanswered", last_line(ending.output))
+        result.update(status="failed", detail=f"exit status {ending.status}: {unanswered}")
+    else:
+        result.update(status="passed", detail=f'{len(result["bench"]["results"])} figures')
+
+
+def judge_targets(bench):
+    """A row of its own for what the figures were to reach."""
+    rows = [row for row in (bench or {}).get("results", []) if "meets_target" in row]
+    missed = [f'{row["question"]} / {row["contender"]}: {row["ratio_to_floor"]:.2f} x floor, '
+              f'{row["median_ns"] / 1e6:.2f} ms' for row in rows if not row["meets_target"]]
+    result = {"name": "bench targets", "seconds": 0, "missed": missed}
+    if not rows:
+        return {**result, "status": "missing", "detail": "no figure has a target"}
+    detail = f"{len(rows) - len(missed)} of {len(rows)} met"
+    if missed:
+        detail += ": missed " + "; ".join(missed)
+    return {**result, "status": "failed" if missed else "passed", "detail": detail}
+
+
+# --- steps ---------------------------------------------------------------------------------------
+
+
+def find_sanitizer():
+    found = shutil.which("compute-sanitizer")
+    places = [os.path.join(os.environ.get("CUDA_HOME", ""), "bin"), *SANITIZER_PLACES]
+    for place in places:
+        path = os.path.join(place, "compute-sanitizer")
+        if not found and os.access(path, os.X_OK):
+            found = path
+    return found
+
+
+def make_command(step, program, report):
+    if step.kind == "gtest":
+        return [program, f"--gtest_output=json:{report}", *step.arguments]
+    if step.kind == "bench":
+        return [program, f"--json={report}", *step.arguments]
+    if step.kind == "sanitizer":
+        options = ["--tool", step.tool, "--target-processes", "all", "--error-exitcode", "99",
+                   "--print-limit", "20"]
+        return [find_sanitizer(), *options, program, *step.arguments]
+    return [program, *step.arguments]
+
+
+def run_step(step, folder, limit, scratch):
+    result = {"name": step.name, "program": step.program, "limit_seconds": round(limit, 1),
+              "seconds": 0}
+    program = folder / step.program
+    if not os.access(program, os.X_OK):
+        return {**result, "status": "missing", "detail": f"there is no {program}"}
+    if step.kind == "sanitizer" and not find_sanitizer():
+        return {**result, "status": "missing", "detail": "there is no compute-sanitizer"}
+    if limit < 1:
+        return {**result, "status": "timeout", "detail": "no time was left for it"}
+    report = scratch / f"{step.name.replace(' ', '_')}.json"
+    environment = dict(step.environment)
+    if step.seconds:
+        environment["EVERKERNEL_SECONDS"] = str(max(1, int(limit * step.seconds)))
+    command = make_command(step, str(program), report)
+    ending = run(command, limit, environment)
+    result.update(command=[str(word) for word in command], environment=environment,
+                  seconds=round(ending.seconds, 2), exit_status=ending.status)
+    if ending.status is None or ending.note:
+        status = "timeout" if ending.status is None else "failed"
+        result.update(status=status, detail=ending.note)
+    elif step.kind == "gtest":
+        tests = read_gtest(report, ending.output)
+        judge_gtest(result, ending, tests, environment.get("EVERKERNEL_BACKEND"))
+    elif step.kind == "sanitizer":
+        judge_sanitizer(result, ending)
+    elif step.kind == "bench":
+        judge_bench(result, ending, report)
+    else:
+        result.update(status="passed" if ending.status == 0 else "failed",
+                      detail=last_line(ending.output))
+    result["output_tail"] = ending.output[-TAIL_CHARACTERS:]
+    return result
+
+
+def run_steps(steps, folder, end, quick, keep):
+    """Runs all of them, and calls keep(results) after each: what is known outlives the caller."""
+    results = []
+    with tempfile.TemporaryDirectory() as scratch:
+        for index, step in enumerate(steps):
+            left = end - time.monotonic()
+            shares = sum(other.share for other in steps[index:])
+            print(f"{step.name} …", flush=True)
+            result = run_step(step, folder, left * step.share / shares, Path(scratch))
+            print(f'  {result["status"]}: {result["detail"]} ({result["seconds"]:.1f} s)',
+                  flush=True)
+            results.append(result)
+            if step.kind == "bench" and not quick:
+                results.append(judge_targets(result.get("bench")))
+            keep(results)
+
+
+# --- the machine ---------------------------------------------------------------------------------
+
+
+def first_output(command, folder=None):
+    """What a command prints, or None."""
+    try:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                              timeout=10, cwd=folder)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def why_no_gpu(folder):
+    """None if the library finds a GPU, else its reason."""
+    text = first_output([str(folder / "everkernel"), "info", "--json"])
+    if text is None:
+        return None if first_output(["nvidia-smi", "-L"]) else "nvidia-smi finds no GPU"
+    try:
+        backends = json.loads(text)["backends"]
+    except (ValueError, KeyError):
+        return "everkernel info --json is not understood"
+    for backend in backends:
+        if backend["id"] == "cuda":
+            return None if backend["available"] else backend["reason"]
+    return "this build has no CUDA backend"
+
+
+def describe_machine():
+    query = ["nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"]
+    fields = (first_output(query) or "unknown, unknown, unknown").splitlines()[0].split(", ")
+    here = Path(__file__).resolve().parent
+    return {
+        "gpu": fields[0],
+        "driver": fields[1] if len(fields) > 1 else "unknown",
+        "gpu_memory": fields[2] if len(fields) > 2 else "unknown",
+        "commit": os.environ.get("EVERKERNEL_COMMIT")
+        or first_output(["git", "rev-parse", "--short", "HEAD"], here) or "unknown",
+        "host": f"{platform.system()} {platform.release()}, {os.cpu_count()} processors",
+        "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }
+
+
+# --- the report ----------------------------------------------------------------------------------
+
+
+def print_table(report):
+    machine = report["machine"]
+    print(f'\n{machine["gpu"]}, driver {machine["driver"]}, commit {machine["commit"]}')
+    for step in report["steps"]:
+        print(f'  {step["name"]:<16} {step["status"]:<8} {step["seconds"]:>7.1f} s  '
+              f'{step["detail"][:160]}')
+        for skip in step.get("tests", {}).get("skipped", [])[:8]:
+            print(f'    skipped {skip["test"]}: {skip["reason"].splitlines()[0][:120]}')
+    print(f'{report["verdict"]} in {report["seconds"]:.0f} s; JSON: {report["file"]}')
+
+
+def parse(arguments):
+    parser = argparse.ArgumentParser(prog="gpu_check.sh", description="see tools/gpu_check.sh")
+    parser.add_argument("folder", nargs="?", type=Path, default=Path("build/gpu/bin"))
+    parser.add_argument("--out", type=Path, default=Path("gpu_check.json"))
+    parser.add_argument("--quick", action="store_true", help="small sizes; no targets are judged")
+    parser.add_argument("--budget", type=float, default=BUDGET, help="seconds for all steps")
+    return parser.parse_args(arguments)
+
+
+def main(arguments):
+    options = parse(arguments)
+    begin = time.monotonic()
+    folder = options.folder.resolve()
+    if not folder.is_dir():
+        print(f"error: there is no folder {options.folder}\n"
+              "hint: cmake --preset gpu && cmake --build --preset gpu", file=sys.stderr)
+        return 2
+    report = {"check": "gpu", "quick": options.quick, "budget_seconds": options.budget,
+              "machine": describe_machine(), "file": str(options.out), "steps": [],
+              "verdict": "not finished"}
+
+    def keep(steps):
+        report.update(steps=steps, seconds=round(time.monotonic() - begin, 1))
+        options.out.write_text(json.dumps(report, indent=1) + "\n")
+
+    reason = why_no_gpu(folder)
+    if reason is not None:
+        report.update(verdict="no GPU", reason=reason)
+        keep([])
+        print(f"skipped: {reason}")
+        return NO_GPU
+    run_steps(make_steps(options.quick), folder, begin + options.budget, options.quick, keep)
+    is_passed = all(step["status"] == "passed" for step in report["steps"])
+    report["verdict"] = "passed" if is_passed else "failed"
+    keep(report["steps"])
+    print_table(report)
+    return 0 if is_passed else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
