@@ -399,6 +399,7 @@ TEST_P(UnverifiedSessions, packed_operations_are_one_item) {
 TEST_P(UnverifiedSessions, stopping_ends_items_that_ask_the_token) {
   Session session = start(BackendTest::kernel(kWithNative));
   const Ticket spin = must(session.publish({.opcode = kNativeSpin}));
+  ASSERT_TRUE(comes_true([&] { return must(session.observable(0)) == 1; }));
   EXPECT_EQ(test::code_of(session.wait(spin, kMoment)), Code::timeout);
   const StopReport report = session.stop(StopMode::drain, kMoment);
   EXPECT_EQ(report.faulted, 1u);

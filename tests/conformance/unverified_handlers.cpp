@@ -126,6 +126,7 @@ EVERKERNEL_BOTH_HALVES(native_countdown_later, {
 });
 
 EVERKERNEL_BOTH_HALVES(native_spin, {
+  item.control().store(160, 1);
   while (!item.should_stop()) {
   }
   return item.stop();
@@ -226,7 +227,7 @@ std::vector<ir::UnverifiedHandler> make_handlers() {
       EVERKERNEL_HANDLER(native_countdown, kNativeCountdown, .effects = kComesBack),
       EVERKERNEL_HANDLER(native_countdown_later, kNativeCountdownLater, .scope = Scope::warp,
                          .effects = kComesBack),
-      EVERKERNEL_HANDLER(native_spin, kNativeSpin, .effects = {}),
+      EVERKERNEL_HANDLER(native_spin, kNativeSpin, .effects = kControl),
       EVERKERNEL_HANDLER(native_turns, kNativeTurns, .effects = {}),
       EVERKERNEL_HANDLER(native_undeclared, kNativeUndeclared, .effects = {}),
       EVERKERNEL_HANDLER(native_read_and_sum, kNativeReadAndSum, .effects = kWaits),

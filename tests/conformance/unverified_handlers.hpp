@@ -22,7 +22,7 @@ enum UnverifiedOpcode : abi::Word {
   kNativeCountdown = 105,       ///< yields args[3] times
   kNativeCountdownLater = 106,  ///< requeues args[3] times
   kNativePoke = 107,            ///< control[args[3]] ← args[4]
-  kNativeSpin = 108,            ///< ends when it is told to
+  kNativeSpin = 108,            ///< control[160] ← 1, then it waits to be told to end
   kNativeTurns = 109,           ///< takes turns until it is told to end
   kNativeUndeclared = 110,      ///< yields and has not declared it
   kNativeSay = 111,             ///< printf(args[3], args[4], args[5])
