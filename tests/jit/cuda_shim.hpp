@@ -219,8 +219,12 @@ class Fibers {
     body_ = [](const void* callable, Word index) { (*static_cast<const Lane*>(callable))(index); };
     callable_ = &lane;
     for (Word i = 0; i < kLanes; ++i) prepare(lanes_[i]);
-    for (;;) {
-      for (current_ = 0; current_ < kLanes; ++current_) resume(lanes_[current_]);
+    for (Word round = 0;; ++round) {
+      // Now the leader comes first and now last: whoever relies on either is found out.
+      for (Word i = 0; i < kLanes; ++i) {
+        current_ = round % 2 == 0 ? kLanes - 1 - i : i;
+        resume(lanes_[current_]);
+      }
       Word ended = 0;
       for (const Fiber& fiber : lanes_) ended += fiber.has_ended ? 1 : 0;
       if (ended == kLanes) return nullptr;
