@@ -133,9 +133,12 @@ Result<Ending> run(const RunCommand& command) {
   const auto chosen = choose_backend(command.backend);
   if (!chosen) return Failure(chosen.error());
   // A run compiles code of its own where that pays.
-  auto kernel = Megakernel::create(chosen->backend, {.slot_count = kRingSlots,
-                                                     .handlers = job->handlers,
-                                                     .execution = backend::Execution::interpreter});
+  const auto execution = chosen->backend->capabilities().interpreter
+                             ? backend::Execution::interpreter
+                             : backend::Execution::automatic;
+  auto kernel = Megakernel::create(
+      chosen->backend,
+      {.slot_count = kRingSlots, .handlers = job->handlers, .execution = execution});
   if (!kernel) return Failure(kernel.error());
   const auto buffers = make_buffers(*kernel, *job);
   if (!buffers) return Failure(buffers.error());

@@ -149,6 +149,7 @@ TEST_F(OneDevice, a_launch_gets_its_grid_and_arguments) {
   const auto context = make_context();
   const auto function = any_function(*context);
   const auto current = context->enter();
+  fake().argument_count = 2;
   ASSERT_TRUE(context->launch(function, {.block_count = 3, .thread_count = 64, .shared_bytes = 128},
                               context->copy_stream(), Word{7}, Word{9}));
   EXPECT_EQ(fake().launched_blocks, 3u);

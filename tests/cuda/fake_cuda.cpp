@@ -367,7 +367,7 @@ CuResult cuLaunchKernel(CuFunction function, unsigned grid_x, unsigned, unsigned
   the_world->state.launched_blocks = grid_x;
   the_world->state.launched_threads = block_x;
   the_world->state.launched_shared_bytes = shared_bytes;
-  for (std::size_t i = 0; i < 2; ++i) {
+  for (std::size_t i = 0; i < the_world->state.argument_count; ++i) {
     std::memcpy(&the_world->state.launched_arguments[i], arguments[i], sizeof(std::uint32_t));
   }
   queue(stream, [] {});

@@ -49,6 +49,7 @@ struct FakeCuda {
   unsigned launched_blocks = 0;
   unsigned launched_threads = 0;
   unsigned launched_shared_bytes = 0;
+  std::size_t argument_count = 0;  // that kernels have, as far as a test wants to see them
   std::uint32_t launched_arguments[2] = {};
 };
 

@@ -31,10 +31,13 @@ class WithFakeCuda : public ::testing::Test {
     void* const library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) std::abort();
     state_ = reinterpret_cast<FakeCudaState*>(::dlsym(library, "fake_cuda_state"));
-    reinterpret_cast<FakeCudaReset*>(::dlsym(library, "fake_cuda_reset"))();
+    reset_ = reinterpret_cast<FakeCudaReset*>(::dlsym(library, "fake_cuda_reset"));
+    reset();
   }
   ~WithFakeCuda() override { ::unsetenv("EVERKERNEL_LIBCUDA"); }
 
+  /// Forgets everything that was done to the fake; nothing may be left of it.
+  void reset() const { reset_(); }
   /// What the fake does and saw.
   FakeCuda& fake() const { return *state_(); }
 
@@ -78,6 +81,7 @@ class WithFakeCuda : public ::testing::Test {
 
  private:
   FakeCudaState* state_ = nullptr;
+  FakeCudaReset* reset_ = nullptr;
 };
 
 }  // namespace everkernel::test

@@ -7,6 +7,7 @@
 
 #include "cuda/fake_fixture.hpp"
 #include "cuda/needs_nvrtc.hpp"
+#include "everkernel/jit/cuda_source.hpp"
 
 namespace everkernel::test {
 namespace {
@@ -138,12 +139,25 @@ TEST(Compiler, warnings_are_kept) {
 
 TEST(Compiler, takes_the_embedded_workers) {
   EVERKERNEL_NEEDS_NVRTC(nvrtc);
+  const std::string handlers = jit::emit_cuda(*ir::verify({}), {});
   std::vector<SourceText> headers(device_headers().begin(), device_headers().end());
-  headers.push_back({"everkernel/handlers.cuh", "// no handlers\n"});
-  const auto code =
-      nvrtc->compile({.source = megakernel_source(), .headers = headers, .architecture = 90});
-  ASSERT_TRUE(code) << message_of(code);
-  EXPECT_NE(text_of(code->bytes).find("everkernel_drain"), std::string_view::npos);
+  headers.push_back({"everkernel/handlers.cuh", handlers});
+  std::vector<std::string> options{"-DEVERKERNEL_BLOCK_THREADS=256",
+                                   "-DEVERKERNEL_BLOCKS_PER_SM=4"};
+  for (const bool is_planned : {false, true}) {
+    if (is_planned) options.emplace_back("-DEVERKERNEL_PLANNED");
+    const auto code = nvrtc->compile({.source = megakernel_source(),
+                                      .headers = headers,
+                                      .options = options,
+                                      .architecture = 90});
+    ASSERT_TRUE(code) << message_of(code);
+    EXPECT_EQ(code->log, "");
+    const auto has = [&](std::string_view name) {
+      return text_of(code->bytes).find(name) != std::string_view::npos;
+    };
+    EXPECT_TRUE(has("everkernel_graph"));
+    EXPECT_EQ(has("everkernel_drain"), !is_planned);
+  }
 }
 
 TEST(Compiler, serves_threads_at_one_time) {
