@@ -303,7 +303,9 @@ void HandlerCodegen::emit(StmtId id) {
       return emit_let(id, stmt);
     case StmtKind::assign_name: {
       const std::string value = emit(stmt.operands[0]);
-      return line("{} = {};", name(verified_.local(id)), value);
+      const Type type = verified_.type(stmt.operands[0]);
+      const bool counts = type == Type::u32 || type == Type::i32;
+      return line(counts ? "{} = opaque({});" : "{} = {};", name(verified_.local(id)), value);
     }
     case StmtKind::assign_arg:
       return emit_assign_arg(stmt);
@@ -361,12 +363,12 @@ void HandlerCodegen::emit_let(StmtId id, const Stmt& stmt) {
 void HandlerCodegen::emit_assign_arg(const Stmt& stmt) {
   if (const auto index = constant_arg(stmt.operands[0])) {
     const std::string value = emit(stmt.operands[1]);
-    return line("item.args[{}] = {};", *index, value);
+    return line("item.args[{}] = opaque({});", *index, value);
   }
   const std::string index = emit(stmt.operands[0]);
   const std::string value = emit(stmt.operands[1]);
   line("if ({} >= abi::kSlotArgs) {}", index, fault(FaultCode::index_out_of_range));
-  line("store_arg(item, {}, {});", index, value);
+  line("store_arg(item, {}, opaque({}));", index, value);
 }
 
 void HandlerCodegen::emit_store(const Stmt& stmt) {
@@ -526,7 +528,7 @@ void HandlerCodegen::emit_chunks(StmtId id, const Stmt& stmt, std::string_view f
 }
 
 void HandlerCodegen::emit_counter(LocalId counter, std::string_view value) {
-  line("const Word {} = {};", name(counter), value);
+  line("const Word {} = opaque({});", name(counter), value);
   if (handle_locals_.contains(counter)) {
     line("const Buffer {}_buffer = {};", name(counter), find_buffer(name(counter)));
   }
@@ -695,7 +697,7 @@ void HandlerCodegen::emit_ahead_loads(LocalId counter, std::string_view first) {
   line("#pragma unroll");
   open("for (Word u_{0} = 0; u_{0} < kAhead; ++u_{0}) {{", each);
   line("const Word k_{0} = j_{0} + u_{0} * lanes.count();", each);
-  line("const Word {} = {} + base_{} + k_{};", name(counter), first, each, each);
+  line("const Word {} = opaque({} + base_{} + k_{});", name(counter), first, each, each);
   for (const auto& [load, number] : each_.ahead) {
     const std::string index = emit(body_[load].operands[0]);
     line("at_{0}[u_{1}] = k_{1} < some_{1} ? {2} : ~0u;", number, each, index);

@@ -1280,7 +1280,8 @@ class Drain {
   /// Which partitions have something in their queue. What this crew put there it knows; for what
   /// others did it looks now and then.
   EK_DEVICE void look_at_queues() {
-    if (has_queue_ == 0 && ++scans_ % kScansPerLook != 0) return;
+    scans_ = opaque(scans_ + 1);
+    if (has_queue_ == 0 && scans_ % kScansPerLook != 0) return;
     Word has_queue = 0;
     if (crew_.leads()) {
 #pragma unroll
