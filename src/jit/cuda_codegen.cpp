@@ -305,7 +305,7 @@ void HandlerCodegen::emit(StmtId id) {
       const std::string value = emit(stmt.operands[0]);
       const Type type = verified_.type(stmt.operands[0]);
       const bool counts = type == Type::u32 || type == Type::i32;
-      return line(counts ? "{} = opaque({});" : "{} = {};", name(verified_.local(id)), value);
+      return line("{} = {}({});", name(verified_.local(id)), counts ? "opaque" : "", value);
     }
     case StmtKind::assign_arg:
       return emit_assign_arg(stmt);
