@@ -95,7 +95,8 @@ handler strict = 66 scope group {
 handler twice = 67 scope group {
   if args[3] == 0 { return; }
   args[3] = args[3] - 1;
-  each i in 0 .. 16 { atomic_max(output[i], param); }
+  let first = 256 + slot * 64;
+  each i in 0 .. 16 { atomic_max(output[first + i], param); }
   yield;
 }
 )";
