@@ -17,6 +17,7 @@ using std::chrono::milliseconds;
 
 const std::vector<abi::WorkItem> kItems(20, {0, 0, 0, 0});
 const RunConfig kShortRun = {.max_wall_time = milliseconds(30)};
+const RunConfig kPatientRun = {.max_wall_time = std::chrono::seconds(2)};
 
 class FakeRuns : public WithFakeCuda {
  protected:
@@ -41,7 +42,9 @@ TEST_F(FakeRuns, end_in_time_with_everything_remaining) {
       ASSERT_TRUE(report) << message_of(report);
       EXPECT_EQ(report->items_remaining, kItems.size());
       EXPECT_EQ(report->outcomes, std::vector<Word>(kItems.size(), backend::kItemRemaining));
-      EXPECT_EQ(report->telemetry.kernel_launches, 1u) << "nothing was left to launch for";
+      EXPECT_GE(report->telemetry.kernel_launches, 1u);
+      EXPECT_LE(report->telemetry.kernel_launches, report->shape.publish_batches)
+          << "a launch had nothing new to run";
       EXPECT_GE(report->telemetry.bytes_uploaded, kItems.size() * sizeof(abi::WorkItem));
     }
     EXPECT_GE(fake().launched_threads, 32u);
@@ -57,8 +60,8 @@ TEST_F(FakeRuns, fail_with_the_device_wherever_it_is_lost) {
     {
       Megakernel kernel = make_kernel();
       fail(call, kIllegalAddress);
-      EXPECT_EQ(code_of(kernel.run(kItems, kShortRun)), Code::device_lost) << call;
-      EXPECT_EQ(code_of(kernel.run(kItems, kShortRun)), Code::device_lost) << call;
+      EXPECT_EQ(code_of(kernel.run(kItems, kPatientRun)), Code::device_lost) << call;
+      EXPECT_EQ(code_of(kernel.run(kItems, kPatientRun)), Code::device_lost) << call;
     }
     reset();
   }
