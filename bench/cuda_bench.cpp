@@ -875,7 +875,8 @@ int ask_all(const Options& options) {
   std::string unanswered;
   const auto answer = [&](std::string_view name, const auto& ask) {
     // Getting ready for a question takes longer than asking it.
-    if (!options.only.starts_with(name) && !options.only.empty()) return;
+    const bool may_match = options.only.starts_with(name) || name.starts_with(options.only);
+    if (!may_match) return;
     try {
       ask();
     } catch (const Failed& failed) {

@@ -172,6 +172,10 @@ void Suite::note(std::string key, std::string value) {
 }
 
 int Suite::finish() {
+  if (!options_.only.empty() && rows_.empty()) {
+    fmt::print(stderr, "error: no question has {} in its name\n", options_.only);
+    return 2;
+  }
   if (options_.json_path.empty()) return 0;
   std::string text;
   JsonWriter json(text);

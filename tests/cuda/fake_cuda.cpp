@@ -400,11 +400,6 @@ CuResult cuStreamWaitEvent(CuStream, CuEvent, unsigned) {
   FAKE_CALL(begin_call_in_context, "cuStreamWaitEvent");
   return 0;
 }
-CuResult cuStreamWriteValue32_v2(CuStream stream, CuPointer target, std::uint32_t value, unsigned) {
-  FAKE_CALL(begin_call_in_context, "cuStreamWriteValue32_v2");
-  queue(stream, [=] { std::memcpy(reinterpret_cast<void*>(target), &value, sizeof value); });
-  return 0;
-}
 CuResult cuEventCreate(CuEvent* event, unsigned) {
   FAKE_CALL(begin_call_in_context, "cuEventCreate");
   *event = make(the_world->events, the_world->state.live_events);

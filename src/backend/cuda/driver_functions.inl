@@ -51,9 +51,6 @@ EVERKERNEL_DRIVER_FUNCTION(cuStreamQuery, "cuStreamQuery", (CuStream stream));
 EVERKERNEL_DRIVER_FUNCTION(cuStreamSynchronize, "cuStreamSynchronize", (CuStream stream));
 EVERKERNEL_DRIVER_FUNCTION(cuStreamWaitEvent, "cuStreamWaitEvent",
                            (CuStream stream, CuEvent event, unsigned flags));
-EVERKERNEL_DRIVER_FUNCTION(cuStreamWriteValue32, "cuStreamWriteValue32_v2",
-                           (CuStream stream, CuPointer target, std::uint32_t value,
-                            unsigned flags));
 EVERKERNEL_DRIVER_FUNCTION(cuEventCreate, "cuEventCreate", (CuEvent * event, unsigned flags));
 EVERKERNEL_DRIVER_FUNCTION(cuEventRecord, "cuEventRecord", (CuEvent event, CuStream stream));
 EVERKERNEL_DRIVER_FUNCTION(cuEventQuery, "cuEventQuery", (CuEvent event));
