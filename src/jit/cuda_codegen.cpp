@@ -66,6 +66,9 @@ struct Each {
   std::size_t number;
   bool has_tile = false;                     // its updates of output go through a tile
   std::map<ExprId, std::size_t> ahead = {};  // loads whose words are fetched for several turns
+  std::set<LocalId> declared = {};           // in its body
+  bool is_quick = false;                     // while turns are emitted that have their words
+  bool has_effect = false;                   // whether the turn so far may have changed anything
 };
 
 // ---- walking ----
@@ -173,10 +176,11 @@ class HandlerCodegen {
   std::string name(LocalId id) const { return fmt::format("v{}", static_cast<Word>(id)); }
 
   // Endings.
-  std::string fault(std::string_view code) const;
-  std::string fault(FaultCode code) const {
-    return fault(fmt::format("{}u", static_cast<Word>(code)));
+  std::string turn_end() const {
+    return fmt::format("next_{}{}", each_.number, each_.is_quick ? "_quick" : "");
   }
+  std::string fault(std::string_view code);
+  std::string fault(FaultCode code) { return fault(fmt::format("{}u", static_cast<Word>(code))); }
 
   // Statements.
   void emit(BlockId id);
@@ -197,11 +201,13 @@ class HandlerCodegen {
   void emit_each(StmtId id, const Stmt& stmt);
   void emit_turns(StmtId id, const Stmt& stmt, std::string_view first, const BlockFacts& facts);
   void emit_turn(StmtId id, const Stmt& stmt, std::string_view first, const BlockFacts& facts);
+  void emit_quick_turns(StmtId id, const Stmt& stmt, std::string_view first,
+                        const BlockFacts& facts);
   void emit_counter(LocalId counter, std::string_view value);
   std::optional<std::string> tile_condition(const BlockFacts& facts);
   void find_ahead_loads(StmtId id, const Stmt& stmt, const BlockFacts& facts);
   bool can_load_ahead(const Expr& load, LocalId counter, const BlockFacts& facts) const;
-  void emit_ahead_loads(LocalId counter, std::string_view first);
+  void emit_ahead_loads(LocalId counter);
   void emit_chunks(StmtId id, const Stmt& stmt, std::string_view first, std::size_t number);
   void emit_spend_turn();
   void emit_fault_code(const std::string& call);
@@ -253,6 +259,7 @@ class HandlerCodegen {
   Each each_{0};                 // the last one
   bool is_in_turn_ = false;      // inside its body
   bool turn_is_left_ = false;    // whether something jumps to the end of the turn
+  bool quick_is_left_ = false;   // whether something jumps from quick turns to careful ones
   bool loop_is_broken_ = false;  // whether something jumps behind the innermost loop
   std::map<EntryHandle, std::string> entry_buffers_;
   std::set<LocalId> handle_locals_;  // names of handles that do not change
@@ -283,10 +290,17 @@ std::string HandlerCodegen::named(Type type, const std::string& value) {
   return temporary;
 }
 
-// What stops the item, or inside each the turn.
-std::string HandlerCodegen::fault(std::string_view code) const {
+// What stops the item, or inside each the turn. A quick turn that has changed nothing yet is run
+// again by the careful ones, which find out what is wrong.
+std::string HandlerCodegen::fault(std::string_view code) {
   if (!is_in_turn()) return fmt::format("return fault_outcome({});", code);
-  return fmt::format("{{ bad_{0}.note(turn_{0}, {1}); goto next_{0}; }}", each_.number, code);
+  if (each_.is_quick && !each_.has_effect) {
+    quick_is_left_ = true;
+    return fmt::format("{{ u_{0} = q_{0}; goto careful_{0}; }}", each_.number);
+  }
+  turn_is_left_ = true;
+  return fmt::format("{{ bad_{}.note(turn_{}, {}); goto {}; }}", each_.number, each_.number, code,
+                     turn_end());
 }
 
 // ---- statements ----
@@ -305,6 +319,7 @@ void HandlerCodegen::emit(StmtId id) {
       const std::string value = emit(stmt.operands[0]);
       const Type type = verified_.type(stmt.operands[0]);
       const bool counts = type == Type::u32 || type == Type::i32;
+      each_.has_effect |= !each_.declared.contains(verified_.local(id));
       return line("{} = {}({});", name(verified_.local(id)), counts ? "opaque" : "", value);
     }
     case StmtKind::assign_arg:
@@ -331,7 +346,6 @@ void HandlerCodegen::emit(StmtId id) {
       return emit_end("requeue");
     case StmtKind::fault: {
       const std::string n = emit(stmt.operands[0]);
-      turn_is_left_ = true;
       return line("{}", fault(fmt::format("user_fault({})", n)));
     }
     case StmtKind::evaluate: {
@@ -361,6 +375,7 @@ void HandlerCodegen::emit_let(StmtId id, const Stmt& stmt) {
 }
 
 void HandlerCodegen::emit_assign_arg(const Stmt& stmt) {
+  each_.has_effect = true;
   if (const auto index = constant_arg(stmt.operands[0])) {
     const std::string value = emit(stmt.operands[1]);
     return line("item.args[{}] = opaque({});", *index, value);
@@ -376,12 +391,14 @@ void HandlerCodegen::emit_store(const Stmt& stmt) {
     const std::string index = emit(stmt.operands[0]);
     const std::string value = emit(stmt.operands[1]);
     check_control(index, /*writes=*/true);
+    each_.has_effect = true;
     return line("{}item.control.store_relaxed({}, {});", if_leading(), index, value);
   }
   const std::string buffer = resolve(stmt.buffer);
   const std::string index = emit(stmt.operands[0]);
   const std::string value = emit(stmt.operands[1]);
   check(buffer, index, Need::write);
+  each_.has_effect = true;
   line("{}{}({}, {}, {});", if_leading(), has_shared_buffers_ ? "store_shared" : "store_owned",
        buffer, index, value);
 }
@@ -420,7 +437,7 @@ void HandlerCodegen::emit_break() {
 void HandlerCodegen::emit_continue() {
   if (loops_.back().kind != StmtKind::each_loop) return line("continue;");
   turn_is_left_ = true;
-  line("goto next_{};", each_.number);
+  line("goto {};", turn_end());
 }
 
 void HandlerCodegen::emit_await(const Stmt& stmt) {
@@ -462,7 +479,6 @@ BlockFacts HandlerCodegen::facts_of(BlockId id) const {
 // A call that gives the code of a fault, or 0.
 void HandlerCodegen::emit_fault_code(const std::string& call) {
   const std::string code = named(Type::u32, call);
-  turn_is_left_ = true;
   line("if ({} != 0) {}", code, fault(code));
 }
 
@@ -552,7 +568,7 @@ void HandlerCodegen::emit_each(StmtId id, const Stmt& stmt) {
     line("Fuel spent_{} = 0;", each);
   }
   line("TurnFault bad_{};", each);
-  each_ = {.number = each};
+  each_ = {.number = each, .declared = facts.declared};
   if (const auto is_alone = tile_condition(facts)) {
     each_.has_tile = true;
     line("const Tile<Lanes, {0}> tile_{1}(lanes, {2}, turns_{1}, {3});",
@@ -603,9 +619,10 @@ void HandlerCodegen::emit_turns(StmtId id, const Stmt& stmt, std::string_view fi
   } else {
     open("for (Word j_{0} = lanes.index(); j_{0} < some_{0}; j_{0} += kAhead * lanes.count()) {{",
          each);
-    emit_ahead_loads(verified_.local(id), first);
-    line("#pragma unroll");
-    open("for (Word u_{0} = 0; u_{0} < kAhead; ++u_{0}) {{", each);
+    line("Word u_{} = 0;", each);
+    emit_quick_turns(id, stmt, first, facts);
+    line("#pragma unroll 1");
+    open("for (; u_{0} < kAhead; ++u_{0}) {{", each);
     line("const Word k_{0} = j_{0} + u_{0} * lanes.count();", each);
     line("if (k_{0} >= some_{0}) break;", each);
     emit_turn(id, stmt, first, facts);
@@ -622,14 +639,39 @@ void HandlerCodegen::emit_turns(StmtId id, const Stmt& stmt, std::string_view fi
   close();
 }
 
+// As many turns in a row as words are fetched for, if there are so many and all their words are
+// inside: nothing of that is looked at again. What they cannot do the careful ones do.
+void HandlerCodegen::emit_quick_turns(StmtId id, const Stmt& stmt, std::string_view first,
+                                      const BlockFacts& facts) {
+  const std::size_t each = each_.number;
+  quick_is_left_ = false;
+  open("if (some_{0} - j_{0} > (kAhead - 1) * lanes.count()) {{", each);
+  line("const Word begin_{0} = {1} + base_{0} + j_{0};", each, first);
+  emit_ahead_loads(verified_.local(id));
+  line("#pragma unroll");
+  open("for (Word q_{0} = 0; q_{0} < kAhead; ++q_{0}) {{", each);
+  line("const Word k_{0} = j_{0} + q_{0} * lanes.count();", each);
+  each_.is_quick = true;
+  emit_turn(id, stmt, first, facts);
+  each_.is_quick = false;
+  close();
+  line("continue;");
+  close();
+  close();
+  if (quick_is_left_) line("careful_{}:;", each);
+}
+
 void HandlerCodegen::emit_turn(StmtId id, const Stmt& stmt, std::string_view first,
                                const BlockFacts& facts) {
   const std::size_t each = each_.number;
+  each_.has_effect = false;
   line("const Word turn_{0} = base_{0} + k_{0};", each);
   if (facts.has_loop) line("Fuel turn_fuel = share_{};", each);
   open("{{");
   if (facts.uses_lane) line("const Word lane_{0} = turn_{0} % item.lanes;", each);
-  emit_counter(verified_.local(id), fmt::format("{} + turn_{}", first, each));
+  emit_counter(verified_.local(id), each_.is_quick
+                                        ? fmt::format("begin_{0} + q_{0} * lanes.count()", each)
+                                        : fmt::format("{} + turn_{}", first, each));
   is_in_turn_ = true;
   turn_is_left_ = false;
   loops_.push_back({stmt.kind});
@@ -637,7 +679,7 @@ void HandlerCodegen::emit_turn(StmtId id, const Stmt& stmt, std::string_view fir
   loops_.pop_back();
   is_in_turn_ = false;
   close();
-  if (turn_is_left_) line("next_{}:;", each);
+  if (turn_is_left_) line("{}:;", turn_end());
   if (facts.has_loop) line("spent_{0} += share_{0} - turn_fuel;", each);
 }
 
@@ -689,21 +731,26 @@ bool HandlerCodegen::can_load_ahead(const Expr& load, LocalId counter,
   return is_known;
 }
 
-void HandlerCodegen::emit_ahead_loads(LocalId counter, std::string_view first) {
+// Opens the block of the turns whose words are there.
+void HandlerCodegen::emit_ahead_loads(LocalId counter) {
   const std::size_t each = each_.number;
-  for (const auto& [load, number] : each_.ahead) {
-    line("Word at_{0}[kAhead], ahead_{0}[kAhead];", number);
-  }
+  for (const auto& [load, number] : each_.ahead) line("Word at_{}[kAhead];", number);
   line("#pragma unroll");
-  open("for (Word u_{0} = 0; u_{0} < kAhead; ++u_{0}) {{", each);
-  line("const Word k_{0} = j_{0} + u_{0} * lanes.count();", each);
-  line("const Word {} = opaque({} + base_{} + k_{});", name(counter), first, each, each);
+  open("for (Word q_{0} = 0; q_{0} < kAhead; ++q_{0}) {{", each);
+  line("const Word {0} = opaque(begin_{1} + q_{1} * lanes.count());", name(counter), each);
   for (const auto& [load, number] : each_.ahead) {
     const std::string index = emit(body_[load].operands[0]);
-    line("at_{0}[u_{1}] = k_{1} < some_{1} ? {2} : ~0u;", number, each, index);
+    line("at_{}[q_{}] = {};", number, each, index);
   }
   close();
+  std::vector<std::string> conditions;
   for (const auto& [load, number] : each_.ahead) {
+    conditions.push_back(
+        fmt::format("are_readable({}, at_{})", *known_buffer(body_[load].buffer), number));
+  }
+  open("if ({}) {{", fmt::join(conditions, " && "));
+  for (const auto& [load, number] : each_.ahead) {
+    line("Word ahead_{}[kAhead];", number);
     line("load_ahead_{0}(lanes, {1}, at_{2}, ahead_{2});", has_shared_buffers_ ? "shared" : "owned",
          *known_buffer(body_[load].buffer), number);
   }
@@ -803,7 +850,6 @@ void HandlerCodegen::check(const std::string& buffer, std::string_view index, Ne
   const std::string_view limit = need == Need::read    ? "readable"
                                  : need == Need::write ? "writable"
                                                        : "updatable";
-  turn_is_left_ = true;
   line("if ({} >= {}.{}) {}", index, buffer, limit,
        fault(fmt::format("access_fault({}, {}u)", buffer, static_cast<Word>(need))));
 }
@@ -811,7 +857,6 @@ void HandlerCodegen::check(const std::string& buffer, std::string_view index, Ne
 void HandlerCodegen::check_control(std::string_view index, bool writes) {
   const std::string code = named(
       Type::u32, fmt::format("control_fault(item, {}, {})", index, writes ? "true" : "false"));
-  turn_is_left_ = true;
   line("if ({} != 0) {}", code, fault(code));
 }
 
@@ -888,7 +933,6 @@ std::string HandlerCodegen::emit_arg(const Expr& expr) {
     return fmt::format("item.args[{}]", *index);
   }
   const std::string index = emit(expr.operands[0]);
-  turn_is_left_ = true;
   line("if ({} >= abi::kSlotArgs) {}", index, fault(FaultCode::index_out_of_range));
   return named(Type::u32, fmt::format("load_arg(item, {})", index));
 }
@@ -899,14 +943,13 @@ std::string HandlerCodegen::emit_load(ExprId id, const Expr& expr) {
     check_control(index, /*writes=*/false);
     return named(Type::u32, fmt::format("load_control({}, item, {})", lanes(), index));
   }
+  if (const auto ahead = each_.ahead.find(id); each_.is_quick && ahead != each_.ahead.end()) {
+    return named(Type::u32, fmt::format("take_{0}(lanes, {1}, at_{2}[q_{3}], ahead_{2}[q_{3}])",
+                                        has_shared_buffers_ ? "shared" : "owned",
+                                        *known_buffer(expr.buffer), ahead->second, each_.number));
+  }
   const std::string buffer = resolve(expr.buffer);
   const std::string index = emit(expr.operands[0]);
-  if (const auto ahead = each_.ahead.find(id); is_in_turn() && ahead != each_.ahead.end()) {
-    check(buffer, index, Need::read);
-    return named(Type::u32, fmt::format("take_{}(lanes, {}, {}, ahead_{}[u_{}])",
-                                        has_shared_buffers_ ? "shared" : "owned", buffer, index,
-                                        ahead->second, each_.number));
-  }
   // Fetched before it is checked, which gives 0 for what cannot be loaded: a chain of loads then
   // waits for no branch.
   const std::string word =
@@ -919,7 +962,6 @@ std::string HandlerCodegen::emit_load(ExprId id, const Expr& expr) {
 std::string HandlerCodegen::emit_length(const Expr& expr) {
   if (expr.buffer.kind == BufferKind::control) return "item.control.size()";
   const std::string buffer = resolve(expr.buffer);
-  turn_is_left_ = true;
   line("if ({0}.fault != 0) {1}", buffer, fault(fmt::format("{}.fault", buffer)));
   return fmt::format("{}.length", buffer);
 }
@@ -967,6 +1009,7 @@ std::string HandlerCodegen::emit_function(const Expr& expr) {
   std::string values[3];
   for (std::size_t i = 0; i < expr.operand_count; ++i) values[i] = emit(expr.operands[i]);
   if (expr.function == Function::printf || expr.function == Function::emit) {
+    each_.has_effect = true;
     line("{}{}(item, {}, {}, {});", if_leading(),
          expr.function == Function::printf ? "print_record" : "append_hit", values[0], values[1],
          values[2]);
@@ -987,6 +1030,7 @@ std::string HandlerCodegen::emit_atomic(const Expr& expr, bool has_result) {
   } else {
     check(buffer, index, Need::update);
   }
+  each_.has_effect = true;
   if (is_in_turn() && each_.has_tile && expr.buffer.kind == BufferKind::output) {
     line("tile_{}.update({}, {}, {});", each_.number, buffer, index, values);
     return "";

@@ -19,6 +19,7 @@ using backend::cuda::SourceText;
 constexpr Word kMark = 0xA5C3F00Du;
 constexpr std::size_t kWatchedWords = 16;  // on either side of a region
 constexpr Word kGroupThreads = 64;
+constexpr unsigned kTileBytes = 4096;
 constexpr Word kHitItem = 0x51070000u;  // what hits name their item by
 constexpr auto kPatience = std::chrono::seconds(60);
 
@@ -432,7 +433,8 @@ Result<std::vector<RunResult>> HandlerRunner::run(std::span<const RunRequest> re
     if (!function) return Failure(function.error());
     constexpr Word kThreads[] = {1, 32, kGroupThreads};
     const backend::cuda::Grid grid{.block_count = static_cast<unsigned>(last - first),
-                                   .thread_count = kThreads[static_cast<std::size_t>(entry.way)]};
+                                   .thread_count = kThreads[static_cast<std::size_t>(entry.way)],
+                                   .shared_bytes = kTileBytes};
     const std::uint64_t its_frames = device + (frames + first * kFrameWords) * sizeof(Word);
     EVERKERNEL_TRY(gpu_->context->launch(*function, grid, stream_.get(), its_frames));
     first = last;

@@ -132,6 +132,7 @@ struct Buffer {
   Word length = 0, readable = 0, writable = 0, updatable = 0, access = 0;
   Word fault = static_cast<Word>(FaultCode::bad_buffer_handle);
   bool is_constant = false;
+  Wide at(Word index) const { return __builtin_bit_cast(Wide, words + index); }
   AtomicWord atomic(Word index) const { return AtomicWord(words + index); }
 };
 
@@ -177,7 +178,7 @@ inline Word access_fault(const Buffer& buffer, Word needed) {
 inline constexpr Word kAhead = 8;
 inline void load_ahead_constant(const Buffer& buffer, const Word (&at)[kAhead],
                                 Word (&words)[kAhead]) {
-  for (Word i = 0; i < kAhead; ++i) words[i] = at[i] < buffer.readable ? buffer.words[at[i]] : 0;
+  for (Word i = 0; i < kAhead; ++i) words[i] = buffer.words[at[i]];
 }
 inline void load_ahead_shared(const Buffer& buffer, const Word (&at)[kAhead],
                               Word (&words)[kAhead]) {
@@ -331,20 +332,28 @@ using GroupLanes = ManyLanes;
 
 // ---- the tile ----
 
-inline constexpr Word kTileWords = 4096;
 inline constexpr Word kTileTurnsPerWord = 1;  // more runs use it than on the device
-inline Word tile_words[kTileWords];
-inline Word load_tile(Word index) {
-  return tile_words[index];
+inline Word tile_words[1024];
+inline Word tile_capacity() {
+  return sizeof tile_words / sizeof(Word);
 }
-inline void store_tile(Word index, Word value) {
-  tile_words[index] = value;
+inline Word tile_begin() {
+  return 0;
 }
-#define EK_COMBINE(name, update, identity)                                                        \
-  struct name {                                                                                   \
-    static constexpr Word kIdentity = identity;                                                   \
-    static void in_tile(Word index, Word value) { AtomicWord(tile_words + index).update(value); } \
-    static void in_memory(const AtomicWord& word, Word value) { word.update(value); }             \
+inline Word load_tile(Word at) {
+  return tile_words[at / sizeof(Word)];
+}
+inline void store_tile(Word at, Word value) {
+  tile_words[at / sizeof(Word)] = value;
+}
+#define EK_COMBINE(name, update, identity)                                                       \
+  struct name {                                                                                  \
+    static constexpr Word kIdentity = identity;                                                  \
+    static void in_either(Word has_tile, Word tile_at, Wide memory_at, Word value) {             \
+      Word* const in_memory = __builtin_bit_cast(Word*, memory_at);                              \
+      AtomicWord(has_tile != 0 ? tile_words + tile_at / sizeof(Word) : in_memory).update(value); \
+    }                                                                                            \
+    static void in_memory(const AtomicWord& word, Word value) { word.update(value); }            \
   };
 EK_COMBINE(CombineAdd, add, 0)
 EK_COMBINE(CombineMin, min, ~0u)

@@ -29,7 +29,6 @@ static_assert(kItemDone == device::kItemDone && kItemRemaining == 0);
 static_assert(sizeof(Node) == sizeof(device::Waiters) && sizeof(Origin) == 2);
 static_assert(sizeof(FreshRegion) == 16 && sizeof(Continuation) == 64);
 
-constexpr Word kWarp = 32;
 // Regions on their way to one launch.
 constexpr std::size_t kFreshRegions = std::size_t{1} << 16;
 // Room for regions that are put aside, at least.
@@ -175,7 +174,8 @@ CudaGraphKernel::CudaGraphKernel(GraphCode code, std::shared_ptr<GraphMemory> me
       ring_(ring),
       control_(control),
       slot_mask_(static_cast<Word>(ring.size() / abi::kSlotWords) - 1),
-      worker_count_(code_.most_crews * (code_.has_groups ? code_.block_threads : kWarp)),
+      worker_count_(code_.most_crews * code_.crew.most_slots()),
+      tile_bytes_(tile_bytes_of(code_.crew, launch.buffers)),
       nap_(kShortestNap),
       head_(launch.first_ticket) {
   is_limited_ = launch.worker_count != 0 && launch.worker_count < worker_count_;
@@ -239,6 +239,7 @@ CudaGraphKernel::Layout CudaGraphKernel::lay_out() {
 Result<void> CudaGraphKernel::upload() {
   const auto current = context().enter();
   if (!current) return Failure(current.error());
+  EVERKERNEL_TRY(divide_cache(context(), code_.crew, tile_bytes_));
   gather_waiters();
   const Layout layout = lay_out();
   const std::size_t slots = std::size_t{slot_mask_} + 1;
@@ -372,7 +373,7 @@ void CudaGraphKernel::add_portion(Word slot) {
 // Few regions are spread over the device, a lane of a warp each; many fill the lanes. Fewer workers
 // than a warp has lanes are warps that hold one region each, more are whole warps.
 CudaGraphKernel::Crews CudaGraphKernel::choose_crews() const {
-  const std::uint64_t all = code_.has_groups ? code_.block_threads : kWarp;
+  const std::uint64_t all = code_.crew.most_slots();
   const std::uint64_t widest = worker_count_ < kWarp ? 1 : (is_limited_ ? kWarp : all);
   const std::uint64_t most =
       std::min<std::uint64_t>(code_.most_crews, (worker_count_ + widest - 1) / widest);
@@ -380,14 +381,6 @@ CudaGraphKernel::Crews CudaGraphKernel::choose_crews() const {
   const std::uint64_t slots = std::clamp<std::uint64_t>((regions + most - 1) / most, 1, widest);
   return {.count = static_cast<Word>(std::min(most, (regions + slots - 1) / slots)),
           .slots = static_cast<Word>(slots)};
-}
-
-Grid CudaGraphKernel::grid_of(Word crew_count) const {
-  if (code_.has_groups) return {.block_count = crew_count, .thread_count = code_.block_threads};
-  const Word sm_count = context().facts().sm_count;
-  const Word warps =
-      std::clamp<Word>((crew_count + sm_count - 1) / sm_count, 1, code_.block_threads / kWarp);
-  return {.block_count = (crew_count + warps - 1) / warps, .thread_count = warps * kWarp};
 }
 
 // A launch puts every region aside once at most.
@@ -410,8 +403,9 @@ Result<void> CudaGraphKernel::run_launch() {
       aside_ == 0 ? nullptr : reinterpret_cast<const Continuation*>(resumed->device_address());
   params_.aside = reinterpret_cast<Continuation*>(aside->device_address());
   const auto begin = Clock::now();
-  EVERKERNEL_TRY(
-      context().launch(code_.function, grid_of(crews.count), memory_->stream->get(), params_));
+  EVERKERNEL_TRY(context().launch(code_.crew.function,
+                                  crew_grid(context(), code_.crew, crews.count, tile_bytes_),
+                                  memory_->stream->get(), params_));
   EVERKERNEL_TRY(wait_for_launch());
   const auto took = std::chrono::nanoseconds(Clock::now() - begin).count();
   const std::scoped_lock held(lock_);

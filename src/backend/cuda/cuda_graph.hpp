@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "backend/cuda/context.hpp"
+#include "backend/cuda/crew_grid.hpp"
 #include "backend/cuda/cuda_memory.hpp"
 #include "backend/cuda/graph_rows.hpp"
 #include "backend/cuda/module.hpp"
@@ -22,9 +23,7 @@ namespace everkernel::backend::cuda {
 struct GraphCode {
   std::shared_ptr<Context> context = {};
   std::shared_ptr<const Module> module = {};
-  CuFunction function = nullptr;
-  bool has_groups = false;          // a crew is a block
-  Word block_threads = 0;           // as compiled
+  CrewKernel crew = {};
   Word most_crews = 1;              // that fit the device
   Word group_lanes = 0;             // of handlers of scope group
   std::uint64_t fuel_per_item = 0;  // turns of loops
@@ -95,7 +94,6 @@ class CudaGraphKernel final : public LiveKernel {
   Result<void> provide_continuations();
   Result<void> wait_for_launch();
   Crews choose_crews() const;
-  Grid grid_of(Word crew_count) const;
   void hand_back();
   bool refill() const;
   void be_idle();
@@ -131,8 +129,9 @@ class CudaGraphKernel final : public LiveKernel {
   protocol::LiveWords ring_;
   protocol::LiveWords control_;
   const Word slot_mask_;
-  Word worker_count_;        // lanes that hold a region
-  bool is_limited_ = false;  // the device could have more
+  Word worker_count_;          // lanes that hold a region
+  const unsigned tile_bytes_;  // that the table's buffers can use
+  bool is_limited_ = false;    // the device could have more
   Offsets offsets_ = {};
   std::vector<device::Waiters> node_waiters_;  // these three only until they are on the device
   std::vector<device::Waiters> join_waiters_;

@@ -25,7 +25,6 @@ static_assert(static_cast<Word>(Schedule::direct) == static_cast<Word>(device::S
                   static_cast<Word>(device::Schedule::priority) &&
               static_cast<Word>(Schedule::ticket) == static_cast<Word>(device::Schedule::ticket));
 
-constexpr Word kWarp = 32;
 constexpr Word kMostBlockThreads = 256;
 constexpr Word kMostGroupThreads = 512;
 // Threads on a multiprocessor at one time. More have fewer registers each, and spill.
@@ -61,6 +60,7 @@ bool has_loops(const ir::Body& body) {
 // What a program asks of the launch.
 struct ProgramShape {
   bool has_groups = false;      // a handler needs a whole block
+  bool has_tiles = false;       // a group adds up before it goes to memory
   bool has_long_items = false;  // an item may take long
 };
 
@@ -75,6 +75,7 @@ ProgramShape shape_of(const KernelOptions& options) {
     const ir::Handler& handler = verified.handler;
     if (handler.is_payload && !options.payload) continue;
     shape.has_groups |= handler.scope == ir::Scope::group;
+    shape.has_tiles |= handler.scope == ir::Scope::group && handler.commutes;
     shape.has_long_items |= has_loops(handler.body);
   }
   return shape;
@@ -224,9 +225,9 @@ Result<std::unique_ptr<Kernel>> CudaKernel::compile(const std::shared_ptr<Contex
   if (!stream) return Failure(std::move(stream).error());
   std::unique_ptr<CudaKernel> kernel(
       new CudaKernel(context, options, std::move(*module), std::move(*stream)));
-  kernel->has_groups_ = shape.has_groups;
+  kernel->crew_ = {
+      .has_groups = shape.has_groups, .has_tiles = shape.has_tiles, .block_threads = block_threads};
   kernel->has_long_items_ = shape.has_long_items;
-  kernel->block_threads_ = block_threads;
   EVERKERNEL_TRY(kernel->prepare());
   return std::unique_ptr<Kernel>(std::move(kernel));
 }
@@ -243,23 +244,12 @@ Result<void> CudaKernel::prepare() {
   if (!current) return Failure(current.error());
   if (!options_.planned) EVERKERNEL_TRY(prepare_drain());
   EVERKERNEL_TRY(prepare_graph());
-  const Word most_slots = has_groups_ ? block_threads_ : kWarp;
-  worker_count_ = options_.worker_count != 0 ? options_.worker_count : most_crews_ * most_slots;
+  worker_count_ =
+      options_.worker_count != 0 ? options_.worker_count : most_crews_ * crew_.most_slots();
   pipeline_id_ = fmt::format("cuda-{}-{}x{}-sm{}-{}", schedule_name(options_.schedule),
                              options_.geometry.slot_count, options_.geometry.workgroup_size,
                              context_->facts().architecture, module_->key().text());
   return {};
-}
-
-// Crews that fit the device at one time.
-Result<Word> CudaKernel::most_crews_of(CuFunction function) const {
-  int blocks = 0;
-  EVERKERNEL_TRY(context_->check(context_->driver().cuOccupancyMaxActiveBlocksPerMultiprocessor(
-                                     &blocks, function, static_cast<int>(block_threads_), 0),
-                                 "cuOccupancyMaxActiveBlocksPerMultiprocessor"));
-  const Word crews_per_block = has_groups_ ? 1 : block_threads_ / kWarp;
-  return std::max<Word>(1, static_cast<Word>(blocks)) * context_->facts().sm_count *
-         crews_per_block;
 }
 
 Result<void> CudaKernel::prepare_drain() {
@@ -267,11 +257,12 @@ Result<void> CudaKernel::prepare_drain() {
   if (!drain) return Failure(drain.error());
   const auto survey = module_->function("everkernel_survey");
   if (!survey) return Failure(survey.error());
-  drain_ = *drain;
+  crew_.function = *drain;
   survey_ = *survey;
-  const auto most_crews = most_crews_of(drain_);
+  const auto most_crews = most_crews_of(*context_, crew_);
   if (!most_crews) return Failure(most_crews.error());
   most_crews_ = *most_crews;
+  EVERKERNEL_TRY(divide_cache(*context_, crew_, tile_bytes_));
   auto abort = CudaMemory::create(context_, abi::kWordBytes);
   if (!abort) return Failure(abort.error());
   abort_ = std::move(*abort);
@@ -288,14 +279,14 @@ Result<void> CudaKernel::prepare_drain() {
 Result<void> CudaKernel::prepare_graph() {
   const auto graph = module_->function("everkernel_graph");
   if (!graph) return Failure(graph.error());
-  const auto most_crews = most_crews_of(*graph);
+  CrewKernel crew = crew_;
+  crew.function = *graph;
+  const auto most_crews = most_crews_of(*context_, crew);
   if (!most_crews) return Failure(most_crews.error());
   if (options_.planned) most_crews_ = *most_crews;
   graph_code_ = {.context = context_,
                  .module = module_,
-                 .function = *graph,
-                 .has_groups = has_groups_,
-                 .block_threads = block_threads_,
+                 .crew = crew,
                  .most_crews = *most_crews,
                  .group_lanes = options_.geometry.workgroup_size,
                  .fuel_per_item = options_.fuel_per_item};
@@ -314,20 +305,11 @@ CudaKernel::Crews CudaKernel::choose_crews(std::uint64_t slot_count) const {
     const Word slots = worker_count_ < kWarp ? 1 : kWarp;
     return crews(slot_count, std::min(most_crews_, (worker_count_ + slots - 1) / slots), slots);
   }
-  std::uint64_t slots = has_groups_ ? block_threads_ : kWarp;
+  std::uint64_t slots = crew_.most_slots();
   if (has_long_items_) {
     slots = std::clamp<std::uint64_t>(slot_count / (most_crews_ * kTakesPerCrew), 1, slots);
   }
   return crews((slot_count + slots - 1) / slots, most_crews_, slots);
-}
-
-// Few crews are spread over the device, a warp a block.
-Grid CudaKernel::grid_of(Word crew_count) const {
-  if (has_groups_) return {.block_count = crew_count, .thread_count = block_threads_};
-  const Word sm_count = context_->facts().sm_count;
-  const Word warps =
-      std::clamp<Word>((crew_count + sm_count - 1) / sm_count, 1, block_threads_ / kWarp);
-  return {.block_count = (crew_count + warps - 1) / warps, .thread_count = warps * kWarp};
 }
 
 // ---- launching ----
@@ -369,6 +351,9 @@ Result<void> CudaKernel::upload_table(const memory::BufferTableView& buffers) {
     table_ = std::move(*made);
   }
   EVERKERNEL_TRY(table_->write(0, std::as_bytes(entries)));
+  const unsigned tile_bytes = tile_bytes_of(crew_, buffers);
+  if (tile_bytes != tile_bytes_) EVERKERNEL_TRY(divide_cache(*context_, crew_, tile_bytes));
+  tile_bytes_ = tile_bytes;
   table_mask_ = buffers.mask;
   table_revision_ = buffers.revision;
   return {};
@@ -464,7 +449,9 @@ Result<void> CudaKernel::drain(std::span<const std::size_t> rows, Clock::time_po
         "clearing the abort word"));
     is_abort_set_ = false;
   }
-  EVERKERNEL_TRY(context_->launch(drain_, grid_of(crews.count), stream_.get(), params));
+  EVERKERNEL_TRY(context_->launch(crew_.function,
+                                  crew_grid(*context_, crew_, crews.count, tile_bytes_),
+                                  stream_.get(), params));
   ++stats_.kernel_launches;
   EVERKERNEL_TRY(finish(deadline));
   for (const std::size_t i : rows) {

@@ -78,9 +78,7 @@ class CudaKernel final : public Kernel {
   Result<void> prepare();
   Result<void> prepare_drain();
   Result<void> prepare_graph();
-  Result<Word> most_crews_of(CuFunction function) const;
   Crews choose_crews(std::uint64_t slot_count) const;
-  Grid grid_of(Word crew_count) const;
   Result<void> provide_seats(std::size_t count);
   Result<void> upload_table(const memory::BufferTableView& buffers);
   Result<void> make_rows(const Launch& launch);
@@ -97,12 +95,11 @@ class CudaKernel final : public Kernel {
   KernelOptions options_;
   std::shared_ptr<const Module> module_;
   Stream stream_;
-  CuFunction drain_ = nullptr;
+  CrewKernel crew_;
   CuFunction survey_ = nullptr;
-  bool has_groups_ = false;
   bool has_long_items_ = false;
-  Word block_threads_ = 0;  // as compiled
-  Word most_crews_ = 1;     // that fit the device
+  Word most_crews_ = 1;      // that fit the device
+  unsigned tile_bytes_ = 0;  // that the table's buffers can use
   Word worker_count_ = 0;
   std::string pipeline_id_;
 

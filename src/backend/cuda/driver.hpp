@@ -57,6 +57,7 @@ enum class CuFunctionAttribute : int {
   local_bytes = 3,
   register_count = 4,
   max_dynamic_shared_bytes = 8,
+  preferred_shared_percent = 9,
 };
 
 enum class CuPoolAttribute : int { release_threshold = 4 };

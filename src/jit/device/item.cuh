@@ -301,39 +301,28 @@ EK_DEVICE void store_owned(const Buffer& buffer, Word index, Word value) {
 /// Turns of an each whose words are on their way before the first of them runs.
 inline constexpr Word kAhead = 8;
 
-// One word by a load that is only made where the index is inside: nothing branches, so that several
-// of them follow each other closely.
-#define EK_LOAD_IF_INSIDE(assembly, load)                                                \
-  assembly("{ .reg .pred p; setp.lt.u32 p, %2, %3;\n@p " load " %0, [%1]; // ek:data\n}" \
-           : "+r"(words[i])                                                              \
-           : "l"(buffer.at(at[i])), "r"(at[i]), "r"(buffer.readable))
-
-/// Fetch the words at these indices; 0 for what cannot be loaded.
+/// Fetch the words at these indices, which are all inside.
 EK_DEVICE void load_ahead_constant(const Buffer& buffer, const Word (&at)[kAhead],
                                    Word (&words)[kAhead]) {
 #pragma unroll
-  for (Word i = 0; i < kAhead; ++i) {
-    words[i] = 0;
-    EK_LOAD_IF_INSIDE(asm, "ld.global.u32");
-  }
+  for (Word i = 0; i < kAhead; ++i) words[i] = load_constant(buffer, at[i]);
 }
 EK_DEVICE void load_ahead_shared(const Buffer& buffer, const Word (&at)[kAhead],
                                  Word (&words)[kAhead]) {
 #pragma unroll
   for (Word i = 0; i < kAhead; ++i) {
-    words[i] = 0;
-    EK_LOAD_IF_INSIDE(asm volatile, "ld.relaxed.gpu.global.u32");
+    asm volatile("ld.relaxed.gpu.global.u32 %0, [%1]; // ek:data"
+                 : "=r"(words[i])
+                 : "l"(buffer.at(at[i])));
   }
 }
 EK_DEVICE void load_ahead_owned(const Buffer& buffer, const Word (&at)[kAhead],
                                 Word (&words)[kAhead]) {
 #pragma unroll
   for (Word i = 0; i < kAhead; ++i) {
-    words[i] = 0;
-    EK_LOAD_IF_INSIDE(asm volatile, "ld.global.u32");
+    asm volatile("ld.global.u32 %0, [%1]; // ek:data" : "=r"(words[i]) : "l"(buffer.at(at[i])));
   }
 }
-#undef EK_LOAD_IF_INSIDE
 
 // ---- lanes ----------------------------------------------------------------------------------
 
@@ -578,34 +567,46 @@ EK_DEVICE Word user_fault(Word n) {
 
 // ---- the tile -------------------------------------------------------------------------------
 
-// Words of the block's own, in which a group adds up before it goes to memory. Only kernels with a
-// handler that uses them have them.
+// Words of the block's own, in which a group adds up before it goes to memory. A launch says how
+// many there are: as many as the longest output that may use them has, for what they take, the
+// cache lacks.
 
-/// The longest output that is added up there.
-inline constexpr Word kTileWords = 4096;
 /// Turns for each word of the output from which on it pays.
 inline constexpr Word kTileTurnsPerWord = 4;
 
-static __shared__ Word tile_words[kTileWords];
+extern __shared__ Word tile_words[];
 
-EK_DEVICE Word tile_at(Word index) {
-  return static_cast<Word>(__cvta_generic_to_shared(tile_words + index));
+EK_DEVICE Word tile_capacity() {
+  Word bytes;
+  asm("mov.u32 %0, %%dynamic_smem_size;" : "=r"(bytes));
+  return bytes / sizeof(Word);
 }
-EK_DEVICE Word load_tile(Word index) {
+/// Where the tile begins. All lanes of a warp call it. What comes out of a shuffle stays in a
+/// register: the compiler would find the address anew at every use.
+EK_DEVICE Word tile_begin() {
+  return __shfl_sync(0xFFFFFFFFu, static_cast<Word>(__cvta_generic_to_shared(tile_words)), 0);
+}
+EK_DEVICE Word load_tile(Word at) {
   Word value;
-  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(value) : "r"(tile_at(index)) : "memory");
+  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(value) : "r"(at) : "memory");
   return value;
 }
-EK_DEVICE void store_tile(Word index, Word value) {
-  asm volatile("st.shared.u32 [%0], %1;" ::"r"(tile_at(index)), "r"(value) : "memory");
+EK_DEVICE void store_tile(Word at, Word value) {
+  asm volatile("st.shared.u32 [%0], %1;" ::"r"(at), "r"(value) : "memory");
 }
 
-/// What a commuting atomic does to a word of the tile, and to the word it stands for.
+/// What a commuting atomic does to a word of the tile, or to the word it stands for. Either is done
+/// without a branch.
 #define EK_COMBINE(name, operation, update, identity)                                           \
   struct name {                                                                                 \
     static constexpr Word kIdentity = identity;                                                 \
-    static EK_DEVICE void in_tile(Word index, Word value) {                                     \
-      asm volatile("red.shared." operation " [%0], %1;" ::"r"(tile_at(index)), "r"(value));     \
+    static EK_DEVICE void in_either(Word has_tile, Word tile_at, Wide memory_at, Word value) {  \
+      asm volatile(                                                                             \
+          "{ .reg .pred p;\nsetp.ne.u32 p, %0, 0;\n"                                            \
+          "@p red.shared." operation                                                            \
+          " [%1], %3;\n"                                                                        \
+          "@!p red.relaxed.gpu.global." operation " [%2], %3; // ek:atomic\n}" ::"r"(has_tile), \
+          "r"(tile_at), "l"(memory_at), "r"(value));                                            \
     }                                                                                           \
     static EK_DEVICE void in_memory(const AtomicWord& word, Word value) { word.update(value); } \
   };
@@ -749,6 +750,14 @@ EK_DEVICE Word load_control(const Lanes& lanes, const Item& item, Word index) {
   return lanes.from_leader(value);
 }
 
+/// Whether all these indices can be loaded.
+EK_DEVICE bool are_readable(const Buffer& buffer, const Word (&at)[kAhead]) {
+  bool are = true;
+#pragma unroll
+  for (Word i = 0; i < kAhead; ++i) are = are && at[i] < buffer.readable;
+  return are;
+}
+
 /// Fetch words for several turns of an each. One lane runs its turns in order: there only words
 /// that nobody can write are fetched, and take_…() loads the others when their turn comes.
 template <class Lanes>
@@ -848,17 +857,18 @@ class Tile {
  public:
   /// Before the lanes meet for the first turn.
   EK_DEVICE Tile(const Lanes& lanes, const Buffer& output, Word turns, bool is_alone)
-      : count_(Lanes::kHasTile && is_alone && output.updatable <= kTileWords &&
+      : begin_(Lanes::kHasTile ? tile_begin() : 0),
+        count_(Lanes::kHasTile && is_alone && output.updatable <= tile_capacity() &&
                        turns / kTileTurnsPerWord >= output.updatable
                    ? output.updatable
                    : 0) {
     for (Word i = lanes.index(); i < count_; i += lanes.count()) {
-      store_tile(i, Combine::kIdentity);
+      store_tile(at(i), Combine::kIdentity);
     }
   }
   EK_DEVICE void update(const Buffer& output, Word index, Word value) const {
-    if (count_ != 0) {
-      Combine::in_tile(index, value);
+    if constexpr (Lanes::kHasTile) {
+      Combine::in_either(count_, at(index), output.at(index), value);
     } else {
       Combine::in_memory(output.atomic(index), value);
     }
@@ -868,13 +878,16 @@ class Tile {
     if (count_ == 0) return;
     lanes.meet();
     for (Word i = lanes.index(); i < count_; i += lanes.count()) {
-      const Word value = load_tile(i);
+      const Word value = load_tile(at(i));
       if (value != Combine::kIdentity) Combine::in_memory(output.atomic(i), value);
     }
   }
 
  private:
-  Word count_;  // words in the tile; 0 without it
+  EK_DEVICE Word at(Word index) const { return begin_ + index * sizeof(Word); }
+
+  Word begin_;  // where the tile is
+  Word count_;  // words in it; 0 without it
 };
 
 /// The lowest turn of an each that faulted on this lane.
