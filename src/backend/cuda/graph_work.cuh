@@ -22,47 +22,48 @@ inline constexpr Word kSpoiledForAll = 0xFFFFFFFFu;
 
 EK_DEVICE Word load_place(const unsigned char* places, Word item) {
   Word place;
-  asm("ld.global.nc.u8 %0, [%1]; // ek:row"
-      : "=r"(place)
-      : "l"(__cvta_generic_to_global(places + item)));
+  asm volatile("ld.global.nc.u8 %0, [%1]; // ek:row"
+               : "=r"(place)
+               : "l"(__cvta_generic_to_global(places + item)));
   return place;
 }
 EK_DEVICE Word load_origin(const unsigned short* origins, Word item) {
   unsigned short origin;
-  asm("ld.global.nc.u16 %0, [%1]; // ek:row"
-      : "=h"(origin)
-      : "l"(__cvta_generic_to_global(origins + item)));
+  asm volatile("ld.global.nc.u16 %0, [%1]; // ek:row"
+               : "=h"(origin)
+               : "l"(__cvta_generic_to_global(origins + item)));
   return origin;
 }
 EK_DEVICE Word load_key(const Word* keys, Wide place) {
   Word key;
-  asm("ld.global.nc.u32 %0, [%1]; // ek:row"
-      : "=r"(key)
-      : "l"(__cvta_generic_to_global(keys + place)));
+  asm volatile("ld.global.nc.u32 %0, [%1]; // ek:row"
+               : "=r"(key)
+               : "l"(__cvta_generic_to_global(keys + place)));
   return key;
 }
 EK_DEVICE Quad load_item(const abi::WorkItem* items, Word item) {
   Quad words;
-  asm("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4]; // ek:row"
-      : "=r"(words.a), "=r"(words.b), "=r"(words.c), "=r"(words.d)
-      : "l"(__cvta_generic_to_global(items + item)));
+  asm volatile("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4]; // ek:row"
+               : "=r"(words.a), "=r"(words.b), "=r"(words.c), "=r"(words.d)
+               : "l"(__cvta_generic_to_global(items + item)));
   return words;
 }
 
 EK_DEVICE Waiters load_waiters(const Waiters* nodes, Word node) {
   Waiters waiters;
-  asm("ld.global.nc.v2.u32 {%0, %1}, [%2]; // ek:row"
-      : "=r"(waiters.only), "=r"(waiters.first_chunk)
-      : "l"(__cvta_generic_to_global(nodes + node)));
+  asm volatile("ld.global.nc.v2.u32 {%0, %1}, [%2]; // ek:row"
+               : "=r"(waiters.only), "=r"(waiters.first_chunk)
+               : "l"(__cvta_generic_to_global(nodes + node)));
   return waiters;
 }
 EK_DEVICE void load_chunk(const Word* chunks, Word chunk, Word (&waiters)[kChunkWaiters]) {
   const Word* const from = chunks + Wide{chunk} * kChunkWaiters;
 #pragma unroll
   for (Word i = 0; i < kChunkWaiters; i += 4) {
-    asm("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4]; // ek:row"
-        : "=r"(waiters[i]), "=r"(waiters[i + 1]), "=r"(waiters[i + 2]), "=r"(waiters[i + 3])
-        : "l"(__cvta_generic_to_global(from + i)));
+    asm volatile("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4]; // ek:row"
+                 : "=r"(waiters[i]), "=r"(waiters[i + 1]), "=r"(waiters[i + 2]),
+                   "=r"(waiters[i + 3])
+                 : "l"(__cvta_generic_to_global(from + i)));
   }
 }
 

@@ -244,10 +244,11 @@ EK_DEVICE Word access_fault(const Buffer& buffer, Word needed) {
   return static_cast<Word>(may ? FaultCode::index_out_of_range : FaultCode::permission_denied);
 }
 
-/// A word of a buffer that no handler can write: cached, and one load may serve several reads.
+/// A word of a buffer that no handler can write: cached. Volatile all the same: the compiler would
+/// load it before the index is known to be inside.
 EK_DEVICE Word load_constant(const Buffer& buffer, Word index) {
   Word value;
-  asm("ld.global.u32 %0, [%1]; // ek:data" : "=r"(value) : "l"(buffer.at(index)));
+  asm volatile("ld.global.u32 %0, [%1]; // ek:data" : "=r"(value) : "l"(buffer.at(index)));
   return value;
 }
 
@@ -455,6 +456,26 @@ EK_DEVICE Word rotate_left(Word a, Word count) {
 EK_DEVICE bool less_i32(Word a, Word b) {
   return as_signed(a) < as_signed(b);
 }
+// One of two words by a mask. Of min and max instructions, and of comparisons with a choice, ptxas
+// 13.0 makes ones that add as well, and has made `min(x - 1, y)` of `min(1 - x, y)`.
+#if defined(__CUDACC__)
+#define EK_CHOOSE(name, comparison)                          \
+  EK_DEVICE Word name(Word a, Word b) {                      \
+    Word chosen;                                             \
+    asm("{ .reg .b32 mask, both;\nset." comparison           \
+        " mask, %1, %2;\n"                                   \
+        "xor.b32 both, %1, %2;\nand.b32 both, both, mask;\n" \
+        "xor.b32 %0, both, %2;\n}"                           \
+        : "=r"(chosen)                                       \
+        : "r"(a), "r"(b));                                   \
+    return chosen;                                           \
+  }
+EK_CHOOSE(min_u32, "lt.u32.u32")
+EK_CHOOSE(max_u32, "ge.u32.u32")
+EK_CHOOSE(min_i32, "lt.u32.s32")
+EK_CHOOSE(max_i32, "ge.u32.s32")
+#undef EK_CHOOSE
+#else
 EK_DEVICE Word min_u32(Word a, Word b) {
   return a < b ? a : b;
 }
@@ -467,6 +488,7 @@ EK_DEVICE Word min_i32(Word a, Word b) {
 EK_DEVICE Word max_i32(Word a, Word b) {
   return less_i32(a, b) ? b : a;
 }
+#endif
 EK_DEVICE Word abs_i32(Word a) {
   return as_signed(a) < 0 ? 0u - a : a;
 }
