@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -38,25 +39,39 @@ class Step:
     arguments: list = field(default_factory=list)
     environment: dict = field(default_factory=dict)
     seconds: float = 0  # share of its limit that a random test is told to take; 0 = not told
+    copies: int = 1  # processes at one time, each with seeds of its own
+    shards: int = 1  # processes at one time, each with a part of the tests
     tool: str = ""  # of compute-sanitizer
 
 
 CUDA = {"EVERKERNEL_BACKEND": "cuda"}
+# What compiles many programs does little else: a process a core, as threads of one would wait for
+# each other in the compiler, and memory that is kept, as it would be asked for again and again.
+COMPILES = {
+    "EVERKERNEL_WORKERS": "1",
+    "GLIBC_TUNABLES": "glibc.malloc.mmap_threshold=1073741824:"
+                      "glibc.malloc.trim_threshold=4294967296:glibc.malloc.top_pad=268435456"}
 
 
 def sanitizer_step(tool, share, arguments):
     return Step(tool, "sanitizer_workload", share, "sanitizer", arguments, tool=tool)
 
 
-def make_steps(quick):
+def make_steps(quick, programs):
+    cores = os.cpu_count() or 1
+    number = {"EVERKERNEL_PROGRAMS": str(-(-programs // cores))} if programs else {}
     items = "--items=16384" if quick else "--items=100000"
     groups = "--items=4096" if quick else "--items=8192"
     rounds = {"EVERKERNEL_LITMUS_ROUNDS": "1000000"} if quick else {}
     return [
         Step("conformance", "cuda_conformance_test", 100),
-        Step("random programs", "cuda_differential_test", 90, seconds=0.7),
+        Step("handler tables", "cuda_handlers_test", 40, environment=COMPILES, seconds=0.3,
+             shards=cores),
+        Step("random programs", "cuda_differential_test", 90, environment={**COMPILES, **number},
+             seconds=0.8, copies=cores),
         Step("random rings", "random_ring_test", 35, environment=CUDA, seconds=0.6),
         Step("random jobs", "random_job_test", 35, environment=CUDA, seconds=0.6),
+        Step("planned runs", "run_test", 30, environment=CUDA),
         Step("litmus", "cuda_litmus_test", 80, environment=rounds, seconds=0.15),
         sanitizer_step("memcheck", 35, [items]),
         sanitizer_step("initcheck", 30, [items]),
@@ -119,6 +134,16 @@ def kill_group_remains(process):
         pass
 
 
+def run_together(commands, limit, environments):
+    """Runs all at one time, as one that took as long as the longest and failed if any did."""
+    with ThreadPoolExecutor(len(commands)) as pool:
+        endings = list(pool.map(run, commands, [limit] * len(commands), environments))
+    worst = next((ending for ending in endings if ending.note or ending.status != 0), endings[0])
+    output = "\n".join(ending.output for ending in endings if ending is not worst)
+    return Ending(max(ending.seconds for ending in endings), worst.status,
+                  output + "\n" + worst.output, worst.note)
+
+
 # --- reading what programs say -------------------------------------------------------------------
 
 
@@ -149,6 +174,21 @@ def read_gtest(path, output):
             elif test.get("result") == "COMPLETED":
                 tests["passed"] += 1
     return tests
+
+
+def add_up(reports):
+    """The tests of several processes as if they were one's; numbers that tests recorded are sums."""
+    total = {"passed": 0, "failed": [], "skipped": [], "properties": {}}
+    for tests in reports:
+        total["passed"] += tests["passed"]
+        for key in ["failed", "skipped"]:
+            total[key] += [entry for entry in tests[key] if entry not in total[key]]
+        for name, properties in tests["properties"].items():
+            known = total["properties"].setdefault(name, {})
+            for key, value in properties.items():
+                is_number = key in known and value.isdecimal() and known[key].isdecimal()
+                known[key] = str(int(known[key]) + int(value)) if is_number else value
+    return total
 
 
 def last_line(output):
@@ -257,24 +297,30 @@ def run_step(step, folder, limit, scratch):
         return {**result, "status": "missing", "detail": "there is no compute-sanitizer"}
     if limit < 1:
         return {**result, "status": "timeout", "detail": "no time was left for it"}
-    report = scratch / f"{step.name.replace(' ', '_')}.json"
     environment = dict(step.environment)
     if step.seconds:
         environment["EVERKERNEL_SECONDS"] = str(max(1, int(limit * step.seconds)))
-    command = make_command(step, str(program), report)
-    ending = run(command, limit, environment)
-    result.update(command=[str(word) for word in command], environment=environment,
-                  seconds=round(ending.seconds, 2), exit_status=ending.status)
+    environments = [dict(environment) for _ in range(step.copies * step.shards)]
+    for index in range(step.shards if step.shards > 1 else 0):
+        environments[index].update(GTEST_TOTAL_SHARDS=str(step.shards), GTEST_SHARD_INDEX=str(index))
+    reports = [scratch / f"{step.name.replace(' ', '_')}_{index}.json"
+               for index in range(len(environments))]
+    commands = [make_command(step, str(program), report) for report in reports]
+    ending = run_together(commands, limit, environments)
+    result.update(command=[str(word) for word in commands[0]], processes=len(commands),
+                  environment=environments[0], seconds=round(ending.seconds, 2),
+                  exit_status=ending.status)
     if ending.status is None or ending.note:
         status = "timeout" if ending.status is None else "failed"
         result.update(status=status, detail=ending.note)
     elif step.kind == "gtest":
-        tests = read_gtest(report, ending.output)
-        judge_gtest(result, ending, tests, environment.get("EVERKERNEL_BACKEND"))
+        tests = [read_gtest(report, ending.output) for report in reports]
+        judge_gtest(result, ending, None if None in tests else add_up(tests),
+                    environment.get("EVERKERNEL_BACKEND"))
     elif step.kind == "sanitizer":
         judge_sanitizer(result, ending)
     elif step.kind == "bench":
-        judge_bench(result, ending, report)
+        judge_bench(result, ending, reports[0])
     else:
         result.update(status="passed" if ending.status == 0 else "failed",
                       detail=last_line(ending.output))
@@ -362,6 +408,8 @@ def parse(arguments):
     parser.add_argument("--out", type=Path, default=Path("gpu_check.json"))
     parser.add_argument("--quick", action="store_true", help="small sizes; no targets are judged")
     parser.add_argument("--budget", type=float, default=BUDGET, help="seconds for all steps")
+    parser.add_argument("--only", metavar="STEP", help="the name of one step")
+    parser.add_argument("--programs", type=int, default=0, help="random programs that are enough")
     return parser.parse_args(arguments)
 
 
@@ -373,6 +421,13 @@ def main(arguments):
         print(f"error: there is no folder {options.folder}\n"
               "hint: cmake --preset gpu && cmake --build --preset gpu", file=sys.stderr)
         return 2
+    steps = make_steps(options.quick, options.programs)
+    if options.only is not None:
+        names = ", ".join(step.name for step in steps)
+        steps = [step for step in steps if step.name == options.only]
+        if not steps:
+            print(f"error: there is no step '{options.only}'\nhint: {names}", file=sys.stderr)
+            return 2
     report = {"check": "gpu", "quick": options.quick, "budget_seconds": options.budget,
               "machine": describe_machine(), "file": str(options.out), "steps": [],
               "verdict": "not finished"}
@@ -387,7 +442,7 @@ def main(arguments):
         keep([])
         print(f"skipped: {reason}")
         return NO_GPU
-    run_steps(make_steps(options.quick), folder, begin + options.budget, options.quick, keep)
+    run_steps(steps, folder, begin + options.budget, options.quick, keep)
     is_passed = all(step["status"] == "passed" for step in report["steps"])
     report["verdict"] = "passed" if is_passed else "failed"
     keep(report["steps"])

@@ -3,7 +3,9 @@
 # tests, compute-sanitizer and the benchmarks. Leaves one JSON file and prints a table.
 #
 #   tools/gpu_check.sh [BUILD_BIN_FOLDER] [--out FILE] [--quick] [--budget SECONDS]
+#                      [--only STEP] [--programs N]
 #
+# --only runs one step; --programs says how many random programs it takes to end that step early.
 # The folder (build/gpu/bin) may come from another machine: `cmake --preset gpu` makes such a build.
 # Ends within nine minutes, with 0 if everything ran and passed, 77 if there is no GPU, else 1.
 exec python3 -B "$(dirname "$0")/gpu_check.py" "$@"

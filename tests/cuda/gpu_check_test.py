@@ -47,8 +47,8 @@ SANITIZER = """#!/bin/sh
 case $2 in {bad}) echo '========= ERROR SUMMARY: 3 errors'; exit 99;; esac
 echo '========= ERROR SUMMARY: 0 errors'
 """
-TESTS = ["cuda_conformance_test", "cuda_differential_test", "random_ring_test", "random_job_test",
-         "cuda_litmus_test"]
+TESTS = ["cuda_conformance_test", "cuda_handlers_test", "cuda_differential_test",
+         "random_ring_test", "random_job_test", "run_test", "cuda_litmus_test"]
 
 
 class GpuCheck(unittest.TestCase):
@@ -151,6 +151,33 @@ class GpuCheck(unittest.TestCase):
         status, report = self.check()
         self.assertEqual(status, 1, self.output)
         self.assertIn("does not say", self.step(report, "random rings")["detail"])
+
+    def test_processes_of_a_step_count_together(self):
+        cores = os.cpu_count()
+        status, report = self.check("--only", "random programs", "--programs", "100")
+        self.assertEqual(status, 0, self.output)
+        self.assertEqual([step["name"] for step in report["steps"]], ["random programs"])
+        programs = self.step(report, "random programs")
+        self.assertEqual(programs["processes"], cores)
+        self.assertEqual(programs["tests"]["passed"], cores)
+        rounds = programs["tests"]["properties"]["Suite.Test"]["rounds"]
+        self.assertEqual(rounds, str(12 * cores))
+        self.assertGreaterEqual(int(programs["environment"]["EVERKERNEL_PROGRAMS"]) * cores, 100)
+
+    def test_one_process_of_a_step_that_fails(self):
+        body = FAILS.split("\n", 1)[1]
+        self.program("cuda_handlers_test",
+                     "#!/bin/sh\nif [ \"$GTEST_SHARD_INDEX\" != 1 ]; then\n"
+                     f"{PASSES.split(chr(10), 1)[1]}fi\n{body}")
+        status, report = self.check("--only", "handler tables")
+        self.assertEqual(status, 1, self.output)
+        self.assertEqual(self.step(report, "handler tables")["tests"]["failed"], ["Suite.Test"])
+
+    def test_a_step_that_there_is_not(self):
+        done = subprocess.run([str(ROOT / "tools/gpu_check.sh"), str(self.folder), "--only", "none"],
+                              capture_output=True, text=True, timeout=100)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("there is no step 'none'", done.stderr)
 
     def test_one_that_is_missing(self):
         (self.folder / "random_ring_test").unlink()

@@ -88,6 +88,28 @@ __device__ __forceinline__ Item item_of(const Frame& frame) {
   return item;
 }
 
+// One text for all kernels, so that they are compiled in less time.
+__device__ __noinline__ void leave(const Frame& frame, const Word* record) {
+  __shared__ Word leaders[19];
+  __shared__ Word differs;
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    differs = 0;
+#pragma unroll 1
+    for (Word i = 0; i < 19; ++i) leaders[i] = record[i];
+  }
+  __syncthreads();
+#pragma unroll 1
+  for (Word i = 0; i < 19; ++i) {
+    if (leaders[i] != record[i]) atomicOr(&differs, 1);
+  }
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+#pragma unroll 1
+  for (Word i = 0; i < 19; ++i) frame.out[i] = record[i];
+  frame.out[19] = differs;
+}
+
 __device__ __forceinline__ void leave(const Frame& frame, const Item& item, Word result) {
   Word record[19] = {result, static_cast<Word>(item.fuel)};
 #pragma unroll
@@ -97,24 +119,7 @@ __device__ __forceinline__ void leave(const Frame& frame, const Item& item, Word
   record[16] = item.io.block;
   record[17] = item.io.destination;
   record[18] = item.io.byte_count;
-  __shared__ Word leaders[19];
-  __shared__ Word differs;
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    differs = 0;
-#pragma unroll
-    for (Word i = 0; i < 19; ++i) leaders[i] = record[i];
-  }
-  __syncthreads();
-#pragma unroll
-  for (Word i = 0; i < 19; ++i) {
-    if (leaders[i] != record[i]) atomicOr(&differs, 1);
-  }
-  __syncthreads();
-  if (threadIdx.x != 0) return;
-#pragma unroll
-  for (Word i = 0; i < 19; ++i) frame.out[i] = record[i];
-  frame.out[19] = differs;
+  leave(frame, record);
 }
 )";
 
