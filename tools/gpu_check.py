@@ -177,7 +177,7 @@ def read_gtest(path, output):
 
 
 def add_up(reports):
-    """The tests of several processes as if they were one's; numbers that tests recorded are sums."""
+    """The tests of several processes as if one had run them; numbers they recorded are sums."""
     total = {"passed": 0, "failed": [], "skipped": [], "properties": {}}
     for tests in reports:
         total["passed"] += tests["passed"]
@@ -302,7 +302,8 @@ def run_step(step, folder, limit, scratch):
         environment["EVERKERNEL_SECONDS"] = str(max(1, int(limit * step.seconds)))
     environments = [dict(environment) for _ in range(step.copies * step.shards)]
     for index in range(step.shards if step.shards > 1 else 0):
-        environments[index].update(GTEST_TOTAL_SHARDS=str(step.shards), GTEST_SHARD_INDEX=str(index))
+        environments[index]["GTEST_TOTAL_SHARDS"] = str(step.shards)
+        environments[index]["GTEST_SHARD_INDEX"] = str(index)
     reports = [scratch / f"{step.name.replace(' ', '_')}_{index}.json"
                for index in range(len(environments))]
     commands = [make_command(step, str(program), report) for report in reports]

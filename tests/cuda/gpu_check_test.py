@@ -174,8 +174,9 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(self.step(report, "handler tables")["tests"]["failed"], ["Suite.Test"])
 
     def test_a_step_that_there_is_not(self):
-        done = subprocess.run([str(ROOT / "tools/gpu_check.sh"), str(self.folder), "--only", "none"],
-                              capture_output=True, text=True, timeout=100)
+        done = subprocess.run(
+            [str(ROOT / "tools/gpu_check.sh"), str(self.folder), "--only", "none"],
+            capture_output=True, text=True, timeout=100)
         self.assertEqual(done.returncode, 2)
         self.assertIn("there is no step 'none'", done.stderr)
 

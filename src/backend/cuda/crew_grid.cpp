@@ -1,3 +1,4 @@
+// Sizes of launches: how many crews fit, how long tiles are, what is left to the cache.
 #include "backend/cuda/crew_grid.hpp"
 
 #include <algorithm>

@@ -394,16 +394,7 @@ class GraphCrew {
   /// Runs the items of scope group of the whole block, one after the other.
   EK_DEVICE void run_groups(const Visitor& visitor, Word& result) {
     __shared__ Word board[10];
-    __shared__ Word owners[EVERKERNEL_BLOCK_THREADS];
-    __shared__ Word count;
-    __syncthreads();
-    if (threadIdx.x == 0) count = 0;
-    __syncthreads();
-    if (visitor.kind == Kind::group) owners[atomicAdd_block(&count, 1u)] = threadIdx.x;
-    __syncthreads();
-    const Word items = count;
-    for (Word i = 0; i < items; ++i) {
-      const Word owner = owners[i];
+    for_each_of_block(visitor, Kind::group, [&](Word owner) {
       if (threadIdx.x == owner) {
         board[0] = visitor.slot;
         board[1] = visitor.opcode;
@@ -425,7 +416,7 @@ class GraphCrew {
       const Word ended = run_group_handler(board[4], item);
       __syncthreads();  // what all threads wrote comes before the owner's release
       if (threadIdx.x == owner) result = after_handler(item, ended);
-    }
+    });
   }
 
   /// An item that wants to run again keeps its args.

@@ -797,20 +797,25 @@ EK_DEVICE void for_each_of_warp(const Visitor& visitor, Kind kind, const Run& ru
   }
 }
 
+/// The same of a block: calls `run(owner)` on all its threads.
+template <class Run>
+EK_DEVICE void for_each_of_block(const Visitor& visitor, Kind kind, const Run& run) {
+  __shared__ Word owners[EVERKERNEL_BLOCK_THREADS];
+  __shared__ Word count;
+  __syncthreads();
+  if (threadIdx.x == 0) count = 0;
+  __syncthreads();
+  if (visitor.kind == kind) owners[atomicAdd_block(&count, 1u)] = threadIdx.x;
+  __syncthreads();
+  const Word items = count;
+  for (Word i = 0; i < items; ++i) run(owners[i]);
+}
+
 /// Runs the items of scope group of the whole block, one after the other.
 EK_DEVICE void run_groups(const Ring& ring, const Visitor& visitor, Word& result) {
   if constexpr (kHasGroupHandlers) {
     __shared__ Word board[abi::kSlotWords + 2];
-    __shared__ Word owners[EVERKERNEL_BLOCK_THREADS];
-    __shared__ Word count;
-    __syncthreads();
-    if (threadIdx.x == 0) count = 0;
-    __syncthreads();
-    if (visitor.kind == Kind::group) owners[atomicAdd_block(&count, 1u)] = threadIdx.x;
-    __syncthreads();
-    const Word items = count;
-    for (Word i = 0; i < items; ++i) {
-      const Word owner = owners[i];
+    for_each_of_block(visitor, Kind::group, [&](Word owner) {
       if (threadIdx.x == owner) {
         board[0] = visitor.slot;
         board[1] = visitor.opcode;
@@ -829,7 +834,7 @@ EK_DEVICE void run_groups(const Ring& ring, const Visitor& visitor, Word& result
       const Word ended = run_group_handler(board[4], item);
       __syncthreads();  // what all threads wrote comes before the owner's release
       if (threadIdx.x == owner) result = after_handler(ring, visitor.handler, item, ended);
-    }
+    });
   }
 }
 
