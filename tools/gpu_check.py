@@ -64,7 +64,7 @@ def make_steps(quick, programs):
     groups = "--items=4096" if quick else "--items=8192"
     rounds = {"EVERKERNEL_LITMUS_ROUNDS": "1000000"} if quick else {}
     return [
-        Step("conformance", "cuda_conformance_test", 100),
+        Step("conformance", "cuda_conformance_test", 130),
         Step("handler tables", "cuda_handlers_test", 40, environment=COMPILES, seconds=0.3,
              shards=cores),
         Step("random programs", "cuda_differential_test", 90, environment={**COMPILES, **number},
