@@ -65,13 +65,13 @@ def make_steps(quick, programs):
     rounds = {"EVERKERNEL_LITMUS_ROUNDS": "1000000"} if quick else {}
     return [
         Step("conformance", "cuda_conformance_test", 130),
-        Step("handler tables", "cuda_handlers_test", 40, environment=COMPILES, seconds=0.3,
+        Step("handler tables", "cuda_handlers_test", 90, environment=COMPILES, seconds=0.2,
              shards=cores),
         Step("random programs", "cuda_differential_test", 90, environment={**COMPILES, **number},
              seconds=0.8, copies=cores),
         Step("random rings", "random_ring_test", 35, environment=CUDA, seconds=0.6),
         Step("random jobs", "random_job_test", 35, environment=CUDA, seconds=0.6),
-        Step("planned runs", "run_test", 30, environment=CUDA),
+        Step("planned runs", "run_test", 40, environment=CUDA, shards=cores),
         Step("litmus", "cuda_litmus_test", 80, environment=rounds, seconds=0.15),
         sanitizer_step("memcheck", 35, [items]),
         sanitizer_step("initcheck", 30, [items]),
@@ -326,6 +326,10 @@ def run_step(step, folder, limit, scratch):
         result.update(status="passed" if ending.status == 0 else "failed",
                       detail=last_line(ending.output))
     result["output_tail"] = ending.output[-TAIL_CHARACTERS:]
+    first_failure = ending.output.find(": Failure\n")
+    if result["status"] != "passed" and first_failure >= 0:
+        begin = max(ending.output.rfind("\n[ RUN", 0, first_failure), 0)
+        result["output_failure"] = ending.output[begin:begin + 4 * TAIL_CHARACTERS]
     return result
 
 

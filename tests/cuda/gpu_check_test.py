@@ -31,7 +31,8 @@ END
 exit {status}
 """
 PASSES = GTEST.format(says="", result="COMPLETED", more=', "rounds": "12"', status=0)
-FAILS = GTEST.format(says="", result="COMPLETED", more=', "failures": [{}]', status=1)
+SAYS_WHY = "printf '[ RUN      ] Suite.Test\\na.cpp:1: Failure\\none is not two\\n'"
+FAILS = GTEST.format(says=SAYS_WHY, result="COMPLETED", more=', "failures": [{}]', status=1)
 SKIPS = GTEST.format(says="printf 'a.cpp:1: Skipped\\nfor a reason\\n[  SKIPPED ] Suite.Test\\n'",
                      result="SKIPPED", more="", status=0)
 HANGS = "#!/bin/sh\ntrap '' TERM\nsleep 1000 & echo $! > \"$0.child\"\nsleep 1000\n"
@@ -113,6 +114,7 @@ class GpuCheck(unittest.TestCase):
         jobs = self.step(report, "random jobs")
         self.assertEqual(jobs["status"], "failed")
         self.assertEqual(jobs["tests"]["failed"], ["Suite.Test"])
+        self.assertIn("one is not two", jobs["output_failure"])
         self.assertEqual(self.step(report, "litmus")["status"], "passed")  # the rest ran
 
     def test_one_that_hangs(self):

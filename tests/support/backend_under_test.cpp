@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <string_view>
 
@@ -24,6 +25,7 @@ class BackendEnvironment final : public testing::Environment {
     const backend::Capabilities can = backend_under_test()->capabilities();
     // The words ctest looks for (everkernel_add_cuda_test).
     if (!can.supported) GTEST_SKIP() << "no backend to test: " << can.reason;
+    std::printf("backend: %s\n", is_on_cuda() ? "cuda" : "cpu");
   }
 };
 
