@@ -1377,10 +1377,12 @@ class Drain {
     const Word priority = by_priority() ? partition_ : abi::priority_of(visitor.priority_word);
     count(ring_, visitor, priority, tally_);
     const bool stays = visitor.visit == Visit::stuck || visitor.visit == Visit::deferred;
-    if (Queue{ring_.row, partition_}.push(stays, visitor.slot, visitor.note)) {
-      has_queue_ |= 1u << partition_;
+    const bool is_longer = Queue{ring_.row, partition_}.push(stays, visitor.slot, visitor.note);
+    if (by_priority()) {
+      // What one warp of the crew did, all of them know: they go the same way from here.
+      if (crew_.any(is_longer)) has_queue_ |= 1u << partition_;
+      count_starvation(visitor);
     }
-    if (by_priority()) count_starvation(visitor);
     if (!crew_.any(visitor.visit == Visit::ended || visitor.visit == Visit::deferred)) return;
     has_moved_ = true;
     if (pass_ == Pass::fresh) {  // the next scan begins with the most urgent
