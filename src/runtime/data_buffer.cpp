@@ -40,9 +40,7 @@ Result<bool> KeptMemory::restore(backend::Backend& backend) {
 }
 
 Result<void> TableSnapshot::refresh_copies() const {
-  for (const auto& buffer : owners) {
-    const bool is_written = buffer->options.access != memory::Access::read;
-    if (!is_written || !buffer->words.keeps_copy) continue;
+  for (DataBuffer::State* const buffer : copied) {
     const std::scoped_lock held(buffer->mutex);
     EVERKERNEL_TRY(buffer->words.refresh());
   }

@@ -112,6 +112,8 @@ std::shared_ptr<TableSnapshot> Megakernel::State::current_table() {
         {buffer->words.memory->device_address(), buffer->options.word_count});
     EVERKERNEL_ASSERT(entry.has_value());
     fresh->entries.push_back(std::move(*entry));
+    const bool is_written = buffer->options.access != memory::Access::read;
+    if (is_written && buffer->words.keeps_copy) fresh->copied.push_back(buffer.get());
     fresh->owners.push_back(std::move(buffer));
   }
   table = fresh;

@@ -86,6 +86,7 @@ struct TableSnapshot {
   memory::BufferTable table;                               ///< what handlers look handles up in
   std::vector<memory::Buffer> entries;                     ///< the places in the table
   std::vector<std::shared_ptr<DataBuffer::State>> owners;  ///< the words
+  std::vector<DataBuffer::State*> copied;                  ///< those with a copy that may get old
 
   /// Takes the host copies of what handlers may have written anew.
   Result<void> refresh_copies() const;
