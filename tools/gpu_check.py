@@ -72,11 +72,11 @@ def make_steps(quick, programs):
         Step("random rings", "random_ring_test", 35, environment=CUDA, seconds=0.6),
         Step("random jobs", "random_job_test", 35, environment=CUDA, seconds=0.6),
         Step("planned runs", "run_test", 40, environment=CUDA, shards=cores),
-        Step("litmus", "cuda_litmus_test", 80, environment=rounds, seconds=0.15),
-        sanitizer_step("memcheck", 35, [items]),
-        sanitizer_step("initcheck", 30, [items]),
-        sanitizer_step("synccheck", 30, [items]),
-        sanitizer_step("racecheck", 25, [groups, "--only=groups"]),
+        Step("litmus", "cuda_litmus_test", 40, environment=rounds, seconds=0.15),
+        sanitizer_step("memcheck", 25, [items]),
+        sanitizer_step("initcheck", 15, [items]),
+        sanitizer_step("synccheck", 15, [items]),
+        sanitizer_step("racecheck", 15, [groups, "--only=groups"]),
         Step("benchmarks", "cuda_bench", 80, "bench", ["--smoke"] if quick else []),
     ]
 

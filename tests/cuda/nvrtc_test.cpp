@@ -144,8 +144,8 @@ TEST(Compiler, takes_the_embedded_workers) {
   headers.push_back({"everkernel/handlers.cuh", handlers});
   std::vector<std::string> options{"-DEVERKERNEL_BLOCK_THREADS=256",
                                    "-DEVERKERNEL_BLOCKS_PER_SM=4"};
-  for (const bool is_planned : {false, true}) {
-    if (is_planned) options.emplace_back("-DEVERKERNEL_PLANNED");
+  for (const bool is_graph : {false, true}) {
+    if (is_graph) options.emplace_back("-DEVERKERNEL_GRAPH");
     const auto code = nvrtc->compile({.source = megakernel_source(),
                                       .headers = headers,
                                       .options = options,
@@ -155,8 +155,8 @@ TEST(Compiler, takes_the_embedded_workers) {
     const auto has = [&](std::string_view name) {
       return text_of(code->bytes).find(name) != std::string_view::npos;
     };
-    EXPECT_TRUE(has("everkernel_graph"));
-    EXPECT_EQ(has("everkernel_drain"), !is_planned);
+    EXPECT_EQ(has("everkernel_graph"), is_graph);
+    EXPECT_EQ(has("everkernel_drain"), !is_graph);
   }
 }
 

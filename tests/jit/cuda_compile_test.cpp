@@ -172,18 +172,21 @@ TEST(CudaCompile, nvrtc_takes_the_megakernel_with_every_example) {
   const std::string workers(backend::cuda::megakernel_source().text);
   const std::vector<std::string> sizes = {"-DEVERKERNEL_BLOCK_THREADS=128",
                                           "-DEVERKERNEL_BLOCKS_PER_SM=4"};
+  std::vector<std::string> graph_sizes = sizes;
+  graph_sizes.emplace_back("-DEVERKERNEL_GRAPH");
   for (const Example& example : all_examples()) {
     const std::string handlers = cuda_of(verified(example.program));
     for (const int architecture : kArchitectures) {
       expect_compiles(*nvrtc, {example.name, handlers, workers, sizes}, architecture);
+      expect_compiles(*nvrtc, {example.name, handlers, workers, graph_sizes}, architecture);
     }
   }
   const auto examples = all_examples();
-  for (const char* option : {"-DEVERKERNEL_WIDE_FUEL", "-DEVERKERNEL_PLANNED"}) {
+  for (const char* option : {"-DEVERKERNEL_WIDE_FUEL", "-DEVERKERNEL_GRAPH"}) {
     std::vector<std::string> options = sizes;
     options.emplace_back(option);
     const auto memory =
-        options.back().ends_with("PLANNED") ? jit::MemoryUse::planned : jit::MemoryUse::shared;
+        options.back().ends_with("GRAPH") ? jit::MemoryUse::planned : jit::MemoryUse::shared;
     const std::string handlers = cuda_of(verified(examples[0].program), memory);
     expect_compiles(*nvrtc, {option, handlers, workers, options}, 90);
   }

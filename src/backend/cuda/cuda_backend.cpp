@@ -56,15 +56,16 @@ Capabilities describe(const Result<Machine>& machine) {
 
 class CudaBackend final : public Backend {
  public:
-  explicit CudaBackend(const CudaBackendOptions& options)
-      : options_(options), machine_(find_machine(options.device)) {}
+  explicit CudaBackend(const CudaBackendOptions& options) : machine_(find_machine(options.device)) {
+    if (machine_) shelf_ = std::make_shared<ModuleShelf>(machine_->nvrtc, options.cache);
+  }
 
   const Capabilities& capabilities() const override { return capabilities_; }
 
   Result<std::unique_ptr<Kernel>> compile(const KernelOptions& options) override {
     const auto context = this->context();
     if (!context) return Failure(context.error());
-    return CudaKernel::compile(*context, machine_->nvrtc, shelf_, cache(), options);
+    return CudaKernel::compile(*context, shelf_, options);
   }
 
   Result<std::unique_ptr<Memory>> allocate(std::size_t size_bytes) override {
@@ -95,23 +96,11 @@ class CudaBackend final : public Backend {
     return context_;
   }
 
-  // Opened late as well.
-  jit::CodeCache* cache() {
-    std::call_once(is_cache_opened_, [this] {
-      if (!options_.cache) return;
-      if (auto opened = jit::CodeCache::open(*options_.cache)) cache_ = std::move(*opened);
-    });
-    return cache_ ? &*cache_ : nullptr;
-  }
-
-  CudaBackendOptions options_;
   Result<Machine> machine_;
   Capabilities capabilities_ = describe(machine_);
   std::mutex lock_;
   std::shared_ptr<Context> context_;
-  ModuleShelf shelf_;
-  std::once_flag is_cache_opened_;
-  std::optional<jit::CodeCache> cache_;
+  std::shared_ptr<ModuleShelf> shelf_;  // where there is a machine
 };
 
 }  // namespace

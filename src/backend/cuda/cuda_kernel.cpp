@@ -199,32 +199,21 @@ Result<void> Seat::read_hits(std::span<abi::Hit> hits) const {
 // ---- compiling ----
 
 Result<std::unique_ptr<Kernel>> CudaKernel::compile(const std::shared_ptr<Context>& context,
-                                                    const Nvrtc& nvrtc, ModuleShelf& shelf,
-                                                    jit::CodeCache* cache,
+                                                    const std::shared_ptr<ModuleShelf>& shelf,
                                                     const KernelOptions& options) {
   EVERKERNEL_TRY(check_options(options));
   const ProgramShape shape = shape_of(options);
   const Word block_threads = block_threads_of(shape, options.geometry.workgroup_size);
   const Word blocks_per_sm = std::max<Word>(1, kThreadsPerSm / block_threads);
-  std::vector<std::string> compile_options{
-      "-fmad=false", fmt::format("-DEVERKERNEL_BLOCK_THREADS={}", block_threads),
-      fmt::format("-DEVERKERNEL_BLOCKS_PER_SM={}", blocks_per_sm)};
-  if (options.fuel_per_item > ~Word{0}) compile_options.emplace_back("-DEVERKERNEL_WIDE_FUEL");
-  // Nothing without a plan runs there.
-  if (options.planned) compile_options.emplace_back("-DEVERKERNEL_PLANNED");
-  const std::string handlers = handler_text(options);
-  std::vector<SourceText> headers(device_headers().begin(), device_headers().end());
-  headers.push_back({"everkernel/handlers.cuh", handlers});
-  auto module = shelf.get(context, nvrtc, cache,
-                          {.source = megakernel_source(),
-                           .headers = headers,
-                           .options = compile_options,
-                           .architecture = context->facts().architecture});
-  if (!module) return Failure(std::move(module).error());
+  KernelText text{
+      .handlers = handler_text(options),
+      .options = {"-fmad=false", fmt::format("-DEVERKERNEL_BLOCK_THREADS={}", block_threads),
+                  fmt::format("-DEVERKERNEL_BLOCKS_PER_SM={}", blocks_per_sm)}};
+  if (options.fuel_per_item > ~Word{0}) text.options.emplace_back("-DEVERKERNEL_WIDE_FUEL");
   auto stream = Stream::create(context);
   if (!stream) return Failure(std::move(stream).error());
   std::unique_ptr<CudaKernel> kernel(
-      new CudaKernel(context, options, std::move(*module), std::move(*stream)));
+      new CudaKernel(context, shelf, options, std::move(text), std::move(*stream)));
   kernel->crew_ = {
       .has_groups = shape.has_groups, .has_tiles = shape.has_tiles, .block_threads = block_threads};
   kernel->has_long_items_ = shape.has_long_items;
@@ -232,18 +221,31 @@ Result<std::unique_ptr<Kernel>> CudaKernel::compile(const std::shared_ptr<Contex
   return std::unique_ptr<Kernel>(std::move(kernel));
 }
 
-CudaKernel::CudaKernel(std::shared_ptr<Context> context, const KernelOptions& options,
-                       std::shared_ptr<const Module> module, Stream stream)
+CudaKernel::CudaKernel(std::shared_ptr<Context> context, std::shared_ptr<ModuleShelf> shelf,
+                       const KernelOptions& options, KernelText text, Stream stream)
     : context_(std::move(context)),
+      shelf_(std::move(shelf)),
       options_(options),
-      module_(std::move(module)),
+      text_(std::move(text)),
       stream_(std::move(stream)) {}
+
+// The code that drains rings, or the code that runs planned work.
+Result<std::shared_ptr<const Module>> CudaKernel::load_module(bool is_graph) const {
+  std::vector<std::string> compile_options = text_.options;
+  if (is_graph) compile_options.emplace_back("-DEVERKERNEL_GRAPH");
+  std::vector<SourceText> headers(device_headers().begin(), device_headers().end());
+  headers.push_back({"everkernel/handlers.cuh", text_.handlers});
+  return shelf_->get(context_, {.source = megakernel_source(),
+                                .headers = headers,
+                                .options = compile_options,
+                                .architecture = context_->facts().architecture});
+}
 
 Result<void> CudaKernel::prepare() {
   const auto current = context_->enter();
   if (!current) return Failure(current.error());
-  if (!options_.planned) EVERKERNEL_TRY(prepare_drain());
-  EVERKERNEL_TRY(prepare_graph());
+  // Nothing without a plan runs where code relies on one; elsewhere planned work may come or not.
+  EVERKERNEL_TRY(options_.planned ? prepare_graph() : prepare_drain());
   worker_count_ =
       options_.worker_count != 0 ? options_.worker_count : most_crews_ * crew_.most_slots();
   pipeline_id_ = fmt::format("cuda-{}-{}x{}-sm{}-{}", schedule_name(options_.schedule),
@@ -253,6 +255,9 @@ Result<void> CudaKernel::prepare() {
 }
 
 Result<void> CudaKernel::prepare_drain() {
+  auto module = load_module(/*is_graph=*/false);
+  if (!module) return Failure(std::move(module).error());
+  module_ = std::move(*module);
   const auto drain = module_->function("everkernel_drain");
   if (!drain) return Failure(drain.error());
   const auto survey = module_->function("everkernel_survey");
@@ -277,15 +282,20 @@ Result<void> CudaKernel::prepare_drain() {
 }
 
 Result<void> CudaKernel::prepare_graph() {
-  const auto graph = module_->function("everkernel_graph");
+  auto module = load_module(/*is_graph=*/true);
+  if (!module) return Failure(std::move(module).error());
+  const auto graph = (*module)->function("everkernel_graph");
   if (!graph) return Failure(graph.error());
   CrewKernel crew = crew_;
   crew.function = *graph;
   const auto most_crews = most_crews_of(*context_, crew);
   if (!most_crews) return Failure(most_crews.error());
-  if (options_.planned) most_crews_ = *most_crews;
+  if (options_.planned) {
+    most_crews_ = *most_crews;
+    module_ = *module;
+  }
   graph_code_ = {.context = context_,
-                 .module = module_,
+                 .module = std::move(*module),
                  .crew = crew,
                  .most_crews = *most_crews,
                  .group_lanes = options_.geometry.workgroup_size,
@@ -600,6 +610,11 @@ Result<std::unique_ptr<LiveKernel>> CudaKernel::start(const LiveLaunch& launch) 
   if (launch.graph == nullptr) {
     return fail(Code::unsupported, "cuda: live sessions are not there yet",
                 "dispatch, or use the CPU backend for sessions");
+  }
+  if (graph_code_.module == nullptr) {
+    const auto current = context_->enter();
+    if (!current) return Failure(current.error());
+    EVERKERNEL_TRY(prepare_graph());
   }
   const bool is_free = graph_memory_ != nullptr && graph_memory_.use_count() == 1;
   if (!is_free) {

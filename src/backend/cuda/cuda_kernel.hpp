@@ -56,8 +56,7 @@ class CudaKernel final : public Kernel {
   // Compiles the workers together with the handlers, or finds them in the cache. Fails with
   // `unsupported` and `invalid_argument`, and as NVRTC and the driver do.
   static Result<std::unique_ptr<Kernel>> compile(const std::shared_ptr<Context>& context,
-                                                 const Nvrtc& nvrtc, ModuleShelf& shelf,
-                                                 jit::CodeCache* cache,
+                                                 const std::shared_ptr<ModuleShelf>& shelf,
                                                  const KernelOptions& options);
 
   std::string_view pipeline_id() const override { return pipeline_id_; }
@@ -73,8 +72,15 @@ class CudaKernel final : public Kernel {
     Word slots = 1;
   };
 
-  CudaKernel(std::shared_ptr<Context> context, const KernelOptions& options,
-             std::shared_ptr<const Module> module, Stream stream);
+  // What is compiled together with the workers, and how.
+  struct KernelText {
+    std::string handlers;
+    std::vector<std::string> options;
+  };
+
+  CudaKernel(std::shared_ptr<Context> context, std::shared_ptr<ModuleShelf> shelf,
+             const KernelOptions& options, KernelText text, Stream stream);
+  Result<std::shared_ptr<const Module>> load_module(bool is_graph) const;
   Result<void> prepare();
   Result<void> prepare_drain();
   Result<void> prepare_graph();
@@ -92,7 +98,9 @@ class CudaKernel final : public Kernel {
   device::Outcome& outcome(std::size_t index) const;
 
   std::shared_ptr<Context> context_;
+  std::shared_ptr<ModuleShelf> shelf_;
   KernelOptions options_;
+  KernelText text_;
   std::shared_ptr<const Module> module_;
   Stream stream_;
   CrewKernel crew_;

@@ -1641,7 +1641,7 @@ class Drain {
 
 // ---- kernels ------------------------------------------------------------------------------------
 
-#if !defined(EVERKERNEL_PLANNED)
+#if !defined(EVERKERNEL_GRAPH)
 /// Drains every submission: each crew begins with one of them and helps with the others.
 extern "C" __global__ void __launch_bounds__(EVERKERNEL_BLOCK_THREADS, EVERKERNEL_BLOCKS_PER_SM)
     everkernel_drain(const __grid_constant__ LaunchParams params) {
@@ -1681,4 +1681,7 @@ extern "C" __global__ void everkernel_survey(const __grid_constant__ SurveyParam
 
 }  // namespace everkernel::device
 
+// A module has either: who drains rings need not wait until the other is compiled.
+#if defined(EVERKERNEL_GRAPH)
 #include "backend/cuda/graph_work.cuh"
+#endif

@@ -100,10 +100,12 @@ Result<CuFunction> Module::function(const char* name) const {
   return function;
 }
 
+ModuleShelf::ModuleShelf(Nvrtc nvrtc, std::optional<jit::CodeCacheOptions> cache)
+    : nvrtc_(std::move(nvrtc)), cache_options_(std::move(cache)) {}
+
 Result<std::shared_ptr<const Module>> ModuleShelf::get(
-    const std::shared_ptr<const Context>& context, const Nvrtc& nvrtc, jit::CodeCache* cache,
-    const CompileRequest& request) {
-  const jit::CodeKey key = key_of(nvrtc, request, context->driver().version);
+    const std::shared_ptr<const Context>& context, const CompileRequest& request) {
+  const jit::CodeKey key = key_of(nvrtc_, request, context->driver().version);
   const std::scoped_lock lock(lock_);
   const auto found =
       std::ranges::find(modules_, key, [](const auto& module) { return module->key(); });
@@ -111,7 +113,10 @@ Result<std::shared_ptr<const Module>> ModuleShelf::get(
     std::rotate(found, found + 1, modules_.end());
     return modules_.back();
   }
-  auto loaded = Module::load(context, nvrtc, cache, request);
+  if (const auto options = std::exchange(cache_options_, std::nullopt)) {
+    if (auto opened = jit::CodeCache::open(*options)) cache_ = std::move(*opened);
+  }
+  auto loaded = Module::load(context, nvrtc_, cache_ ? &*cache_ : nullptr, request);
   if (!loaded) return Failure(std::move(loaded).error());
   if (modules_.size() == kMostModules) modules_.erase(modules_.begin());
   modules_.push_back(std::make_shared<const Module>(std::move(*loaded)));

@@ -58,13 +58,17 @@ class Module {
 // the same code. Thread-safe.
 class ModuleShelf {
  public:
+  // Without options nothing is kept on disk; nor is it where the cache cannot be opened.
+  ModuleShelf(Nvrtc nvrtc, std::optional<jit::CodeCacheOptions> cache);
   // A module that is there, or a new one. Fails as Module::load does.
   Result<std::shared_ptr<const Module>> get(const std::shared_ptr<const Context>& context,
-                                            const Nvrtc& nvrtc, jit::CodeCache* cache,
                                             const CompileRequest& request);
 
  private:
+  const Nvrtc nvrtc_;
   std::mutex lock_;
+  std::optional<jit::CodeCacheOptions> cache_options_;  // until it is opened, by the first who asks
+  std::optional<jit::CodeCache> cache_;
   std::vector<std::shared_ptr<const Module>> modules_;  // the one used last is the last
 };
 

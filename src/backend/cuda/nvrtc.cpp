@@ -152,6 +152,9 @@ Result<CompiledCode> Nvrtc::compile(const CompileRequest& request) const {
   std::vector<std::string> options{
       "--std=c++20",
       fmt::format("--gpu-architecture={}_{}", code.is_ptx ? "compute" : "sm", known)};
+  // Callers have a cache of their own. NVRTC's would be written as well, under one lock for all
+  // processes of the user.
+  if (version_ >= 13000) options.emplace_back("--no-cache");
   options.insert(options.end(), request.options.begin(), request.options.end());
 
   Compilation compilation(functions_);
