@@ -257,20 +257,22 @@ EK_DEVICE Word load_constant(const Buffer& buffer, Word index) {
 EK_DEVICE Word fetch_shared(const Buffer& buffer, Word index) {
   const Word cached = buffer.is_constant ? buffer.readable : 0;
   const Word uncached = buffer.is_constant ? 0 : buffer.readable;
-  Word value = 0;
+  Word value;
   asm volatile(
-      "{ .reg .pred p, q;\nsetp.lt.u32 p, %2, %3;\nsetp.lt.u32 q, %2, %4;\n"
+      "{ .reg .pred p, q;\nsetp.lt.u32 p, %2, %3;\nsetp.lt.u32 q, %2, %4;\nmov.u32 %0, 0;\n"
       "@p ld.global.u32 %0, [%1]; // ek:data\n"
       "@q ld.relaxed.gpu.global.u32 %0, [%1]; // ek:data\n}"
-      : "+r"(value)
+      : "=r"(value)
       : "l"(buffer.at(index)), "r"(index), "r"(cached), "r"(uncached));
   return value;
 }
 EK_DEVICE Word fetch_owned(const Buffer& buffer, Word index) {
-  Word value = 0;
-  asm volatile("{ .reg .pred p;\nsetp.lt.u32 p, %2, %3;\n@p ld.global.u32 %0, [%1]; // ek:data\n}"
-               : "+r"(value)
-               : "l"(buffer.at(index)), "r"(index), "r"(buffer.readable));
+  Word value;
+  asm volatile(
+      "{ .reg .pred p;\nsetp.lt.u32 p, %2, %3;\nmov.u32 %0, 0;\n"
+      "@p ld.global.u32 %0, [%1]; // ek:data\n}"
+      : "=r"(value)
+      : "l"(buffer.at(index)), "r"(index), "r"(buffer.readable));
   return value;
 }
 
@@ -560,18 +562,25 @@ EK_DEVICE float i32_to_f32(Word value) {
 }
 
 /// The same value, of which the compiler knows nothing. Counters and variables that change in loops
-/// pass through it: of an index `i & 3` with a counter i, NVRTC 13.0 has made `i + 4`.
+/// pass through it: of an index `i & 3` with a counter i, NVRTC 13.0 has made `i + 4`. The asm
+/// moves the value itself: an empty one, with the value as both operands, has been lost.
 EK_DEVICE Word opaque(Word value) {
-  asm("" : "+r"(value));
+#if defined(__CUDACC__)
+  Word same;
+  asm("mov.b32 %0, %1;" : "=r"(same) : "r"(value));
+  return same;
+#else
   return value;
+#endif
 }
 EK_DEVICE Wide opaque(Wide value) {
 #if defined(__CUDACC__)
-  asm("" : "+l"(value));
+  Wide same;
+  asm("mov.b64 %0, %1;" : "=l"(same) : "l"(value));
+  return same;
 #else
-  asm("" : "+r"(value));
-#endif
   return value;
+#endif
 }
 
 /// Turns of a loop between two bounds.
