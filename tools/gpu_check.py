@@ -64,13 +64,13 @@ def make_steps(quick, programs):
     groups = "--items=4096" if quick else "--items=8192"
     rounds = {"EVERKERNEL_LITMUS_ROUNDS": "1000000"} if quick else {}
     return [
-        Step("conformance", "cuda_conformance_test", 130),
+        Step("conformance", "cuda_conformance_test", 130, shards=cores),
         Step("handler tables", "cuda_handlers_test", 90, environment=COMPILES, seconds=0.2,
              shards=cores),
         Step("random programs", "cuda_differential_test", 90, environment={**COMPILES, **number},
              seconds=0.8, copies=cores),
-        Step("random rings", "random_ring_test", 35, environment=CUDA, seconds=0.6),
-        Step("random jobs", "random_job_test", 35, environment=CUDA, seconds=0.6),
+        Step("random rings", "random_ring_test", 45, environment=CUDA, seconds=0.4, copies=cores),
+        Step("random jobs", "random_job_test", 60, environment=CUDA, seconds=0.3, copies=cores),
         Step("planned runs", "run_test", 40, environment=CUDA, shards=cores),
         Step("litmus", "cuda_litmus_test", 40, environment=rounds, seconds=0.15),
         sanitizer_step("memcheck", 25, [items]),
@@ -297,7 +297,7 @@ def run_step(step, folder, limit, scratch):
         return {**result, "status": "missing", "detail": "there is no compute-sanitizer"}
     if limit < 1:
         return {**result, "status": "timeout", "detail": "no time was left for it"}
-    environment = dict(step.environment)
+    environment = {"EVERKERNEL_TEST_CACHE_DIR": str(scratch / "code"), **step.environment}
     if step.seconds:
         environment["EVERKERNEL_SECONDS"] = str(max(1, int(limit * step.seconds)))
     environments = [dict(environment) for _ in range(step.copies * step.shards)]

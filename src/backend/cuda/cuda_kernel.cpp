@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <future>
 #include <numeric>
 
 #include "everkernel/jit/cuda_source.hpp"
@@ -244,8 +245,14 @@ Result<std::shared_ptr<const Module>> CudaKernel::load_module(bool is_graph) con
 Result<void> CudaKernel::prepare() {
   const auto current = context_->enter();
   if (!current) return Failure(current.error());
-  // Nothing without a plan runs where code relies on one; elsewhere planned work may come or not.
-  EVERKERNEL_TRY(options_.planned ? prepare_graph() : prepare_drain());
+  if (options_.planned) {  // nothing without a plan runs there
+    EVERKERNEL_TRY(prepare_graph(load_module(/*is_graph=*/true)));
+  } else {
+    // Both at one time. Planned work need not come, but when it does it may have little time.
+    auto graph = std::async(std::launch::async, [this] { return load_module(/*is_graph=*/true); });
+    EVERKERNEL_TRY(prepare_drain(load_module(/*is_graph=*/false)));
+    EVERKERNEL_TRY(prepare_graph(graph.get()));
+  }
   worker_count_ =
       options_.worker_count != 0 ? options_.worker_count : most_crews_ * crew_.most_slots();
   pipeline_id_ = fmt::format("cuda-{}-{}x{}-sm{}-{}", schedule_name(options_.schedule),
@@ -254,8 +261,7 @@ Result<void> CudaKernel::prepare() {
   return {};
 }
 
-Result<void> CudaKernel::prepare_drain() {
-  auto module = load_module(/*is_graph=*/false);
+Result<void> CudaKernel::prepare_drain(Result<std::shared_ptr<const Module>> module) {
   if (!module) return Failure(std::move(module).error());
   module_ = std::move(*module);
   const auto drain = module_->function("everkernel_drain");
@@ -281,8 +287,7 @@ Result<void> CudaKernel::prepare_drain() {
   return {};
 }
 
-Result<void> CudaKernel::prepare_graph() {
-  auto module = load_module(/*is_graph=*/true);
+Result<void> CudaKernel::prepare_graph(Result<std::shared_ptr<const Module>> module) {
   if (!module) return Failure(std::move(module).error());
   const auto graph = (*module)->function("everkernel_graph");
   if (!graph) return Failure(graph.error());
@@ -610,11 +615,6 @@ Result<std::unique_ptr<LiveKernel>> CudaKernel::start(const LiveLaunch& launch) 
   if (launch.graph == nullptr) {
     return fail(Code::unsupported, "cuda: live sessions are not there yet",
                 "dispatch, or use the CPU backend for sessions");
-  }
-  if (graph_code_.module == nullptr) {
-    const auto current = context_->enter();
-    if (!current) return Failure(current.error());
-    EVERKERNEL_TRY(prepare_graph());
   }
   const bool is_free = graph_memory_ != nullptr && graph_memory_.use_count() == 1;
   if (!is_free) {

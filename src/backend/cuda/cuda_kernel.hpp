@@ -82,8 +82,8 @@ class CudaKernel final : public Kernel {
              const KernelOptions& options, KernelText text, Stream stream);
   Result<std::shared_ptr<const Module>> load_module(bool is_graph) const;
   Result<void> prepare();
-  Result<void> prepare_drain();
-  Result<void> prepare_graph();
+  Result<void> prepare_drain(Result<std::shared_ptr<const Module>> module);
+  Result<void> prepare_graph(Result<std::shared_ptr<const Module>> module);
   Crews choose_crews(std::uint64_t slot_count) const;
   Result<void> provide_seats(std::size_t count);
   Result<void> upload_table(const memory::BufferTableView& buffers);

@@ -842,7 +842,9 @@ EK_DEVICE void run_groups(const Ring& ring, const Visitor& visitor, Word& result
 EK_DEVICE void settle(const Ring& ring, Visitor& visitor, Word result, bool is_fence_open) {
   if (is_fence_open) {
     ring.set_status(visitor.slot, SlotStatus::yield);
-    visitor.visit = Visit::stuck;
+    // It held a share of its tenant's quota that another lane's item may have waited for: that one
+    // is to be looked at again. Next time the fence is looked at before it gets a share.
+    visitor.visit = visitor.is_counted ? Visit::deferred : Visit::stuck;
   } else if (result == kPutBack) {
     visitor.note = kNeedsIoSlot;
     ring.set_status(visitor.slot, SlotStatus::requeue);

@@ -103,24 +103,38 @@ Result<CuFunction> Module::function(const char* name) const {
 ModuleShelf::ModuleShelf(Nvrtc nvrtc, std::optional<jit::CodeCacheOptions> cache)
     : nvrtc_(std::move(nvrtc)), cache_options_(std::move(cache)) {}
 
-Result<std::shared_ptr<const Module>> ModuleShelf::get(
-    const std::shared_ptr<const Context>& context, const CompileRequest& request) {
-  const jit::CodeKey key = key_of(nvrtc_, request, context->driver().version);
+std::shared_ptr<const Module> ModuleShelf::find(const jit::CodeKey& key) {
   const std::scoped_lock lock(lock_);
   const auto found =
       std::ranges::find(modules_, key, [](const auto& module) { return module->key(); });
-  if (found != modules_.end()) {
-    std::rotate(found, found + 1, modules_.end());
-    return modules_.back();
-  }
+  if (found == modules_.end()) return nullptr;
+  std::rotate(found, found + 1, modules_.end());
+  return modules_.back();
+}
+
+void ModuleShelf::put(std::shared_ptr<const Module> module) {
+  const std::scoped_lock lock(lock_);
+  if (modules_.size() == kMostModules) modules_.erase(modules_.begin());
+  modules_.push_back(std::move(module));
+}
+
+jit::CodeCache* ModuleShelf::cache() {
+  const std::scoped_lock lock(lock_);
   if (const auto options = std::exchange(cache_options_, std::nullopt)) {
     if (auto opened = jit::CodeCache::open(*options)) cache_ = std::move(*opened);
   }
-  auto loaded = Module::load(context, nvrtc_, cache_ ? &*cache_ : nullptr, request);
+  return cache_ ? &*cache_ : nullptr;
+}
+
+// Nobody waits for what somebody else compiles. Two who want the same at the same time both do.
+Result<std::shared_ptr<const Module>> ModuleShelf::get(
+    const std::shared_ptr<const Context>& context, const CompileRequest& request) {
+  if (auto found = find(key_of(nvrtc_, request, context->driver().version))) return found;
+  auto loaded = Module::load(context, nvrtc_, cache(), request);
   if (!loaded) return Failure(std::move(loaded).error());
-  if (modules_.size() == kMostModules) modules_.erase(modules_.begin());
-  modules_.push_back(std::make_shared<const Module>(std::move(*loaded)));
-  return modules_.back();
+  auto module = std::make_shared<const Module>(std::move(*loaded));
+  put(module);
+  return module;
 }
 
 }  // namespace everkernel::backend::cuda

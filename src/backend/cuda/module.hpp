@@ -65,6 +65,10 @@ class ModuleShelf {
                                             const CompileRequest& request);
 
  private:
+  std::shared_ptr<const Module> find(const jit::CodeKey& key);
+  void put(std::shared_ptr<const Module> module);
+  jit::CodeCache* cache();
+
   const Nvrtc nvrtc_;
   std::mutex lock_;
   std::optional<jit::CodeCacheOptions> cache_options_;  // until it is opened, by the first who asks
