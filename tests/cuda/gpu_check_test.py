@@ -92,7 +92,8 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(report["machine"]["driver"], "999.9")
         rings = self.step(report, "random rings")
         self.assertIn("backend cuda seconds", rings["output_tail"])
-        self.assertEqual(rings["tests"]["properties"], {"Suite.Test": {"rounds": "12"}})
+        litmus = self.step(report, "litmus")
+        self.assertEqual(litmus["tests"]["properties"], {"Suite.Test": {"rounds": "12"}})
         bench = self.step(report, "benchmarks")["bench"]
         self.assertEqual(bench["results"][0]["ratio_to_floor"], 0.9)
         self.assertEqual(self.step(report, "bench targets")["detail"], "1 of 1 met")
