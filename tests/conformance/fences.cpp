@@ -126,6 +126,22 @@ TEST_P(Fences, a_fence_behind_a_slot_that_cannot_run_is_left_as_yield) {
   }
 }
 
+TEST_P(Fences, a_fence_that_cannot_complete_leaves_its_tenants_quota_to_others) {
+  // One worker may look at several slots at one time, and the fence comes first.
+  Job before = job();
+  before.control[3 + 20] = 0;
+  before.control[32 + 5] = 1;
+  for (const Word slot : {0u, 1u, 3u}) before.put(slot, {1, 0, 20, 2});  // stays, in front of all
+  before.put(6, {2, 0, 0, 2});                                           // somebody else's
+  before.put(7, {1, kFence, 5, 2, 1, 77});
+  before.put(8, {1, 0, 5, 2});
+  const Outcome after = run(before);
+  EXPECT_EQ(after.status(7), 5u);
+  EXPECT_EQ(after.status(8), 3u);
+  EXPECT_EQ(after.counts.done, 1u);
+  EXPECT_EQ(after.counts.remaining, 5u);
+}
+
 TEST_P(Fences, a_fence_that_was_left_completes_in_a_later_dispatch) {
   Job before = job();
   before.control[3 + 5] = 0;

@@ -1215,10 +1215,8 @@ class Drain {
     // Crews that wait do so for what is in the queue.
     if (has_moved && now.length != 0) note_progress();
     if (pass_ == Pass::fresh && now.length != 0) {
-      // What this crew looks at so that all together look at everything once.
-      const Wide share = now.length / (now.working() != 0 ? now.working() : 1) + crew_.slots;
       begin(Pass::queue);
-      looks_ = share < now.length ? share : now.length;
+      sharers_ = now.working() != 0 ? static_cast<Word>(now.working()) : 1;
       return true;
     }
     if (pass_ != Pass::fresh && has_moved) {
@@ -1232,7 +1230,6 @@ class Drain {
     is_settled_ = now.length <= kShortQueue;
     if (now.length == 0) return !close();
     begin(Pass::closing);
-    looks_ = is_settled_ ? now.length : 0;
     return true;
   }
   /// Nothing moved while this crew was alone: ends the drain unless another came meanwhile.
@@ -1257,10 +1254,25 @@ class Drain {
     return by_priority() ? next_by_priority() : take_fresh(0);
   }
   EK_DEVICE bool next_of_queue() {
-    for (; scan_ < partition_count() && looks_ != 0; ++scan_) {
-      if (take_queued(scan_)) return true;
+    for (; scan_ < partition_count(); ++scan_, is_scanning_queue_ = false) {
+      if (!is_scanning_queue_) {
+        is_scanning_queue_ = true;
+        looks_ = looks_at(scan_);
+      }
+      if (looks_ != 0 && take_queued(scan_)) return true;
     }
     return false;
+  }
+  /// How many slots of a partition's queue this crew looks at: so many that all crews together look
+  /// at each once, and as the last crew at all of them. What stays goes to the end of the same
+  /// queue, so that each partition has a number of its own.
+  EK_DEVICE Wide looks_at(Word partition) const {
+    Wide length = 0;
+    if (crew_.leads()) length = Queue{ring_.row, partition}.size();
+    length = crew_.from_leader(length);
+    if (pass_ == Pass::closing) return is_settled_ ? length : 0;
+    const Wide share = length / sharers_ + crew_.slots;
+    return share < length ? share : length;
   }
   /// Most urgent first, unless others have waited for long; of a partition first the fresh slots,
   /// then those of its queue.
@@ -1626,7 +1638,8 @@ class Drain {
   Word scans_ = 0;
   Word has_queue_ = 0;  // partitions whose queue may hold something
   Word exhausted_ = 0;  // partitions without fresh slots
-  Wide looks_ = 0;      // at slots of the queue, that are left in this pass
+  Wide looks_ = 0;      // at slots of a partition's queue, that are left in this pass
+  Word sharers_ = 1;    // crews that look at the queues in this pass
   bool has_moved_ = false;
   Wide before_closing_ = 0;
   bool is_settled_ = false;
