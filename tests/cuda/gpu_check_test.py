@@ -32,7 +32,8 @@ exit {status}
 """
 PASSES = GTEST.format(says="", result="COMPLETED", more=', "rounds": "12"', status=0)
 SAYS_WHY = "printf '[ RUN      ] Suite.Test\\na.cpp:1: Failure\\none is not two\\n'"
-FAILS = GTEST.format(says=SAYS_WHY, result="COMPLETED", more=', "failures": [{}]', status=1)
+FAILS = GTEST.format(says=SAYS_WHY, result="COMPLETED",
+                     more=', "failures": [{"failure": "words … \\\\xE2\\\\x80\\\\xA6"}]', status=1)
 SKIPS = GTEST.format(says="printf 'a.cpp:1: Skipped\\nfor a reason\\n[  SKIPPED ] Suite.Test\\n'",
                      result="SKIPPED", more="", status=0)
 HANGS = "#!/bin/sh\ntrap '' TERM\nsleep 1000 & echo $! > \"$0.child\"\nsleep 1000\n"
