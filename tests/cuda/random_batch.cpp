@@ -31,6 +31,19 @@ Result<ir::VerifiedProgram> program_of(Random& random, std::uint64_t seed, std::
   return ir::verify(*std::move(parsed));
 }
 
+// Packed slots run any handler on one thread.
+void add_entries(std::vector<Entry>& entries, std::size_t handler, Way way, std::uint64_t seed,
+                 Ways ways) {
+  const bool is_wide = way != Way::lane;
+  if (ways == Ways::one_thread) {
+    entries.push_back({handler, Way::lane});
+    if (is_wide) entries.push_back({handler, Way::group});
+    return;
+  }
+  entries.push_back({handler, way});
+  if (is_wide && (seed + handler) % 4 == 0) entries.push_back({handler, Way::lane});
+}
+
 }  // namespace
 
 Result<Batch> batch_of(std::uint64_t seed, Tally& tally, Ways ways) {
@@ -40,10 +53,7 @@ Result<Batch> batch_of(std::uint64_t seed, Tally& tally, Ways ways) {
   Batch batch{.seed = seed, .program = *program};
   for (std::size_t i = 0; i < program->handlers().size(); ++i) {
     const ir::VerifiedHandler& handler = program->handlers()[i];
-    const Way way = ways == Ways::one_lane ? Way::lane : way_of(handler.handler.scope);
-    batch.entries.push_back({i, way});
-    // Packed slots run any handler on one thread.
-    if (way != Way::lane && (seed + i) % 4 == 0) batch.entries.push_back({i, Way::lane});
+    add_entries(batch.entries, i, way_of(handler.handler.scope), seed, ways);
     batch.specs.emplace_back();
     batch.expected.emplace_back();
     for (std::size_t k = 0; k < kFramesEach; ++k) {
@@ -59,7 +69,7 @@ Result<Batch> batch_of(std::uint64_t seed, Tally& tally, Ways ways) {
 
 RunnerSource source_of(const Batch& batch, Ways ways) {
   RunnerSource source =
-      runner_source(batch.program, batch.entries, memory_of(batch.seed), ways == Ways::one_lane);
+      runner_source(batch.program, batch.entries, memory_of(batch.seed), ways == Ways::one_thread);
   source.has_wide_fuel = batch.seed % 6 == 5;
   return source;
 }

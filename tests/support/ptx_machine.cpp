@@ -15,7 +15,12 @@ using ptx::Instruction;
 using ptx::kRubbish;
 using ptx::Space;
 
-constexpr std::size_t kAlignment = 16;  // of all variables
+constexpr std::size_t kAlignment = 16;          // of all variables
+constexpr std::size_t kTile = ~std::size_t{0};  // the place of shared memory that a launch adds
+
+std::size_t aligned(std::size_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
 
 bool is_space(char c) {
   return c == ' ' || c == '\t' || c == '\n' || c == '\r';
@@ -256,7 +261,9 @@ class PtxParser {
     }
     if (size == 0 || variable.empty()) return refuse("a variable that is not understood");
     if (const std::size_t bracket = variable.find('['); bracket != std::string_view::npos) {
-      const auto given = integer_of(variable.substr(bracket + 1, variable.size() - bracket - 2));
+      const std::string_view length = variable.substr(bracket + 1, variable.size() - bracket - 2);
+      const auto given = length.empty() && space == ".shared" ? std::optional<std::int64_t>(0)
+                                                              : integer_of(length);
       if (!given) return refuse("a length that is not understood");
       count = static_cast<std::size_t>(*given);
       variable = variable.substr(0, bracket);
@@ -284,11 +291,13 @@ class PtxParser {
 
   Variable place(std::string variable, std::string_view space, std::size_t bytes) {
     const auto room = [bytes](std::size_t& used) {
-      used = (used + kAlignment - 1) / kAlignment * kAlignment;
+      used = aligned(used);
       return std::exchange(used, used + bytes);
     };
     Variable placed;
-    if (space == ".shared") {
+    if (space == ".shared" && bytes == 0) {
+      placed = {Space::shared, kTile};
+    } else if (space == ".shared") {
       placed = {Space::shared, room(module_.shared_bytes_)};
     } else if (space == ".local") {
       placed = {Space::local, room(function_->local_bytes)};
@@ -503,6 +512,7 @@ class PtxParser {
     const auto found = variables_.find(text);
     if (found == variables_.end()) return {};
     const Variable& variable = found->second;
+    if (variable.offset == kTile) return late(Late::tile, 0);
     if (variable.space == Space::shared) return constant(variable.offset);
     return late(variable.space == Space::local ? Late::local : Late::global, variable.offset);
   }
@@ -589,7 +599,7 @@ ptx::Thread PtxModule::thread_of(const Function& function, const PtxLaunch& laun
                      .regions = {launch.regions.begin(), launch.regions.end()}};
   thread.regions.push_back({address(globals), globals.size()});
   thread.regions.push_back({address(locals), locals.size(), true, Space::local});
-  thread.shared.resize(shared_bytes_ + launch.shared_bytes);
+  thread.shared.resize(aligned(shared_bytes_) + launch.shared_bytes);
   thread.params.resize(launch.params.size_bytes());
   std::ranges::copy(std::as_bytes(launch.params), thread.params.begin());
   for (const LateValue& late : function.late) {
@@ -600,6 +610,9 @@ ptx::Thread PtxModule::thread_of(const Function& function, const PtxLaunch& laun
         break;
       case Late::shared_bytes:
         value = launch.shared_bytes;
+        break;
+      case Late::tile:
+        value = aligned(shared_bytes_);
         break;
       case Late::global:
         value = address(globals) + late.offset;

@@ -40,7 +40,7 @@ class PtxModule {
   friend class PtxParser;
 
   // What only a launch knows.
-  enum class Late : std::uint8_t { block, shared_bytes, global, local };
+  enum class Late : std::uint8_t { block, shared_bytes, tile, global, local };
   struct LateValue {
     std::uint32_t at = 0;  // among the registers
     Late kind = Late::block;
