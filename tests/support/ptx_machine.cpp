@@ -39,7 +39,7 @@ std::string_view trimmed(std::string_view text) {
   return text;
 }
 
-// The parts between commas that no bracket encloses.
+// The parts between separators that no bracket encloses.
 std::vector<std::string_view> split(std::string_view text, char separator) {
   std::vector<std::string_view> parts;
   if (trimmed(text).empty()) return parts;
