@@ -10,16 +10,11 @@
 #include <atomic>
 #include <chrono>
 #include <cstdio>
-#include <map>
 #include <mutex>
-#include <optional>
 #include <thread>
 
-#include "everkernel/ir/parser.hpp"
-#include "everkernel/ir/printer.hpp"
 #include "handler_runs.hpp"
-#include "jit/coverage.hpp"
-#include "support/jit_program_generator.hpp"
+#include "random_batch.hpp"
 #include "support/seeds.hpp"
 
 namespace everkernel::test {
@@ -27,123 +22,24 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// As where native code is compared.
-constexpr std::size_t kHandlersEach = 24;
-constexpr std::size_t kFramesEach = 20;
 constexpr double kUsualSeconds = 30;
-
-// A quarter of the batches are damaged texts that verify all the same.
-bool is_damaged(std::uint64_t seed) {
-  return seed % 4 == 3;
-}
-
-// Some batches are for memory that no other item touches, which is true here: every run has its
-// own.
-jit::MemoryUse memory_of(std::uint64_t seed) {
-  return seed % 5 == 4 ? jit::MemoryUse::exclusive : jit::MemoryUse::shared;
-}
-
-struct Tally {
-  std::size_t programs = 0, runs = 0, racy = 0, damaged = 0;
-  std::map<std::string, std::size_t> endings = {};
-  double compile_seconds = 0, run_seconds = 0;  // of all threads
-
-  void add(const Tally& other) {
-    programs += other.programs;
-    runs += other.runs;
-    racy += other.racy;
-    damaged += other.damaged;
-    compile_seconds += other.compile_seconds;
-    run_seconds += other.run_seconds;
-    for (const auto& [name, count] : other.endings) endings[name] += count;
-  }
-};
 
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-// The programs of a batch, and the runs that are to be made of them.
-struct Batch {
-  std::uint64_t seed = 0;
-  ir::VerifiedProgram program;
-  std::vector<Entry> entries = {};
-  std::vector<std::vector<FrameSpec>> specs = {};     // by handler
-  std::vector<std::vector<RunResult>> expected = {};  // by handler
-};
-
-Result<ir::VerifiedProgram> program_of(Random& random, std::uint64_t seed, std::size_t& damaged) {
-  if (is_damaged(seed)) {
-    return ir::verify(generate_survivors(random, kHandlersEach, damaged, [](const auto&) {}));
-  }
-  auto parsed = ir::parse(generate_batch(random, kHandlersEach));
-  if (!parsed) return Failure(parsed.error());
-  return ir::verify(*std::move(parsed));
-}
-
-// What jit/differential_test.cpp makes of the same seed.
-Result<Batch> batch_of(std::uint64_t seed, Tally& tally) {
-  Random random(is_damaged(seed) ? seed ^ 0x5EED0FDA3A6ED000u : seed);
-  auto program = program_of(random, seed, tally.damaged);
-  if (!program) return Failure(program.error());
-  Batch batch{.seed = seed, .program = *program};
-  for (std::size_t i = 0; i < program->handlers().size(); ++i) {
-    const ir::VerifiedHandler& handler = program->handlers()[i];
-    const Way way = way_of(handler.handler.scope);
-    batch.entries.push_back({i, way});
-    // Packed slots run any handler on one thread.
-    if (way != Way::lane && (seed + i) % 4 == 0) batch.entries.push_back({i, Way::lane});
-    batch.specs.emplace_back();
-    batch.expected.emplace_back();
-    for (std::size_t k = 0; k < kFramesEach; ++k) {
-      batch.specs[i].push_back(
-          generate_frame(random, handler.handler.scope, handler.handler.opcode));
-      batch.expected[i].push_back(interpret_once(handler, batch.specs[i].back()));
-      ++tally.endings[ending_name(batch.expected[i].back().outcome)];
-    }
-  }
-  tally.programs += program->handlers().size();
-  return batch;
-}
-
-std::string report(const Batch& batch, const RunRequest& request, const std::string& found) {
-  const auto& handler = batch.program.handlers()[request.entry.handler_index];
-  return fmt::format("{}: {}\nreplay with\n  {}\n{}{}", way_name(request.entry.way), found,
-                     replay_command(batch.seed), ir::print({.handlers = {handler.handler}}),
-                     describe(*request.spec));
-}
-
 // The first difference, empty if there is none.
 Result<std::string> compare(const GpuAccess& gpu, const Batch& batch, Tally& tally) {
   const auto compile_begins = Clock::now();
-  RunnerSource source = runner_source(batch.program, batch.entries, memory_of(batch.seed));
-  source.has_wide_fuel = batch.seed % 6 == 5;
-  const auto runner = HandlerRunner::create(gpu, source);
+  const auto runner = HandlerRunner::create(gpu, source_of(batch));
   if (!runner) return Failure(runner.error());
   tally.compile_seconds += seconds_since(compile_begins);
   const auto run_begins = Clock::now();
-  std::vector<RunRequest> requests;
-  for (const Entry& entry : batch.entries) {
-    for (std::size_t k = 0; k < kFramesEach; ++k) {
-      requests.push_back(
-          {entry, &batch.specs[entry.handler_index][k], &batch.expected[entry.handler_index][k]});
-    }
-  }
+  const std::vector<RunRequest> requests = requests_of(batch);
   auto results = runner->run(requests);
   if (!results) return Failure(results.error());
   tally.run_seconds += seconds_since(run_begins);
-  for (std::size_t i = 0; i < requests.size(); ++i) {
-    const RunResult& expected = *requests[i].expected;
-    const bool is_parallel = requests[i].entry.way != Way::lane;
-    ++tally.runs;
-    tally.racy += is_parallel && expected.is_racy ? 1 : 0;
-    const Run run{
-        .is_parallel = is_parallel, .has_two_logs = true, .result = std::move((*results)[i])};
-    if (auto found = difference(expected, run); !found.empty()) {
-      return report(batch, requests[i], found);
-    }
-  }
-  return std::string();
+  return first_difference(batch, requests, *std::move(results), tally);
 }
 
 // What all threads share.

@@ -1,46 +1,17 @@
 // Runs generated handlers on a GPU, one block a run, and brings back what they left.
-//
-// The frames of many runs lie in one piece of memory that goes to the device and comes back; each
-// region of it has watched words on both sides.
 #pragma once
 
 #include <memory>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "backend/cuda/context.hpp"
 #include "backend/cuda/cuda_memory.hpp"
 #include "backend/cuda/module.hpp"
-#include "everkernel/jit/memory_use.hpp"
-#include "support/jit_trial.hpp"
+#include "run_image.hpp"
+#include "runner_source.hpp"
 
 namespace everkernel::test {
-
-/// How many threads run an item.
-enum class Way : std::uint8_t { lane, warp, group };
-inline constexpr Way kAllWays[] = {Way::lane, Way::warp, Way::group};
-
-/// The way of a scope.
-constexpr Way way_of(ir::Scope scope) {
-  return static_cast<Way>(scope);
-}
-/// In words.
-std::string way_name(Way way);
-
-/// A handler that is to be run in a way.
-struct Entry {
-  std::size_t handler_index = 0;
-  Way way = Way::lane;
-  friend constexpr bool operator==(const Entry&, const Entry&) = default;
-};
-
-/// One run.
-struct RunRequest {
-  Entry entry = {};
-  const FrameSpec* spec = nullptr;
-  const RunResult* expected = nullptr;  // says how much room printf and emit need
-};
 
 /// The driver, the compiler and a context, opened once and for all threads.
 struct GpuAccess {
@@ -51,18 +22,6 @@ struct GpuAccess {
 };
 /// Fails with the reason where there is no GPU, or no NVRTC.
 const Result<GpuAccess>& gpu();
-
-/// A source that has a kernel for each entry.
-struct RunnerSource {
-  std::string handlers = {};
-  std::string kernels = {};
-  bool has_wide_fuel = false;  // as kernels have that give their items more than 32 bits of it
-};
-RunnerSource runner_source(const ir::VerifiedProgram& program, std::span<const Entry> entries,
-                           jit::MemoryUse memory);
-/// Compiles it for an architecture; the bytes are for the driver. Needs no GPU.
-Result<backend::cuda::CompiledCode> compile_runner(const backend::cuda::Nvrtc& nvrtc,
-                                                   const RunnerSource& source, int architecture);
 
 /// Compiled handlers on the device. One thread at a time.
 class HandlerRunner {
