@@ -12,8 +12,19 @@ constexpr Word kMostTileWords = 4096;
 // What the driver keeps of every block's shared memory.
 constexpr unsigned kReservedBytes = 1024;
 
+// Only a hint to the driver, for the launches that follow.
+Result<void> prefer_shared(const Context& context, const CrewKernel& kernel, unsigned percent) {
+  return context.check(context.driver().cuFuncSetAttribute(
+                           kernel.function, CuFunctionAttribute::preferred_shared_percent,
+                           static_cast<int>(percent)),
+                       "cuFuncSetAttribute");
+}
+
+// What an earlier kernel of the same code preferred would count: a small part for tiles would leave
+// room for few blocks.
 Result<unsigned> blocks_per_sm(const Context& context, const CrewKernel& kernel,
                                unsigned tile_bytes) {
+  EVERKERNEL_TRY(prefer_shared(context, kernel, 100));
   int blocks = 0;
   EVERKERNEL_TRY(context.check(
       context.driver().cuOccupancyMaxActiveBlocksPerMultiprocessor(
@@ -57,11 +68,7 @@ Result<void> divide_cache(const Context& context, const CrewKernel& kernel, unsi
       *blocks * (static_cast<unsigned>(static_bytes) + tile_bytes + kReservedBytes);
   const unsigned most = std::max<unsigned>(context.facts().max_shared_bytes_per_sm, 1);
   const unsigned percent = std::min((needed * 100 + most - 1) / most, 100u);
-  // Only a hint to the driver, for the launches that follow.
-  return context.check(
-      driver.cuFuncSetAttribute(kernel.function, CuFunctionAttribute::preferred_shared_percent,
-                                static_cast<int>(percent)),
-      "cuFuncSetAttribute");
+  return prefer_shared(context, kernel, percent);
 }
 
 Grid crew_grid(const Context& context, const CrewKernel& kernel, Word crew_count,
