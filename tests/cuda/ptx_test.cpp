@@ -299,7 +299,8 @@ Result<std::string> run_on_machine(const PtxModule& module, const Batch& batch, 
       const auto executed = module.run({.entry = kernel,
                                         .params = {&frames, 1},
                                         .block = static_cast<std::uint32_t>(k),
-                                        .regions = regions_of(image, row.runs[k], base)});
+                                        .regions = regions_of(image, row.runs[k], base),
+                                        .shared_bytes = kTileBytes});
       if (!executed) return report(batch, requests[row.runs[k]], executed.error().message);
       instructions += *executed;
     }
