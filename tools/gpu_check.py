@@ -156,7 +156,7 @@ def skip_reasons(output):
 def read_gtest(path, output):
     """The tests of a GoogleTest program; None where there is no report."""
     try:
-        # GoogleTest writes what is no ASCII as \\xE2, which JSON does not know.
+        # GoogleTest writes what is no ASCII as \xE2, which JSON does not know.
         text = re.sub(r"\\x([0-9A-Fa-f]{2})", r"\\u00\1", path.read_text())
         report = json.loads(text)
     except (OSError, ValueError):

@@ -61,7 +61,9 @@ class CudaKernel final : public Kernel {
 
   std::string_view pipeline_id() const override { return pipeline_id_; }
   Word worker_count() const override { return worker_count_; }
-  bool is_from_cache() const override { return module_->is_from_cache(); }
+  bool is_from_cache() const override {
+    return module_->is_from_cache() && graph_code_.module->is_from_cache();
+  }
   Result<LaunchStats> launch(const Launch& launch) override;
   Result<std::unique_ptr<LiveKernel>> start(const LiveLaunch& launch) override;
 
