@@ -48,6 +48,7 @@ struct EntryHandle {
 struct BlockFacts {
   bool has_loop = false;
   bool uses_lane = false;
+  bool has_voice = false;  // printf or emit
   std::size_t instructions = 0;
   std::set<LocalId> declared = {};
   std::optional<AtomicOp> output_atomic = {};  // the last one on output
@@ -219,11 +220,12 @@ class HandlerCodegen {
   // Buffers.
   void gather_handles();
   void emit_entry_buffers();
+  void emit_moved_buffers(std::optional<Word> arg);
   std::optional<EntryHandle> entry_handle(ExprId id) const;
   std::string find_buffer(std::string_view handle);
   std::string resolve(const BufferRef& buffer);
   std::optional<std::string> known_buffer(const BufferRef& buffer) const;
-  // Of a handler that uses it by that name and does not move it.
+  // Of an each that has a tile.
   std::string output_buffer() const { return *known_buffer({.kind = BufferKind::output}); }
   void check(const std::string& buffer, std::string_view index, Need need);
   void check_control(std::string_view index, bool writes);
@@ -378,12 +380,14 @@ void HandlerCodegen::emit_assign_arg(const Stmt& stmt) {
   each_.has_effect = true;
   if (const auto index = constant_arg(stmt.operands[0])) {
     const std::string value = emit(stmt.operands[1]);
-    return line("item.args[{}] = opaque({});", *index, value);
+    line("item.args[{}] = opaque({});", *index, value);
+    return emit_moved_buffers(index);
   }
   const std::string index = emit(stmt.operands[0]);
   const std::string value = emit(stmt.operands[1]);
   line("if ({} >= abi::kSlotArgs) {}", index, fault(FaultCode::index_out_of_range));
   line("store_arg(item, {}, opaque({}));", index, value);
+  emit_moved_buffers(std::nullopt);
 }
 
 void HandlerCodegen::emit_store(const Stmt& stmt) {
@@ -468,6 +472,8 @@ BlockFacts HandlerCodegen::facts_of(BlockId id) const {
         const Expr& expr = body_[part];
         ++facts.instructions;
         facts.uses_lane |= expr.kind == ExprKind::builtin && expr.builtin == Builtin::lane;
+        facts.has_voice |= expr.kind == ExprKind::call &&
+                           (expr.function == Function::printf || expr.function == Function::emit);
         if (expr.kind == ExprKind::load) facts.loads.push_back(part);
         if (expr.kind == ExprKind::atomic && expr.buffer.kind == BufferKind::output) {
           facts.output_atomic = expr.atomic;
@@ -588,7 +594,7 @@ void HandlerCodegen::emit_each(StmtId id, const Stmt& stmt) {
 std::optional<std::string> HandlerCodegen::tile_condition(const BlockFacts& facts) {
   const Handler& handler = verified_.handler;
   const bool can_wait = handler.commutes && handler.scope != Scope::lane && facts.output_atomic &&
-                        !verified_.effects.moves_buffers;
+                        known_buffer({.kind = BufferKind::output});
   if (!can_wait) return std::nullopt;
   std::set<std::string> conditions;
   for (const ExprId id : facts.loads) {
@@ -645,6 +651,7 @@ void HandlerCodegen::emit_quick_turns(StmtId id, const Stmt& stmt, std::string_v
                                       const BlockFacts& facts) {
   const std::size_t each = each_.number;
   quick_is_left_ = false;
+  open("if constexpr (Lanes::kLooksAhead) {{");
   open("if (some_{0} - j_{0} > (kAhead - 1) * lanes.count()) {{", each);
   line("const Word begin_{0} = {1} + base_{0} + j_{0};", each, first);
   emit_ahead_loads(verified_.local(id));
@@ -656,6 +663,7 @@ void HandlerCodegen::emit_quick_turns(StmtId id, const Stmt& stmt, std::string_v
   each_.is_quick = false;
   close();
   line("continue;");
+  close();
   close();
   close();
   if (quick_is_left_) line("careful_{}:;", each);
@@ -687,7 +695,8 @@ void HandlerCodegen::emit_turn(StmtId id, const Stmt& stmt, std::string_view fir
 // Turns are independent: a load may as well come before the turns in front of it. Memory is far;
 // several words at once take as long as one.
 void HandlerCodegen::find_ahead_loads(StmtId id, const Stmt& stmt, const BlockFacts& facts) {
-  if (facts.has_loop || facts.instructions > kMaxAheadInstructions) return;
+  // Records and hits are long and wait for each other: nothing is gained in front of them.
+  if (facts.has_loop || facts.has_voice || facts.instructions > kMaxAheadInstructions) return;
   const LocalId counter = verified_.local(id);
   bool has_effect = false;
   const auto scan = [&](ExprId root) {
@@ -762,7 +771,6 @@ void HandlerCodegen::emit_ahead_loads(LocalId counter) {
 std::optional<EntryHandle> HandlerCodegen::entry_handle(ExprId id) const {
   const Expr& expr = body_[id];
   if (expr.kind == ExprKind::literal) return EntryHandle{EntryHandle::Kind::literal, expr.bits};
-  if (verified_.effects.writes_args) return std::nullopt;
   if (expr.kind == ExprKind::builtin && expr.builtin == Builtin::param) {
     return EntryHandle{EntryHandle::Kind::arg, 2};
   }
@@ -785,7 +793,7 @@ void HandlerCodegen::gather_handles() {
         const bool is_variable = verified_.locals[static_cast<std::size_t>(local)].is_variable;
         if (!is_variable) handle_locals_.insert(local);
       }
-    } else if (buffer.kind != BufferKind::control && !verified_.effects.moves_buffers) {
+    } else if (buffer.kind != BufferKind::control) {
       handle = EntryHandle{EntryHandle::Kind::arg, buffer.kind == BufferKind::input ? 0u : 1u};
     }
     if (!handle || entry_buffers_.size() >= kMaxBuffersAtEntry) return;
@@ -807,9 +815,19 @@ void HandlerCodegen::gather_handles() {
 void HandlerCodegen::emit_entry_buffers() {
   for (const auto& [handle, buffer] : entry_buffers_) {
     const bool is_arg = handle.kind == EntryHandle::Kind::arg;
-    line("const Buffer {} = {};", buffer,
+    line("{}Buffer {} = {};", is_arg && verified_.effects.writes_args ? "" : "const ", buffer,
          find_buffer(is_arg ? fmt::format("item.args[{}]", handle.value)
                             : fmt::format("{}u", handle.value)));
+  }
+}
+
+// Behind a change of that arg, or of one that is not known: its buffer is another one.
+void HandlerCodegen::emit_moved_buffers(std::optional<Word> arg) {
+  for (const auto& [handle, buffer] : entry_buffers_) {
+    const bool has_moved =
+        handle.kind == EntryHandle::Kind::arg && handle.value == arg.value_or(handle.value);
+    if (!has_moved) continue;
+    line("{} = {};", buffer, find_buffer(fmt::format("item.args[{}]", handle.value)));
   }
 }
 
@@ -826,7 +844,7 @@ std::optional<std::string> HandlerCodegen::known_buffer(const BufferRef& buffer)
     if (is_name && handle_locals_.contains(verified_.local(buffer.handle))) {
       return fmt::format("{}_buffer", name(verified_.local(buffer.handle)));
     }
-  } else if (buffer.kind != BufferKind::control && !verified_.effects.moves_buffers) {
+  } else if (buffer.kind != BufferKind::control) {
     handle = EntryHandle{EntryHandle::Kind::arg, buffer.kind == BufferKind::input ? 0u : 1u};
   }
   if (!handle) return std::nullopt;
@@ -1149,7 +1167,7 @@ std::string tables_text(const std::vector<Entry>& entries) {
   text += run_text("run_warp_handler", "WarpLanes", warp);
   text += run_text("run_group_handler", "GroupLanes", group);
   // Operations of packed slots: opcodes of one byte, whatever their scope, on one thread.
-  return text + run_text("run_alone", "OneLane", packed);
+  return text + run_text("run_alone", "PackedLane", packed);
 }
 
 // A native handler: its text in a namespace of its own, and what runs it. Messages of the compiler

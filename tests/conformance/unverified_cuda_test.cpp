@@ -43,8 +43,9 @@ class UnverifiedCuda : public testing::Test {
     std::vector<SourceText> headers(known.begin(), known.end());
     const std::string handlers = text_of(native);
     headers.push_back({"everkernel/handlers.cuh", handlers});
-    const std::array<std::string, 3> options{"-fmad=false", "-DEVERKERNEL_BLOCK_THREADS=64",
-                                             "-DEVERKERNEL_BLOCKS_PER_SM=1"};
+    const std::array<std::string, 4> options{"-fmad=false", "-DEVERKERNEL_BLOCK_THREADS=64",
+                                             "-DEVERKERNEL_BLOCKS_PER_SM=1",
+                                             "-DEVERKERNEL_SCHEDULE=1"};
     return nvrtc->compile({.source = backend::cuda::megakernel_source(),
                            .headers = headers,
                            .options = options,

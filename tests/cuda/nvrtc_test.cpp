@@ -2,6 +2,7 @@
 #include "backend/cuda/nvrtc.hpp"
 
 #include <algorithm>
+#include <array>
 #include <thread>
 #include <vector>
 
@@ -142,10 +143,10 @@ TEST(Compiler, takes_the_embedded_workers) {
   const std::string handlers = jit::emit_cuda(*ir::verify({}), {});
   std::vector<SourceText> headers(device_headers().begin(), device_headers().end());
   headers.push_back({"everkernel/handlers.cuh", handlers});
-  std::vector<std::string> options{"-DEVERKERNEL_BLOCK_THREADS=256",
-                                   "-DEVERKERNEL_BLOCKS_PER_SM=4"};
   for (const bool is_graph : {false, true}) {
-    if (is_graph) options.emplace_back("-DEVERKERNEL_GRAPH");
+    const std::array<std::string, 3> options{
+        "-DEVERKERNEL_BLOCK_THREADS=256", "-DEVERKERNEL_BLOCKS_PER_SM=4",
+        is_graph ? "-DEVERKERNEL_GRAPH" : "-DEVERKERNEL_SCHEDULE=0"};
     const auto code = nvrtc->compile({.source = megakernel_source(),
                                       .headers = headers,
                                       .options = options,

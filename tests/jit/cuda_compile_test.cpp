@@ -172,24 +172,29 @@ TEST(CudaCompile, nvrtc_takes_the_megakernel_with_every_example) {
   const std::string workers(backend::cuda::megakernel_source().text);
   const std::vector<std::string> sizes = {"-DEVERKERNEL_BLOCK_THREADS=128",
                                           "-DEVERKERNEL_BLOCKS_PER_SM=4"};
-  std::vector<std::string> graph_sizes = sizes;
-  graph_sizes.emplace_back("-DEVERKERNEL_GRAPH");
+  const auto with = [&](std::initializer_list<const char*> more) {
+    std::vector<std::string> options = sizes;
+    options.insert(options.end(), more.begin(), more.end());
+    return options;
+  };
   for (const Example& example : all_examples()) {
     const std::string handlers = cuda_of(verified(example.program));
-    for (const int architecture : kArchitectures) {
-      expect_compiles(*nvrtc, {example.name, handlers, workers, sizes}, architecture);
-      expect_compiles(*nvrtc, {example.name, handlers, workers, graph_sizes}, architecture);
+    for (const char* kind : {"-DEVERKERNEL_SCHEDULE=0", "-DEVERKERNEL_SCHEDULE=1",
+                             "-DEVERKERNEL_SCHEDULE=2", "-DEVERKERNEL_GRAPH"}) {
+      for (const int architecture : kArchitectures) {
+        expect_compiles(*nvrtc, {example.name, handlers, workers, with({kind})}, architecture);
+      }
     }
   }
-  const auto examples = all_examples();
-  for (const char* option : {"-DEVERKERNEL_WIDE_FUEL", "-DEVERKERNEL_GRAPH"}) {
-    std::vector<std::string> options = sizes;
-    options.emplace_back(option);
-    const auto memory =
-        options.back().ends_with("GRAPH") ? jit::MemoryUse::planned : jit::MemoryUse::shared;
-    const std::string handlers = cuda_of(verified(examples[0].program), memory);
-    expect_compiles(*nvrtc, {option, handlers, workers, options}, 90);
-  }
+  const auto program = verified(all_examples()[0].program);
+  expect_compiles(*nvrtc,
+                  {"wide fuel", cuda_of(program), workers,
+                   with({"-DEVERKERNEL_SCHEDULE=0", "-DEVERKERNEL_WIDE_FUEL"})},
+                  90);
+  expect_compiles(*nvrtc,
+                  {"planned memory", cuda_of(program, jit::MemoryUse::planned), workers,
+                   with({"-DEVERKERNEL_GRAPH"})},
+                  90);
 }
 
 TEST(CudaCompile, nvrtc_takes_random_handlers) {

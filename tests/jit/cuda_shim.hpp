@@ -192,6 +192,7 @@ inline void load_ahead_owned(const Buffer& buffer, const Word (&at)[kAhead],
 // ---- lanes ----
 
 struct OneLane {
+  static constexpr bool kLooksAhead = true;
   static constexpr bool kHasTile = false;
   static constexpr bool kKeepsOrder = true;
   static constexpr bool kIsOne = true;
@@ -206,6 +207,10 @@ struct OneLane {
   Number total(Number value) const {
     return value;
   }
+};
+
+struct PackedLane : OneLane {
+  static constexpr bool kLooksAhead = false;
 };
 
 /// Lanes that run one after the other from meeting to meeting.
@@ -299,6 +304,7 @@ inline void Fibers::pause(Fiber& fiber) {
 
 /// The lanes of a warp or group, as fibers.
 struct ManyLanes {
+  static constexpr bool kLooksAhead = true;
   static constexpr bool kHasTile = true;
   static constexpr bool kKeepsOrder = false;
   static constexpr bool kIsOne = false;
@@ -441,7 +447,8 @@ Word run_shimmed(test::ShimWay way, test::ShimFrame* frame, const char** trouble
   Word results[Fibers::kLanes] = {};
   for (Item& item : items) item = start;
   if (way == test::ShimWay::one_lane) {
-    results[0] = call(OneLane{}, items[0]);
+    const bool is_packed = frame->slot % 2 == 0;
+    results[0] = is_packed ? call(PackedLane{}, items[0]) : call(OneLane{}, items[0]);
   } else {
     *trouble = fibers.run([&](Word lane) { results[lane] = call(ManyLanes{}, items[lane]); });
     for (Word i = 1; i < Fibers::kLanes && *trouble == nullptr; ++i) {

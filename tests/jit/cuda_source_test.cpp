@@ -68,11 +68,41 @@ TEST(CudaSource, sorts_handlers_by_scope_and_leaves_long_opcodes_out_of_packed_s
   EXPECT_TRUE(has(function_of(text, "run_warp_handler"), "handler_1(WarpLanes{}, item)"));
   EXPECT_TRUE(has(function_of(text, "run_group_handler"), "handler_2(GroupLanes{}, item)"));
   const std::string alone = function_of(text, "run_alone");
-  EXPECT_TRUE(has(alone, "handler_0(OneLane{}, item)"));
+  EXPECT_TRUE(has(alone, "handler_0(PackedLane{}, item)"));
   EXPECT_FALSE(has(alone, "handler_1"));
-  EXPECT_TRUE(has(alone, "handler_2(OneLane{}, item)"));
+  EXPECT_TRUE(has(alone, "handler_2(PackedLane{}, item)"));
   const std::string find = function_of(text, "find_handler");
   EXPECT_TRUE(has(find, "case 300u:\n      return 1u;")) << find;
+}
+
+// An arg may name another buffer after it is assigned; it is looked up again there, and only then.
+TEST(CudaSource, looks_a_buffer_up_again_when_its_arg_changes) {
+  const auto count = [](std::string_view text, std::string_view part) {
+    std::size_t times = 0;
+    for (auto at = text.find(part); at != text.npos; at = text.find(part, at + 1)) ++times;
+    return times;
+  };
+  const std::string one = cuda_of(
+      "handler a = 64 {\n  output[0] = input[0];\n  args[0] = 7;\n  output[1] = input[1];\n}\n");
+  EXPECT_EQ(count(one, "find_buffer(item.buffers, item.args[0], item.tenant)"), 2u) << one;
+  EXPECT_EQ(count(one, "find_buffer(item.buffers, item.args[1], item.tenant)"), 1u) << one;
+  const std::string any = cuda_of(
+      "handler a = 64 {\n  output[0] = input[0];\n  args[param] = 7;\n"
+      "  output[1] = input[1] + buffer(9)[0];\n}\n");
+  EXPECT_EQ(count(any, "find_buffer(item.buffers, item.args[0], item.tenant)"), 2u) << any;
+  EXPECT_EQ(count(any, "find_buffer(item.buffers, item.args[1], item.tenant)"), 2u) << any;
+  EXPECT_EQ(count(any, "find_buffer(item.buffers, 9u, item.tenant)"), 1u) << any;
+}
+
+// A handler may name more buffers than are looked up at its entry, its output last.
+TEST(CudaSource, an_output_that_is_not_looked_up_at_the_entry_has_no_tile) {
+  const auto text_with = [](int handles) {
+    std::string text = "handler a = 64 scope group commutes {\n  var sum = 0;\n";
+    for (int i = 0; i < handles; ++i) text += fmt::format("  sum = sum + buffer({})[0];\n", 10 + i);
+    return cuda_of(text + "  each i in 0 .. 64 { atomic_add(output[i], sum); }\n}\n");
+  };
+  EXPECT_TRUE(has(text_with(7), "Tile<"));
+  EXPECT_FALSE(has(text_with(8), "Tile<"));
 }
 
 // The bits are those of item.cuh, typed by hand.

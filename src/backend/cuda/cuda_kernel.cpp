@@ -233,7 +233,9 @@ CudaKernel::CudaKernel(std::shared_ptr<Context> context, std::shared_ptr<ModuleS
 // The code that drains rings, or the code that runs planned work.
 Result<std::shared_ptr<const Module>> CudaKernel::load_module(bool is_graph) const {
   std::vector<std::string> compile_options = text_.options;
-  if (is_graph) compile_options.emplace_back("-DEVERKERNEL_GRAPH");
+  compile_options.push_back(
+      is_graph ? "-DEVERKERNEL_GRAPH"
+               : fmt::format("-DEVERKERNEL_SCHEDULE={}", static_cast<Word>(options_.schedule)));
   std::vector<SourceText> headers(device_headers().begin(), device_headers().end());
   headers.push_back({"everkernel/handlers.cuh", text_.handlers});
   return shelf_->get(context_, {.source = megakernel_source(),
@@ -453,7 +455,6 @@ Result<void> CudaKernel::drain(std::span<const std::size_t> rows, Clock::time_po
   params.abort = words_of(abort_);
   params.fuel_per_item = options_.fuel_per_item;
   params.submission_count = static_cast<Word>(rows.size());
-  params.schedule = static_cast<Word>(options_.schedule);
   params.slots_per_crew = crews.slots;
   params.worker_count = crews.count * crews.slots;
   params.group_lanes = options_.geometry.workgroup_size;

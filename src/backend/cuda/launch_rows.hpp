@@ -94,7 +94,6 @@ struct LaunchParams {
   Wide fuel_per_item;      ///< turns of loops
   Word entry_mask;         ///< of the buffer table
   Word submission_count;   ///< how many
-  Word schedule;           ///< a Schedule
   Word slots_per_crew;     ///< slots a crew looks at together
   Word worker_count;       ///< most slots claimed at one time
   Word group_lanes;        ///< `lanes` of handlers of scope group

@@ -1053,6 +1053,7 @@ struct Queue {
 
 // ---- a drain ------------------------------------------------------------------------------------
 
+#if !defined(EVERKERNEL_GRAPH)
 /// One crew's way through one submission.
 ///
 /// The end. A word says how many crews work, how often one began to, and how often something moved.
@@ -1068,19 +1069,28 @@ class Drain {
   }
 
   EK_DEVICE void run() {
-    if (!enter(schedule() == Schedule::direct)) return;
-    if (!prepare()) return leave_for_good();
-    // One place where slots are visited: handlers are compiled into it.
-    while (next_slots() || next_pass()) {
+    if (!enter(kSchedule == Schedule::direct)) return;
+    const bool is_sound = prepare();
+    if (!is_sound) leave_for_good();
+    // One place where slots are visited, and one where the end is reported: what is compiled into
+    // them is long.
+    while (is_sound && (next_slots() || next_pass())) {
       if (count_ == 0) continue;
       Visitor visitor;
       choose_slot(visitor);
       visit(ring_, visitor, is_first_look());
       account_for(visitor);
     }
+    if (has_ended_) report();
   }
 
  private:
+  // What other schedules need is not compiled.
+  static constexpr Schedule kSchedule{EVERKERNEL_SCHEDULE};
+  static constexpr bool kByPriority = kSchedule == Schedule::priority;
+  static constexpr bool kByTicket = kSchedule == Schedule::ticket;
+  static constexpr Word kPartitions = kByPriority ? abi::kPriorityCount : 1;
+
   // The progress word: crews that work, times one began, times something moved, ended.
   static constexpr Wide kWorking = 1;
   static constexpr Wide kWorkingMask = (Wide{1} << 20) - 1;
@@ -1102,10 +1112,7 @@ class Drain {
   /// queue, or all of the queue as the last crew.
   enum class Pass : Word { fresh, queue, closing };
 
-  EK_DEVICE bool by_priority() const { return schedule() == Schedule::priority; }
-  EK_DEVICE Schedule schedule() const { return static_cast<Schedule>(ring_.params.schedule); }
   EK_DEVICE bool is_list() const { return ring_.row.list != nullptr; }
-  EK_DEVICE Word partition_count() const { return by_priority() ? abi::kPriorityCount : 1; }
   EK_DEVICE bool is_first_look() const { return !from_queue_ && !is_list(); }
 
   // ---- coming and going ----
@@ -1162,7 +1169,8 @@ class Drain {
       has_ended = is_over && progress_.exchange_if(after, after | kEnded);
     }
     if (crew_.any(has_ended)) {
-      report(true);
+      is_settled_ = true;
+      has_ended_ = true;
       return false;
     }
     // The last must come back: it is the one to end the drain.
@@ -1179,7 +1187,8 @@ class Drain {
       const bool is_last = (after & (kWorkingMask | kEnded)) == 0;
       has_ended = is_last && progress_.exchange_if(after, after | kEnded);
     }
-    if (crew_.any(has_ended)) report(false);
+    is_settled_ = false;
+    has_ended_ = crew_.any(has_ended);
   }
   /// Waits until something moved; false when there is nothing to wait for.
   EK_DEVICE bool wait_for_progress() const {
@@ -1239,9 +1248,8 @@ class Drain {
       has_ended = progress_.exchange_if(before_closing_, before_closing_ | kEnded);
     }
     begin(Pass::fresh);
-    has_ended = crew_.any(has_ended);
-    if (has_ended) report(is_settled_);
-    return has_ended;
+    has_ended_ = crew_.any(has_ended);
+    return has_ended_;
   }
 
   /// Takes the next slots of the pass for the crew; says whether there are any.
@@ -1251,10 +1259,10 @@ class Drain {
       return count_ != 0;
     }
     if (pass_ != Pass::fresh) return next_of_queue();
-    return by_priority() ? next_by_priority() : take_fresh(0);
+    return kByPriority ? next_by_priority() : take_fresh(0);
   }
   EK_DEVICE bool next_of_queue() {
-    for (; scan_ < partition_count(); ++scan_, is_scanning_queue_ = false) {
+    for (; scan_ < kPartitions; ++scan_, is_scanning_queue_ = false) {
       if (!is_scanning_queue_) {
         is_scanning_queue_ = true;
         looks_ = looks_at(scan_);
@@ -1383,16 +1391,16 @@ class Drain {
       return static_cast<Word>(
           WideWord(ring_.row.list + first + (position & ring_.row.cell_mask)).load_relaxed());
     }
-    if (schedule() != Schedule::ticket) return static_cast<Word>(position);
+    if (!kByTicket) return static_cast<Word>(position);
     return (first_ticket_ + static_cast<Word>(position)) % ring_.row.slot_count;
   }
   /// Counts what became of the slots, and keeps those that have not ended.
   EK_DEVICE void account_for(const Visitor& visitor) {
-    const Word priority = by_priority() ? partition_ : abi::priority_of(visitor.priority_word);
+    const Word priority = kByPriority ? partition_ : abi::priority_of(visitor.priority_word);
     count(ring_, visitor, priority, tally_);
     const bool stays = visitor.visit == Visit::stuck || visitor.visit == Visit::deferred;
     const bool is_longer = Queue{ring_.row, partition_}.push(stays, visitor.slot, visitor.note);
-    if (by_priority()) {
+    if (kByPriority) {
       // What one warp of the crew did, all of them know: they go the same way from here.
       if (crew_.any(is_longer)) has_queue_ |= 1u << partition_;
       count_starvation(visitor);
@@ -1421,12 +1429,12 @@ class Drain {
 
   EK_DEVICE Wide queue_length() const {
     Wide length = 0;
-    for (Word i = 0; i < partition_count(); ++i) length += Queue{ring_.row, i}.size();
+    for (Word i = 0; i < kPartitions; ++i) length += Queue{ring_.row, i}.size();
     return length;
   }
   EK_DEVICE Wide fresh_end(Word partition) const {
     if (is_list()) return ring_.row.list_end[partition];
-    if (schedule() == Schedule::direct) return ring_.row.slot_count;
+    if (kSchedule == Schedule::direct) return ring_.row.slot_count;
     return WideWord(ring_.row.shared->fresh_end + partition).load_relaxed();
   }
 
@@ -1434,10 +1442,10 @@ class Drain {
   /// crew of a launch reads them for all, and for all submissions: if one cannot be worked with,
   /// nothing runs.
   EK_DEVICE bool prepare() {
-    if (schedule() == Schedule::direct || is_list()) return true;
+    if (kSchedule == Schedule::direct || is_list()) return true;
     const LaunchParams& params = ring_.params;
     const bool is_one = params.rows == nullptr;
-    Shared* const gate = is_one ? params.first.shared : load_row(params.rows).shared;
+    Shared* const gate = params.first.shared;
     const Words setup = one_word(&gate->setup);
     bool is_mine = false;
     if (crew_.leads()) is_mine = setup.claim(0, 0, 1);
@@ -1456,16 +1464,16 @@ class Drain {
     }
     Word starts = 0;
     if (crew_.leads()) {
-      starts = by_priority() ? ring_.control().load_relaxed(abi::kControlStarvation.first)
-                             : one_word(&ring_.row.shared->first_ticket).load_relaxed(0);
+      starts = kByPriority ? ring_.control().load_relaxed(abi::kControlStarvation.first)
+                           : one_word(&ring_.row.shared->first_ticket).load_relaxed(0);
     }
     const Wide packed = crew_.from_leader(Wide{state} << 32 | starts);
-    (by_priority() ? starvation_ : first_ticket_) = static_cast<Word>(packed);
+    (kByPriority ? starvation_ : first_ticket_) = static_cast<Word>(packed);
     is_refused_ = packed >> 32 == 3;
     return !is_refused_;
   }
   EK_DEVICE bool read_setup(const Submission& row) const {
-    return by_priority() ? read_offsets(row) : read_tickets(row);
+    return kByPriority ? read_offsets(row) : read_tickets(row);
   }
 
   EK_DEVICE static bool read_offsets(const Submission& row) {
@@ -1538,7 +1546,7 @@ class Drain {
 
   /// Tells the host what the drain came to, and clears what the next launch shares. One warp: its
   /// lanes move a word each.
-  EK_DEVICE void report(bool is_settled) const {
+  EK_DEVICE void report() const {
     if (crew_.lane >= kWarp) return;
     Shared& shared = *ring_.row.shared;
     Outcome& out = *ring_.row.outcome;
@@ -1574,36 +1582,36 @@ class Drain {
     const Word dropped = one_word(&shared.hits_dropped).load_relaxed(0);
     store_for_host(&out.laps, laps);
     store_for_host(&out.is_refused, is_refused_);
-    store_for_host(&out.is_settled, is_settled);
+    store_for_host(&out.is_settled, is_settled_);
     store_for_host(&out.is_shut_down, shutdown != 0);
     store_for_host(&out.is_aborted, abort != 0);
     WideWord(&out.hits_dropped).store_for_host(dropped);
     store_for_host(&out.is_surveyed, 0);
-    report_rest(is_settled);
+    report_rest();
   }
 
   /// HEAD and TAIL of the ticket schedule, and what is active after a stop. A large ring is
   /// surveyed by a launch of its own.
-  EK_DEVICE void report_rest(bool is_settled) const {
+  EK_DEVICE void report_rest() const {
     if (is_list() || is_refused_) return;
     Shared& shared = *ring_.row.shared;
     Outcome& out = *ring_.row.outcome;
-    const bool is_ticket = schedule() == Schedule::ticket;
-    if (!is_ticket && !must_stop_) return;
+    if (!kByTicket && !must_stop_) return;
     const Word first = one_word(&shared.first_ticket).load_relaxed(0);
-    const Word count = is_ticket ? static_cast<Word>(WideWord(shared.fresh_end).load_relaxed()) : 0;
+    const Word count = kByTicket ? static_cast<Word>(WideWord(shared.fresh_end).load_relaxed()) : 0;
     const bool has_begun = WideWord(shared.fresh).load_relaxed() != 0;
-    const bool has_ended =
-        is_settled && queue_length() == 0 && WideWord(&shared.claimed_at_entry).load_relaxed() == 0;
+    const bool has_ended = is_settled_ && queue_length() == 0 &&
+                           WideWord(&shared.claimed_at_entry).load_relaxed() == 0;
     Word ended = count;
-    bool knows_ended = is_ticket && has_ended;
+    bool knows_ended = kByTicket && has_ended;
     const bool is_whole = has_ended && count == ring_.row.slot_count;
-    if (ring_.row.slot_count <= kSmallRing && (is_ticket ? !is_whole : !is_settled && must_stop_)) {
+    if (ring_.row.slot_count <= kSmallRing &&
+        (kByTicket ? !is_whole : !is_settled_ && must_stop_)) {
       store_for_host(&out.active, survey(first, ended));
       store_for_host(&out.is_surveyed, 1);
-      knows_ended = is_ticket;
+      knows_ended = kByTicket;
     }
-    if (!is_ticket) return;
+    if (!kByTicket) return;
     store_for_host(&out.first_ticket, first);
     store_for_host(&out.ticket_count, count);
     store_for_host(&out.has_begun, has_begun);
@@ -1642,7 +1650,8 @@ class Drain {
   Word sharers_ = 1;    // crews that look at the queues in this pass
   bool has_moved_ = false;
   Wide before_closing_ = 0;
-  bool is_settled_ = false;
+  bool has_ended_ = false;   // this crew ended the drain,
+  bool is_settled_ = false;  // after the last slot that could move
   bool is_refused_ = false;
   bool must_stop_ = false;
   Word starvation_ = 0;
@@ -1656,7 +1665,6 @@ class Drain {
 
 // ---- kernels ------------------------------------------------------------------------------------
 
-#if !defined(EVERKERNEL_GRAPH)
 /// Drains every submission: each crew begins with one of them and helps with the others.
 extern "C" __global__ void __launch_bounds__(EVERKERNEL_BLOCK_THREADS, EVERKERNEL_BLOCKS_PER_SM)
     everkernel_drain(const __grid_constant__ LaunchParams params) {

@@ -329,8 +329,11 @@ EK_DEVICE void load_ahead_owned(const Buffer& buffer, const Word (&at)[kAhead],
 
 // ---- lanes ----------------------------------------------------------------------------------
 
-/// The thread that runs an item of `scope lane`, or any item where only one thread can.
+// kLooksAhead: an each fetches words for several turns at once, which is fast and much code.
+
+/// The thread that runs an item of `scope lane`.
 struct OneLane {
+  static constexpr bool kLooksAhead = true;
   static constexpr bool kIsOne = true;
   static constexpr bool kHasTile = false;
   static constexpr bool kKeepsOrder = true;
@@ -345,8 +348,14 @@ struct OneLane {
   EK_DEVICE Wide total(Wide value) const { return value; }
 };
 
+/// The thread that runs an operation of a packed slot, whatever the scope of its handler.
+struct PackedLane : OneLane {
+  static constexpr bool kLooksAhead = false;
+};
+
 /// The 32 threads of a warp that run one item of `scope warp` together.
 struct WarpLanes {
+  static constexpr bool kLooksAhead = true;
   static constexpr bool kIsOne = false;
   static constexpr bool kHasTile = false;
   static constexpr bool kKeepsOrder = false;
@@ -376,6 +385,7 @@ struct WarpLanes {
 
 /// The threads of a block that run one item of `scope group` together. They have a tile.
 struct GroupLanes {
+  static constexpr bool kLooksAhead = true;
   static constexpr bool kIsOne = false;
   static constexpr bool kHasTile = true;
   static constexpr bool kKeepsOrder = false;
