@@ -651,7 +651,6 @@ void HandlerCodegen::emit_quick_turns(StmtId id, const Stmt& stmt, std::string_v
                                       const BlockFacts& facts) {
   const std::size_t each = each_.number;
   quick_is_left_ = false;
-  open("if constexpr (Lanes::kLooksAhead) {{");
   open("if (some_{0} - j_{0} > (kAhead - 1) * lanes.count()) {{", each);
   line("const Word begin_{0} = {1} + base_{0} + j_{0};", each, first);
   emit_ahead_loads(verified_.local(id));
@@ -663,7 +662,6 @@ void HandlerCodegen::emit_quick_turns(StmtId id, const Stmt& stmt, std::string_v
   each_.is_quick = false;
   close();
   line("continue;");
-  close();
   close();
   close();
   if (quick_is_left_) line("careful_{}:;", each);
@@ -1144,16 +1142,17 @@ std::string tables_text(const std::vector<Entry>& entries) {
   const auto warp = chosen(entries, [](const Entry& e) { return e.scope == Scope::warp; });
   const auto group = chosen(entries, [](const Entry& e) { return e.scope == Scope::group; });
   const auto by_opcode = chosen(entries, [](const Entry& e) { return !e.is_payload; });
-  const auto packed =
-      chosen(entries, [](const Entry& e) { return !e.is_payload && e.opcode < 256; });
   const auto payload = chosen(entries, [](const Entry& e) { return e.is_payload; });
+  Word any_trait = 0;
+  for (const Entry& entry : entries) any_trait |= entry.traits;
   std::string text = fmt::format(
       "inline constexpr Word kPayload = {};\n"
+      "inline constexpr Word kAnyTrait = {:#x}u;\n"
       "inline constexpr bool kHasLaneHandlers = {};\n"
       "inline constexpr bool kHasWarpHandlers = {};\n"
       "inline constexpr bool kHasGroupHandlers = {};\n",
-      payload.empty() ? "kNoHandler" : fmt::format("{}u", payload[0].index), !lane.empty(),
-      !warp.empty(), !group.empty());
+      payload.empty() ? "kNoHandler" : fmt::format("{}u", payload[0].index), any_trait,
+      !lane.empty(), !warp.empty(), !group.empty());
   text += switch_text("EK_DEVICE Word find_handler(Word opcode)", "opcode", by_opcode, "kNoHandler",
                       [](const Entry& entry) {
                         return fmt::format("    case {}u:\n      return {}u;\n", entry.opcode,
@@ -1165,9 +1164,7 @@ std::string tables_text(const std::vector<Entry>& entries) {
       });
   text += run_text("run_lane_handler", "OneLane", lane);
   text += run_text("run_warp_handler", "WarpLanes", warp);
-  text += run_text("run_group_handler", "GroupLanes", group);
-  // Operations of packed slots: opcodes of one byte, whatever their scope, on one thread.
-  return text + run_text("run_alone", "PackedLane", packed);
+  return text + run_text("run_group_handler", "GroupLanes", group);
 }
 
 // A native handler: its text in a namespace of its own, and what runs it. Messages of the compiler

@@ -218,4 +218,77 @@ TEST_P(PackedSlots, a_ring_of_packed_slots_runs_every_operation) {
   EXPECT_EQ(after.control[98] - before.control[98], 16u);
 }
 
+// Operations of every scope, each of which goes on from what the one before left.
+constexpr Word kByLane = 24, kByWarp = 25, kByGroup = 26, kFaultsByWarp = 27;
+constexpr std::string_view kSteps = R"(
+handler by_lane = 24 { control[args[1]] = control[args[1]] * 3 + args[0]; }
+handler by_warp = 25 scope warp {
+  control[args[1]] = control[args[1]] * 5 + args[0];
+  each i in 0 .. 70 { atomic_add(control[args[1]], i); }
+}
+handler by_group = 26 scope group {
+  control[args[1]] = control[args[1]] * 7 + args[0];
+  each i in 0 .. 300 { atomic_add(control[args[1]], 2); }
+  args[0] = 99;
+}
+handler faults_by_warp = 27 scope warp { control[args[1]] = control[args[1]] + 1; fault args[0]; }
+)";
+
+Word step(Word word, Word opcode, Word arg) {
+  switch (opcode) {
+    case kByLane:
+      return word * 3 + arg;
+    case kByWarp:
+      return word * 5 + arg + 69 * 70 / 2;
+    case kByGroup:
+      return word * 7 + arg + 600;
+    default:
+      return word + 1;
+  }
+}
+
+TEST_P(PackedSlots, operations_of_every_scope_run_in_order) {
+  constexpr Word kSlots = 256;
+  constexpr Word kOrders[][4] = {{kByLane, kByWarp, kByGroup, kByLane},
+                                 {kByGroup, kByGroup, kByLane, kByWarp},
+                                 {kByWarp, kByLane, kByWarp, kByGroup},
+                                 {kByWarp, kFaultsByWarp, kByGroup, kByLane},
+                                 {kByGroup, kByLane, kByWarp, kFaultsByWarp}};
+  Megakernel& kernel =
+      BackendTest::kernel({.slot_count = kSlots, .workgroup_size = 256, .handlers = kSteps});
+  Job before = job({.slot_count = kSlots, .observables = kSlots});
+  std::vector<Word> expected(kSlots), counts(4);
+  for (Word slot = 0; slot < kSlots; ++slot) {
+    if (slot % 6 == 5) {  // beside what is not packed
+      before.put(slot, {1, kByWarp, 0, 2, slot, 160 + slot});
+      expected[slot] = step(0, kByWarp, slot);
+      ++counts[kByWarp - kByLane];
+      continue;
+    }
+    const auto& order = kOrders[slot % 6];
+    before.put(slot, {1, kPacked, 0, 2, head(4, 8, order[0], 0), more(order[1], 2, order[2], 4),
+                      more(order[3], 6), slot, 160 + slot, 5, 160 + slot, slot + 1, 160 + slot, 9,
+                      160 + slot});
+    const Word args[] = {slot, 5, slot + 1, 9};
+    for (Word i = 0; i < 4; ++i) {
+      expected[slot] = step(expected[slot], order[i], args[i]);
+      if (order[i] == kFaultsByWarp) break;
+      ++counts[order[i] - kByLane];
+    }
+  }
+  const Outcome after = run(kernel, before);
+  for (Word slot = 0; slot < kSlots; ++slot) {
+    SCOPED_TRACE(slot);
+    const bool faults = slot % 6 == 3 || slot % 6 == 4;
+    SlotWords words = before.slot(slot);
+    words[0] = faults ? 7 : 3;
+    words[3] = faults ? Word{256 + (slot % 6 == 3 ? 5u : 9u)} << 16 | 2 : 2;
+    EXPECT_EQ(after.slot(slot), words);
+    EXPECT_EQ(after.control[160 + slot], expected[slot]);
+  }
+  for (Word i = 0; i < counts.size(); ++i) {
+    EXPECT_EQ(after.control[96 + kByLane + i] - before.control[96 + kByLane + i], counts[i]) << i;
+  }
+}
+
 }  // namespace everkernel::conformance

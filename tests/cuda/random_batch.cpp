@@ -31,17 +31,10 @@ Result<ir::VerifiedProgram> program_of(Random& random, std::uint64_t seed, std::
   return ir::verify(*std::move(parsed));
 }
 
-// Packed slots run any handler on one thread.
-void add_entries(std::vector<Entry>& entries, std::size_t handler, Way way, std::uint64_t seed,
-                 Ways ways) {
-  const bool is_wide = way != Way::lane;
-  if (ways == Ways::one_thread) {
-    entries.push_back({handler, Way::lane});
-    if (is_wide) entries.push_back({handler, Way::group});
-    return;
-  }
-  entries.push_back({handler, way});
-  if (is_wide && (seed + handler) % 4 == 0) entries.push_back({handler, Way::lane});
+// The only thread of a block can be a lane, or a group; no warp.
+Way way_in(Ways ways, const ir::Handler& handler) {
+  const Way way = way_of(handler.scope);
+  return way == Way::warp && ways == Ways::one_thread ? Way::group : way;
 }
 
 }  // namespace
@@ -53,7 +46,7 @@ Result<Batch> batch_of(std::uint64_t seed, Tally& tally, Ways ways) {
   Batch batch{.seed = seed, .program = *program};
   for (std::size_t i = 0; i < program->handlers().size(); ++i) {
     const ir::VerifiedHandler& handler = program->handlers()[i];
-    add_entries(batch.entries, i, way_of(handler.handler.scope), seed, ways);
+    batch.entries.push_back({i, way_in(ways, handler.handler)});
     batch.specs.emplace_back();
     batch.expected.emplace_back();
     for (std::size_t k = 0; k < kFramesEach; ++k) {

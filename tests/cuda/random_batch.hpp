@@ -45,8 +45,8 @@ struct Batch {
 
 /// How the handlers of a batch are run.
 enum class Ways : std::uint8_t {
-  usual,       // each in the way of its scope, some on one thread as well
-  one_thread,  // each by one lane, as any can be, and some by a group that has one thread
+  usual,       // each in the way of its scope
+  one_thread,  // those of scope warp and group by a group that has one thread
 };
 
 /// What jit/differential_test.cpp makes of the same seed.

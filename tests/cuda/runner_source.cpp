@@ -116,15 +116,12 @@ RunnerSource runner_source(const ir::VerifiedProgram& program, std::span<const E
                                              is_one_thread ? kLeaveOne : kLeaveMany, kLeaveItem)};
   constexpr std::string_view kLanes[] = {"OneLane", "WarpLanes", "GroupLanes"};
   for (const Entry& entry : entries) {
-    const bool is_wide = program.handlers()[entry.handler_index].handler.scope != ir::Scope::lane;
-    const bool is_packed = is_wide && entry.way == Way::lane;
     source.kernels += fmt::format(
         "extern \"C\" __global__ void {}(const Frame* frames) {{\n"
         "  Item item = item_of(frames[blockIdx.x]);\n"
         "  const Word result = handler_{}({}{{}}, item);\n"
         "  leave(frames[blockIdx.x], item, result);\n}}\n",
-        kernel_name(entry), entry.handler_index,
-        is_packed ? "PackedLane" : kLanes[static_cast<std::size_t>(entry.way)]);
+        kernel_name(entry), entry.handler_index, kLanes[static_cast<std::size_t>(entry.way)]);
   }
   return source;
 }

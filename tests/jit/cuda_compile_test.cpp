@@ -41,9 +41,7 @@ extern "C" __global__ void run_one(const __grid_constant__ Item given,
   const Word handler = kPayload != kNoHandler ? kPayload : find_handler(opcode);
   const Word traits = traits_of(handler);
   Word result;
-  if (opcode == 7) {
-    result = run_alone(handler, item);
-  } else if ((traits & kTraitGroup) != 0) {
+  if ((traits & kTraitGroup) != 0) {
     result = run_group_handler(handler, item);
   } else if ((traits & kTraitWarp) != 0) {
     result = run_warp_handler(handler, item);

@@ -109,6 +109,7 @@ class Words {
   Words(Word* words, Word count) : words_(words), count_(count) {}
   Word size() const { return count_; }
   Word load_relaxed(Wide i) const { return words_[i]; }
+  Word load_relaxed_if(bool is_there, Wide i) const { return is_there ? words_[i] : 0; }
   void store_relaxed(Wide i, Word value) const { words_[i] = value; }
   AtomicWord atomic(Wide i) const { return AtomicWord(words_ + i); }
 
@@ -192,7 +193,6 @@ inline void load_ahead_owned(const Buffer& buffer, const Word (&at)[kAhead],
 // ---- lanes ----
 
 struct OneLane {
-  static constexpr bool kLooksAhead = true;
   static constexpr bool kHasTile = false;
   static constexpr bool kKeepsOrder = true;
   static constexpr bool kIsOne = true;
@@ -207,10 +207,6 @@ struct OneLane {
   Number total(Number value) const {
     return value;
   }
-};
-
-struct PackedLane : OneLane {
-  static constexpr bool kLooksAhead = false;
 };
 
 /// Lanes that run one after the other from meeting to meeting.
@@ -304,7 +300,6 @@ inline void Fibers::pause(Fiber& fiber) {
 
 /// The lanes of a warp or group, as fibers.
 struct ManyLanes {
-  static constexpr bool kLooksAhead = true;
   static constexpr bool kHasTile = true;
   static constexpr bool kKeepsOrder = false;
   static constexpr bool kIsOne = false;
@@ -447,8 +442,7 @@ Word run_shimmed(test::ShimWay way, test::ShimFrame* frame, const char** trouble
   Word results[Fibers::kLanes] = {};
   for (Item& item : items) item = start;
   if (way == test::ShimWay::one_lane) {
-    const bool is_packed = frame->slot % 2 == 0;
-    results[0] = is_packed ? call(PackedLane{}, items[0]) : call(OneLane{}, items[0]);
+    results[0] = call(OneLane{}, items[0]);
   } else {
     *trouble = fibers.run([&](Word lane) { results[lane] = call(ManyLanes{}, items[lane]); });
     for (Word i = 1; i < Fibers::kLanes && *trouble == nullptr; ++i) {

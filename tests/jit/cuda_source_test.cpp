@@ -56,21 +56,17 @@ TEST(CudaSource, is_whole_for_a_program_without_handlers) {
   for (const std::string_view name :
        {"find_handler(Word opcode)", "traits_of(Word handler)",
         "run_lane_handler(Word handler, Item& item)", "run_warp_handler(Word handler, Item& item)",
-        "run_group_handler(Word handler, Item& item)", "run_alone(Word handler, Item& item)"}) {
+        "run_group_handler(Word handler, Item& item)"}) {
     EXPECT_TRUE(has(text, name)) << name;
   }
 }
 
-TEST(CudaSource, sorts_handlers_by_scope_and_leaves_long_opcodes_out_of_packed_slots) {
+TEST(CudaSource, sorts_handlers_by_scope) {
   const std::string text = cuda_of(
       "handler a = 64 { }\nhandler b = 300 scope warp { }\nhandler c = 65 scope group { }\n");
   EXPECT_TRUE(has(function_of(text, "run_lane_handler"), "handler_0(OneLane{}, item)"));
   EXPECT_TRUE(has(function_of(text, "run_warp_handler"), "handler_1(WarpLanes{}, item)"));
   EXPECT_TRUE(has(function_of(text, "run_group_handler"), "handler_2(GroupLanes{}, item)"));
-  const std::string alone = function_of(text, "run_alone");
-  EXPECT_TRUE(has(alone, "handler_0(PackedLane{}, item)"));
-  EXPECT_FALSE(has(alone, "handler_1"));
-  EXPECT_TRUE(has(alone, "handler_2(PackedLane{}, item)"));
   const std::string find = function_of(text, "find_handler");
   EXPECT_TRUE(has(find, "case 300u:\n      return 1u;")) << find;
 }
@@ -128,7 +124,6 @@ TEST(CudaSource, has_the_payload_only_where_it_runs) {
   const std::string with = cuda_of(kText, {.payload = true});
   EXPECT_TRUE(has(with, "kPayload = 1u;"));
   EXPECT_TRUE(has(function_of(with, "run_lane_handler"), "handler_1(OneLane{}, item)"));
-  EXPECT_FALSE(has(function_of(with, "run_alone"), "handler_1"));
   EXPECT_FALSE(has(function_of(with, "find_handler"), "1u;"));
 }
 

@@ -187,7 +187,7 @@ enum class Visit : Word { passed, ended, deferred, stuck };
 inline constexpr Word kNeedsIoSlot = 0x80000000u;
 
 /// What a claimed item needs to run.
-enum class Kind : Word { nothing, lane, warp, group, fence, copy };
+enum class Kind : Word { nothing, lane, warp, group, fence, copy, packed };
 
 /// Outcome of an item that found no IO slot: it is put back as if it had not run.
 inline constexpr Word kPutBack = 0xFFFFFFFFu;
@@ -243,6 +243,9 @@ struct Ring {
   }
 };
 
+/// Where in a slot's words the args of an operation lie: the first, and how many above it.
+inline constexpr Word kAllArgs = abi::kSlotFirstArg | abi::kSlotArgs << 8;
+
 /// One lane's slot on its way through a visit.
 struct Visitor {
   Word slot = kNoSlot;
@@ -250,9 +253,14 @@ struct Visitor {
   Word partition = 0;
   Word found = 0;  // status before the claim
   Word opcode = 0, tenant = 0, priority_word = 0;
-  Word handler = kNoHandler;
+  // What runs next: the slot's own operation, or one of a packed slot.
   Kind kind = Kind::nothing;
+  Word operation = 0;  // its opcode
+  Word handler = kNoHandler;
+  Word args = kAllArgs;
+  Word begun = 0;  // operations of a packed slot, with this one
   Visit visit = Visit::passed;
+  bool holds_slot = false;  // has claimed it, and is to say how it ended
   bool is_counted = false;  // holds one of its tenant's quota
   bool has_claimed = false;
   bool is_done = false;
@@ -393,10 +401,25 @@ EK_DEVICE Item make_item(const Ring& ring, Word slot, Word opcode, Word tenant, 
   return item;
 }
 
-EK_DEVICE void load_args(const Ring& ring, Word slot, Word* args) {
+/// Word `i` of an operation's args; 0 behind the last. Always inside the slot.
+EK_DEVICE Word load_arg(const Words& slot, Word args, Word i) {
+  const Word at = (args & 0xFF) + i;
+  return slot.load_relaxed_if(i < args >> 8 && at < abi::kSlotWords, at);
+}
+
+/// All that handlers of scope lane or built-in operations need.
+EK_DEVICE void load_args(const Ring& ring, const Visitor& visitor, Word* args) {
+  constexpr Word kCount = kHasLaneHandlers ? abi::kSlotArgs : 4;
+  if (visitor.args != kAllArgs) {
 #pragma unroll
-  for (Word i = 0; i < abi::kSlotArgs; i += 4) {
-    const Quad quad = load_quad(ring.slot_words(slot) + abi::kSlotFirstArg + i);
+    for (Word i = 0; i < kCount; ++i) {
+      args[i] = load_arg(ring.slot(visitor.slot), visitor.args, i);
+    }
+    return;
+  }
+#pragma unroll
+  for (Word i = 0; i < kCount; i += 4) {
+    const Quad quad = load_quad(ring.slot_words(visitor.slot) + abi::kSlotFirstArg + i);
     args[i] = quad.a;
     args[i + 1] = quad.b;
     args[i + 2] = quad.c;
@@ -473,84 +496,69 @@ EK_DEVICE Word ask_io(const Ring& ring, const IoRequest& request) {
   return ask_io(ring.io(), WideWord(&ring.row.shared->prefetches), request);
 }
 
-/// Asks, and notes the IO slot in the item's own slot, where whoever ends the wait finds it. An
-/// item that could not ask runs again as if this run had not been.
-EK_DEVICE Word wait_for(const Ring& ring, Word slot, const IoRequest& request, const Word* args) {
-  const Word io_slot = ask_io(ring, request);
-  if (io_slot == kNoSlot) return kPutBack;
-  if (args != nullptr) store_args(ring, slot, args);
+/// Notes the IO slot in the item's own slot, where whoever ends the wait finds it.
+EK_DEVICE Word wait_for(const Ring& ring, Word slot, Word io_slot) {
   ring.slot(slot).store_relaxed(abi::kSlotFirstArg + abi::kIoSlotArg, io_slot);
   return outcome(Ending::wait_io);
 }
 
 EK_DEVICE Word run_load_miss(const Ring& ring, Word slot, Word resource, bool is_prefetch) {
-  const IoRequest request{static_cast<Word>(abi::IoOp::read), resource, resource, 0, 0, resource};
-  if (!is_prefetch) return wait_for(ring, slot, request, nullptr);
-  const Word io_slot = ask_io(ring, request);
+  const Word io_slot =
+      ask_io(ring, {static_cast<Word>(abi::IoOp::read), resource, resource, 0, 0, resource});
   if (io_slot == kNoSlot) return kPutBack;
+  if (!is_prefetch) return wait_for(ring, slot, io_slot);
   WideWord(&ring.row.shared->prefetches).or_relaxed(Wide{1} << io_slot);
   return kDone;
 }
 
-/// What follows from a handler's run: its args go back to the slot, or its IO request is published.
-EK_DEVICE Word after_handler(const Ring& ring, Word handler, const Item& item, Word result) {
-  const bool writes_args = (traits_of(handler) & kTraitWritesArgs) != 0;
-  if (static_cast<Ending>(result & 0xFF) != Ending::wait_io) {
-    if (writes_args) store_args(ring, item.slot, item.args);
-    return result;
+/// What follows from a handler's run: its IO request is published, its args go back to the slot. An
+/// item that could not ask runs again as if this run had not been. The args of a packed slot stay
+/// as they are.
+EK_DEVICE Word after_handler(const Ring& ring, const Visitor& visitor, const Item& item,
+                             Word result) {
+  if (visitor.begun != 0) return result;
+  const bool waits =
+      (kAnyTrait & kTraitCanLeave) != 0 && static_cast<Ending>(result & 0xFF) == Ending::wait_io;
+  Word io_slot = kNoSlot;
+  if (waits) {
+    const abi::IoOp op = item.io.is_write != 0 ? abi::IoOp::write : abi::IoOp::read;
+    io_slot = ask_io(ring, {static_cast<Word>(op), item.io.source, item.io.destination,
+                            item.io.block, item.io.byte_count, item.slot});
+    if (io_slot == kNoSlot) return kPutBack;
   }
-  const abi::IoOp op = item.io.is_write != 0 ? abi::IoOp::write : abi::IoOp::read;
-  const IoRequest request{static_cast<Word>(op), item.io.source,     item.io.destination,
-                          item.io.block,         item.io.byte_count, item.slot};
-  return wait_for(ring, item.slot, request, writes_args ? item.args : nullptr);
+  const bool writes_args =
+      (kAnyTrait & kTraitWritesArgs) != 0 && (traits_of(visitor.handler) & kTraitWritesArgs) != 0;
+  if (writes_args) store_args(ring, item.slot, item.args);
+  return waits ? wait_for(ring, item.slot, io_slot) : result;
 }
 
 // ---- packed slots -------------------------------------------------------------------------------
 
-/// A packed payload that keeps the rules of the wire format.
-EK_DEVICE bool is_sound_packed(const Word* args) {
-  const Word count = abi::packed_byte(args, 0);
-  const Word total = abi::packed_byte(args, 1);
-  if (abi::packed_metadata_words(count) + total > abi::kSlotArgs) return false;
-  for (Word i = 0; i < count; ++i) {
-    const Word first = abi::packed_byte(args, 3 + 2 * i);
-    const Word end = i + 1 < count ? abi::packed_byte(args, 5 + 2 * i) : total;
-    if (first > end || end > total) return false;
-    const Word opcode = abi::packed_byte(args, 2 + 2 * i);
-    if (is(opcode, Opcode::batch_fence)) return false;
-    const Word handler = find_handler(opcode);
+/// Two bytes of a packed slot: number of operations and argument words of all of them, then opcode
+/// and first argument of each operation.
+struct PackedPair {
+  Word first, second;
+};
+/// Nobody but the host could change the words meanwhile; whatever they are, `i` stays inside.
+EK_DEVICE PackedPair packed_pair(const Words& slot, Word i) {
+  const Word word = i / 2 < abi::kSlotArgs ? slot.load_relaxed(abi::kSlotFirstArg + i / 2) : 0;
+  const Word bytes = word >> 16 * (i % 2);
+  return {bytes & 0xFF, bytes >> 8 & 0xFF};
+}
+
+/// Whether a packed payload keeps the rules of the wire format.
+__device__ __noinline__ bool is_sound_packed(Words slot) {
+  const PackedPair all = packed_pair(slot, 0);
+  if (abi::packed_metadata_words(all.first) + all.second > abi::kSlotArgs) return false;
+  for (Word i = 0; i < all.first; ++i) {
+    const PackedPair operation = packed_pair(slot, i + 1);
+    const Word end = i + 1 < all.first ? packed_pair(slot, i + 2).second : all.second;
+    if (operation.second > end || end > all.second) return false;
+    if (is(operation.first, Opcode::batch_fence)) return false;
+    const Word handler = find_handler(operation.first);
     if (handler != kNoHandler && (traits_of(handler) & kTraitCanLeave) != 0) return false;
   }
   return true;
-}
-
-EK_DEVICE Word run_packed(const Ring& ring, const Visitor& visitor, const Word* args) {
-  if (!is_sound_packed(args)) return fault_of(FaultCode::bad_packed_payload);
-  const Word count = abi::packed_byte(args, 0);
-  const Word total = abi::packed_byte(args, 1);
-  const Word first_arg = abi::packed_metadata_words(count);
-  for (Word i = 0; i < count; ++i) {
-    const Word opcode = abi::packed_byte(args, 2 + 2 * i);
-    const Word first = abi::packed_byte(args, 3 + 2 * i);
-    const Word end = i + 1 < count ? abi::packed_byte(args, 5 + 2 * i) : total;
-    const Word handler = find_handler(opcode);
-    Item item =
-        make_item(ring, visitor.slot, opcode, visitor.tenant, visitor.priority_word, handler);
-    for (Word k = 0; k < abi::kSlotArgs; ++k) {
-      item.args[k] = k < end - first ? args[first_arg + first + k] : 0;
-    }
-    Word result = fault_of(FaultCode::unknown_opcode);
-    if (is_plain_builtin(opcode)) {
-      result = run_builtin(ring, visitor.tenant, opcode, item.args);
-    } else if (handler != kNoHandler) {
-      result = run_alone(handler, item);
-    }
-    if (static_cast<Ending>(result & 0xFF) == Ending::fault) return result;
-    if (opcode < abi::kControlMetrics.count) {
-      ring.control().add_relaxed(abi::kControlMetrics.first + opcode, 1);
-    }
-  }
-  return kDone;
 }
 
 // ---- a visit ------------------------------------------------------------------------------------
@@ -639,16 +647,18 @@ EK_DEVICE bool take_quota(const Ring& ring, Visitor& visitor, Word quota) {
   return false;
 }
 
-/// What an opcode needs to run, and its handler.
+/// What the operation needs to run, and its handler.
 EK_DEVICE Kind kind_of(Visitor& visitor) {
-  if (is(visitor.opcode, Opcode::batch_fence)) return Kind::fence;
-  if (is(visitor.opcode, Opcode::packed_slot)) return Kind::lane;
-  if (kPayload != kNoHandler && !is(visitor.opcode, Opcode::shutdown)) {
+  const bool is_packed = visitor.begun != 0;
+  if (is(visitor.operation, Opcode::batch_fence)) return Kind::fence;
+  if (is(visitor.operation, Opcode::packed_slot)) return Kind::packed;
+  visitor.handler = kNoHandler;
+  if (kPayload != kNoHandler && !is(visitor.operation, Opcode::shutdown) && !is_packed) {
     visitor.handler = kPayload;
-  } else if (is(visitor.opcode, Opcode::memcpy)) {
+  } else if (is(visitor.operation, Opcode::memcpy) && !is_packed) {
     return Kind::copy;
-  } else if (!is_plain_builtin(visitor.opcode)) {
-    visitor.handler = find_handler(visitor.opcode);
+  } else if (!is_plain_builtin(visitor.operation)) {
+    visitor.handler = find_handler(visitor.operation);
   }
   if (visitor.handler == kNoHandler) return Kind::lane;
   const Word traits = traits_of(visitor.handler);
@@ -689,28 +699,57 @@ EK_DEVICE void admit(const Ring& ring, Visitor& visitor, bool is_first_look) {
     visitor.visit = Visit::stuck;
     return;
   }
+  visitor.holds_slot = true;
+  visitor.operation = visitor.opcode;
   visitor.kind = kind_of(visitor);
+}
+
+/// Goes on to the next operation of a packed slot, unless the last one ended as FAULT; says whether
+/// there is one.
+EK_DEVICE bool next_operation(const Ring& ring, Visitor& visitor, Word& result) {
+  const Words slot = ring.slot(visitor.slot);
+  if (visitor.begun == 0 && !is_sound_packed(slot)) {
+    result = fault_of(FaultCode::bad_packed_payload);
+  }
+  const auto ending = static_cast<Ending>(result & 0xFF);
+  // No handler that can leave was there when the payload was checked.
+  if (ending != Ending::done && ending != Ending::fault) {
+    result = fault_of(FaultCode::bad_packed_payload);
+  }
+  if (ending != Ending::done) return false;
+  if (visitor.begun != 0 && visitor.operation < abi::kControlMetrics.count) {
+    ring.control().add_relaxed(abi::kControlMetrics.first + visitor.operation, 1);
+  }
+  const PackedPair all = packed_pair(slot, 0);
+  const Word number = visitor.begun;
+  if (number >= all.first) return false;
+  visitor.begun = number + 1;
+  const PackedPair next = packed_pair(slot, number + 1);
+  const Word end = visitor.begun < all.first ? packed_pair(slot, number + 2).second : all.second;
+  visitor.operation = next.first;
+  visitor.args = (abi::kSlotFirstArg + abi::packed_metadata_words(all.first) + next.second & 0xFF) |
+                 (end - next.second & 0xFF) << 8;
+  visitor.kind = kind_of(visitor);
+  return true;
 }
 
 /// Runs an item on the lane that claimed it.
 EK_DEVICE Word run_on_lane(const Ring& ring, Visitor& visitor) {
-  if (is(visitor.opcode, Opcode::nop) && visitor.handler == kNoHandler) return kDone;
-  Item item = make_item(ring, visitor.slot, visitor.opcode, visitor.tenant, visitor.priority_word,
-                        visitor.handler);
-  load_args(ring, visitor.slot, item.args);
-  if (is(visitor.opcode, Opcode::packed_slot)) return run_packed(ring, visitor, item.args);
+  if (is(visitor.operation, Opcode::nop) && visitor.handler == kNoHandler) return kDone;
+  Item item = make_item(ring, visitor.slot, visitor.operation, visitor.tenant,
+                        visitor.priority_word, visitor.handler);
+  load_args(ring, visitor, item.args);
   if (visitor.handler != kNoHandler) {
-    const Word result = run_lane_handler(visitor.handler, item);
-    return after_handler(ring, visitor.handler, item, result);
+    return after_handler(ring, visitor, item, run_lane_handler(visitor.handler, item));
   }
-  if (is_plain_builtin(visitor.opcode)) {
-    return run_builtin(ring, visitor.tenant, visitor.opcode, item.args);
+  if (is_plain_builtin(visitor.operation)) {
+    return run_builtin(ring, visitor.tenant, visitor.operation, item.args);
   }
-  if (is(visitor.opcode, Opcode::printf)) {
+  if (is(visitor.operation, Opcode::printf)) {
     print_record(item, item.args[0], item.args[1], item.args[2]);
     return kDone;
   }
-  if (is(visitor.opcode, Opcode::load_miss)) {
+  if (is(visitor.operation, Opcode::load_miss)) {
     return run_load_miss(ring, visitor.slot, item.args[0], item.args[1] != 0);
   }
   return fault_of(FaultCode::unknown_opcode);
@@ -720,13 +759,12 @@ EK_DEVICE Word run_on_lane(const Ring& ring, Visitor& visitor) {
 EK_DEVICE Item shared_item(const Ring& ring, const Visitor& visitor, Word owner) {
   const Word slot = __shfl_sync(kAllLanes, visitor.slot, owner);
   const Word handler = __shfl_sync(kAllLanes, visitor.handler, owner);
-  Item item = make_item(ring, slot, __shfl_sync(kAllLanes, visitor.opcode, owner),
+  Item item = make_item(ring, slot, __shfl_sync(kAllLanes, visitor.operation, owner),
                         __shfl_sync(kAllLanes, visitor.tenant, owner),
                         __shfl_sync(kAllLanes, visitor.priority_word, owner), handler);
   // One lane a word: the slot is one line.
-  const Word lane = lane_index();
-  Word word = 0;
-  if (lane < abi::kSlotArgs) word = ring.slot(slot).load_relaxed(abi::kSlotFirstArg + lane);
+  const Word args = __shfl_sync(kAllLanes, visitor.args, owner);
+  const Word word = load_arg(ring.slot(slot), args, lane_index());
 #pragma unroll
   for (Word i = 0; i < abi::kSlotArgs; ++i) item.args[i] = __shfl_sync(kAllLanes, word, i);
   return item;
@@ -818,14 +856,16 @@ EK_DEVICE void run_groups(const Ring& ring, const Visitor& visitor, Word& result
     for_each_of_block(visitor, Kind::group, [&](Word owner) {
       if (threadIdx.x == owner) {
         board[0] = visitor.slot;
-        board[1] = visitor.opcode;
+        board[1] = visitor.operation;
         board[2] = visitor.tenant;
         board[3] = visitor.priority_word;
         board[4] = visitor.handler;
-        Word args[abi::kSlotArgs];
-        load_args(ring, visitor.slot, args);
-#pragma unroll
-        for (Word k = 0; k < abi::kSlotArgs; ++k) board[5 + k] = args[k];
+      }
+      if (threadIdx.x / kWarp == owner / kWarp) {  // one lane a word: the slot is one line
+        const Word slot = __shfl_sync(kAllLanes, visitor.slot, owner % kWarp);
+        const Word args = __shfl_sync(kAllLanes, visitor.args, owner % kWarp);
+        const Word lane = lane_index();
+        if (lane < abi::kSlotArgs) board[5 + lane] = load_arg(ring.slot(slot), args, lane);
       }
       __syncthreads();
       Item item = make_item(ring, board[0], board[1], board[2], board[3], board[4]);
@@ -833,7 +873,7 @@ EK_DEVICE void run_groups(const Ring& ring, const Visitor& visitor, Word& result
       for (Word k = 0; k < abi::kSlotArgs; ++k) item.args[k] = board[5 + k];
       const Word ended = run_group_handler(board[4], item);
       __syncthreads();  // what all threads wrote comes before the owner's release
-      if (threadIdx.x == owner) result = after_handler(ring, visitor.handler, item, ended);
+      if (threadIdx.x == owner) result = after_handler(ring, visitor, item, ended);
     });
   }
 }
@@ -852,7 +892,7 @@ EK_DEVICE void settle(const Ring& ring, Visitor& visitor, Word result, bool is_f
   } else {
     visitor.has_claimed = true;
     visitor.visit = Visit::deferred;
-    if (visitor.kind != Kind::fence) visitor.note = 0;
+    if (!is(visitor.opcode, Opcode::batch_fence)) visitor.note = 0;
     switch (static_cast<Ending>(result & 0xFF)) {
       case Ending::done:
         end_done(ring, visitor);
@@ -874,11 +914,9 @@ EK_DEVICE void settle(const Ring& ring, Visitor& visitor, Word result, bool is_f
   if (visitor.is_counted) ring.in_flight(visitor.tenant).add_relaxed(0, 0u - 1);
 }
 
-/// All threads of a crew visit a slot each, or none.
-EK_DEVICE void visit(const Ring& ring, Visitor& visitor, bool is_first_look) {
-  if (visitor.slot != kNoSlot) admit(ring, visitor, is_first_look);
-  Word result = kDone;
-  bool is_fence_ready_now = true;
+/// All lanes of a crew run their operations, on one lane or on all of them.
+EK_DEVICE void run_operations(const Ring& ring, Visitor& visitor, Word& result,
+                              bool& is_fence_ready_now) {
   if (visitor.kind == Kind::lane) result = run_on_lane(ring, visitor);
   __syncwarp();
   for_each_of_warp(visitor, Kind::fence, [&](Word owner) {
@@ -892,12 +930,26 @@ EK_DEVICE void visit(const Ring& ring, Visitor& visitor, bool is_first_look) {
       const Word handler = __shfl_sync(kAllLanes, visitor.handler, owner);
       const Word ended = run_warp_handler(handler, item);
       __syncwarp();  // what all lanes wrote comes before the owner's release
-      if (lane_index() == owner) result = after_handler(ring, handler, item, ended);
+      if (lane_index() == owner) result = after_handler(ring, visitor, item, ended);
       __syncwarp();
     });
   }
   run_groups(ring, visitor, result);
-  if (visitor.kind != Kind::nothing) settle(ring, visitor, result, !is_fence_ready_now);
+  visitor.kind = Kind::nothing;
+}
+
+/// All threads of a crew visit a slot each, or none. There is one place where operations run: the
+/// crew comes back to it as long as one of its packed slots has another.
+EK_DEVICE void visit(const Ring& ring, const Crew& crew, Visitor& visitor, bool is_first_look) {
+  if (visitor.slot != kNoSlot) admit(ring, visitor, is_first_look);
+  Word result = kDone;
+  bool is_fence_ready_now = true;
+  bool is_packed = visitor.kind == Kind::packed;
+  do {
+    if (is_packed) is_packed = next_operation(ring, visitor, result);
+    run_operations(ring, visitor, result, is_fence_ready_now);
+  } while (crew.any(is_packed));
+  if (visitor.holds_slot) settle(ring, visitor, result, !is_fence_ready_now);
   __syncwarp();
 }
 
@@ -1078,7 +1130,7 @@ class Drain {
       if (count_ == 0) continue;
       Visitor visitor;
       choose_slot(visitor);
-      visit(ring_, visitor, is_first_look());
+      visit(ring_, crew_, visitor, is_first_look());
       account_for(visitor);
     }
     if (has_ended_) report();
@@ -1150,7 +1202,6 @@ class Drain {
     return (before & kEnded) == 0;
   }
   EK_DEVICE void note_progress() {
-    flush();
     Wide before = 0;
     if (crew_.leads()) before = progress_.fetch_add_acq_rel(kMoved);
     before = crew_.from_leader(before);
@@ -1158,7 +1209,6 @@ class Drain {
   }
   /// Stops working, and waits for something to do; says whether there is.
   EK_DEVICE bool leave() {
-    flush();
     Wide before = 0;
     bool has_ended = false;
     if (crew_.leads()) {
@@ -1174,13 +1224,12 @@ class Drain {
       return false;
     }
     // The last must come back: it is the one to end the drain.
-    if ((crew_.from_leader(before) & kWorkingMask) == 1) return enter();
-    return wait_for_progress() && enter();
+    const bool is_last = (crew_.from_leader(before) & kWorkingMask) == 1;
+    return (is_last || wait_for_progress()) && enter();
   }
   /// Stops working because the drain is to stop; the last ends it.
   EK_DEVICE void leave_for_good() {
     must_stop_ = true;
-    flush();
     bool has_ended = false;
     if (crew_.leads()) {
       const Wide after = progress_.fetch_add_acq_rel(0 - kWorking) - kWorking;
@@ -1215,6 +1264,7 @@ class Drain {
   /// After a pass: what comes next. Says whether anything does.
   EK_DEVICE bool next_pass() {
     count_ = 0;
+    flush();  // before anybody is told
     if (must_stop_) {
       leave_for_good();
       return false;
@@ -1234,7 +1284,6 @@ class Drain {
     }
     if (pass_ == Pass::closing) return !close();
     if (now.working() != 1) return leave();
-    flush();
     before_closing_ = now.progress;
     is_settled_ = now.length <= kShortQueue;
     if (now.length == 0) return !close();

@@ -85,6 +85,16 @@ class Words {
     asm volatile("ld.relaxed.gpu.global.u32 %0, [%1]; // ek:word" : "=r"(value) : "l"(at(i)));
     return value;
   }
+  /// 0 if not; nothing branches.
+  EK_DEVICE Word load_relaxed_if(bool is_there, Wide i) const {
+    Word value;
+    asm volatile(
+        "{ .reg .pred p;\nsetp.ne.u32 p, %2, 0;\nmov.u32 %0, 0;\n"
+        "@p ld.relaxed.gpu.global.u32 %0, [%1]; // ek:word\n}"
+        : "=r"(value)
+        : "l"(at(i)), "r"(Word{is_there}));
+    return value;
+  }
   EK_DEVICE Word load_acquire(Wide i) const {
     Word value;
     asm volatile("ld.acquire.gpu.global.u32 %0, [%1]; // ek:word"
@@ -329,11 +339,8 @@ EK_DEVICE void load_ahead_owned(const Buffer& buffer, const Word (&at)[kAhead],
 
 // ---- lanes ----------------------------------------------------------------------------------
 
-// kLooksAhead: an each fetches words for several turns at once, which is fast and much code.
-
 /// The thread that runs an item of `scope lane`.
 struct OneLane {
-  static constexpr bool kLooksAhead = true;
   static constexpr bool kIsOne = true;
   static constexpr bool kHasTile = false;
   static constexpr bool kKeepsOrder = true;
@@ -348,14 +355,8 @@ struct OneLane {
   EK_DEVICE Wide total(Wide value) const { return value; }
 };
 
-/// The thread that runs an operation of a packed slot, whatever the scope of its handler.
-struct PackedLane : OneLane {
-  static constexpr bool kLooksAhead = false;
-};
-
 /// The 32 threads of a warp that run one item of `scope warp` together.
 struct WarpLanes {
-  static constexpr bool kLooksAhead = true;
   static constexpr bool kIsOne = false;
   static constexpr bool kHasTile = false;
   static constexpr bool kKeepsOrder = false;
@@ -385,7 +386,6 @@ struct WarpLanes {
 
 /// The threads of a block that run one item of `scope group` together. They have a tile.
 struct GroupLanes {
-  static constexpr bool kLooksAhead = true;
   static constexpr bool kIsOne = false;
   static constexpr bool kHasTile = true;
   static constexpr bool kKeepsOrder = false;
@@ -831,9 +831,8 @@ EK_DEVICE Word take_owned(const Lanes&, const Buffer& buffer, Word index, Word a
 /// Whether the item is to end here.
 template <class Lanes>
 EK_DEVICE bool is_aborted(const Lanes& lanes, const Item& item) {
-  Word value = 0;
-  if (lanes.leads() && item.abort.size() != 0) value = item.abort.load_relaxed(0);
-  return lanes.from_leader(value) != 0;
+  const bool looks = lanes.leads() && item.abort.size() != 0;
+  return lanes.from_leader(item.abort.load_relaxed_if(looks, 0)) != 0;
 }
 
 /// Pays for one turn of a loop, and looks at the abort word now and then. Gives the code of a
