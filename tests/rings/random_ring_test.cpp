@@ -40,17 +40,27 @@ bool has_native_code() {
   return is_on_cuda() || jit::has_native_code();
 }
 
-// What all kernels and rings of a batch have in common.
+// What all kernels and rings of a batch have in common. A GPU compiles for each workgroup size.
 struct Batch {
   RingShape ring = {};
+  Word workgroup_size = 1;
   std::vector<Word> worker_counts = {};
   bool has_payload = false;
 };
+
+Word random_workgroup_size(Random& random, Word slot_count) {
+  std::vector<Word> sizes;
+  for (Word size = 1; size <= slot_count; ++size) {
+    if (slot_count % size == 0) sizes.push_back(size);
+  }
+  return random.pick_from(sizes);
+}
 
 Batch random_batch(Random& random, bool is_in_order) {
   Batch batch;
   batch.ring.slot_count = random_slot_count(random);
   batch.ring.is_in_order = is_in_order;
+  batch.workgroup_size = random_workgroup_size(random, batch.ring.slot_count);
   batch.worker_counts = {1};
   if (is_in_order) return batch;
   batch.worker_counts.push_back(random.between(2, 8));
@@ -60,6 +70,7 @@ Batch random_batch(Random& random, bool is_in_order) {
   if (has_native_code() && random.chance(30)) {
     // Workers that sleep come too late for a ring of a few microseconds.
     batch.ring = {.slot_count = random.between(8, 32), .is_busy = true, .fuel = 400'000};
+    batch.workgroup_size = random_workgroup_size(random, batch.ring.slot_count);
     batch.worker_counts = {random.between(2, 3), random.between(4, 8)};
   }
   return batch;
@@ -67,13 +78,8 @@ Batch random_batch(Random& random, bool is_in_order) {
 
 KernelShape random_shape(Random& random, const Batch& batch, Schedule schedule, Word workers) {
   const bool is_native = has_native_code() && (batch.ring.is_busy || random.chance(50));
-  const Word slot_count = batch.ring.slot_count;
-  std::vector<Word> sizes;
-  for (Word size = 1; size <= slot_count; ++size) {
-    if (slot_count % size == 0) sizes.push_back(size);
-  }
-  return {.slot_count = slot_count,
-          .workgroup_size = random.pick_from(sizes),
+  return {.slot_count = batch.ring.slot_count,
+          .workgroup_size = batch.workgroup_size,
           .worker_count = workers,
           .schedule = schedule,
           .execution = is_native ? backend::Execution::native : usual_execution(),
