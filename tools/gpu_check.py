@@ -72,7 +72,7 @@ def make_steps(quick, programs):
         # These compile in the middle of what they do, two modules at one time: processes that share
         # a core would only make each other wait.
         Step("random rings", "random_ring_test", 45, environment=CUDA, seconds=0.4,
-             copies=max(1, cores // 4)),
+             copies=2),
         Step("random jobs", "random_job_test", 60, environment=CUDA, seconds=0.25,
              copies=max(1, cores // 2)),
         Step("planned runs", "run_test", 40, environment=CUDA, shards=cores),

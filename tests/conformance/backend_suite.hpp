@@ -35,6 +35,7 @@ struct BackendUnderTest {
   std::string skip_reason = {};                                  ///< why it cannot run here, if so
   std::vector<abi::Word> worker_counts = {1, 2, 4};              ///< to test with; 1 is the first
   bool interprets = true;                                        ///< whether it has an interpreter
+  std::chrono::milliseconds short_deadline{50};                  ///< items begin before it
 };
 
 /// What a test runs on.
@@ -176,6 +177,7 @@ class BackendTest : public testing::TestWithParam<Configuration> {
   Schedule schedule() const { return GetParam().schedule; }
   Word worker_count() const { return GetParam().worker_count; }
   Word counter_start() const { return GetParam().counter_start; }
+  std::chrono::milliseconds short_deadline() const { return GetParam().backend->short_deadline; }
 
   static std::shared_ptr<backend::Backend> backend();
   /// The options of this configuration.

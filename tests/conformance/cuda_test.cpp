@@ -13,7 +13,8 @@ const BackendUnderTest& cuda_under_test() {
       .make = [] { return backend::cuda::make_backend(); },
       .skip_reason = backend::cuda::make_backend()->capabilities().reason,
       .worker_counts = {1, 4, 64},
-      .interprets = false};
+      .interprets = false,
+      .short_deadline = std::chrono::milliseconds(400)};  // others may use the GPU as well
   return backend;
 }
 

@@ -8,7 +8,6 @@ namespace {
 constexpr Word kPacked = 0x80000001;
 constexpr Word kWaitIo = 4;
 constexpr Word kIoPublished = 1, kIoOk = 0x10;
-constexpr auto kDeadline = std::chrono::milliseconds(50);
 
 // A handler of its own, with both halves.
 ir::UnverifiedHandler made(std::string name, Word opcode) {
@@ -219,7 +218,7 @@ TEST_P(Unverified, items_that_ask_the_token_end_at_the_deadline) {
   for (const Word opcode : {kNativeSpin, kNativeTurns}) {
     Job before = job();
     before.put(7, {1, opcode, 1, 2});
-    const Outcome after = run(before, kDeadline);
+    const Outcome after = run(before, short_deadline());
     EXPECT_EQ(after.slot(7), (SlotWords{7, opcode, 1, 0x000A0002}));
     EXPECT_EQ(after.counts.end, backend::DrainEnd::deadline);
     EXPECT_LT(after.duration, kPatience);

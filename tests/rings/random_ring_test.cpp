@@ -67,8 +67,8 @@ Batch random_batch(Random& random, bool is_in_order) {
   // From 32 workers on the lanes of a warp look at a slot each; 0 is all that fit the device.
   if (is_on_cuda()) batch.worker_counts.insert(batch.worker_counts.end(), {64, 0});
   batch.has_payload = random.chance(15);
-  if (has_native_code() && random.chance(30)) {
-    // Workers that sleep come too late for a ring of a few microseconds.
+  if (!is_on_cuda() && has_native_code() && random.chance(30)) {
+    // Threads that sleep come too late for a ring of a few microseconds.
     batch.ring = {.slot_count = random.between(8, 32), .is_busy = true, .fuel = 400'000};
     batch.workgroup_size = random_workgroup_size(random, batch.ring.slot_count);
     batch.worker_counts = {random.between(2, 3), random.between(4, 8)};

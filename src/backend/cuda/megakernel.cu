@@ -514,9 +514,9 @@ EK_DEVICE Word run_load_miss(const Ring& ring, Word slot, Word resource, bool is
 /// What follows from a handler's run: its IO request is published, its args go back to the slot. An
 /// item that could not ask runs again as if this run had not been. The args of a packed slot stay
 /// as they are.
-EK_DEVICE Word after_handler(const Ring& ring, const Visitor& visitor, const Item& item,
+EK_DEVICE Word after_handler(const Ring& ring, Word handler, bool is_packed, const Item& item,
                              Word result) {
-  if (visitor.begun != 0) return result;
+  if (is_packed) return result;
   const bool waits =
       (kAnyTrait & kTraitCanLeave) != 0 && static_cast<Ending>(result & 0xFF) == Ending::wait_io;
   Word io_slot = kNoSlot;
@@ -527,7 +527,7 @@ EK_DEVICE Word after_handler(const Ring& ring, const Visitor& visitor, const Ite
     if (io_slot == kNoSlot) return kPutBack;
   }
   const bool writes_args =
-      (kAnyTrait & kTraitWritesArgs) != 0 && (traits_of(visitor.handler) & kTraitWritesArgs) != 0;
+      (kAnyTrait & kTraitWritesArgs) != 0 && (traits_of(handler) & kTraitWritesArgs) != 0;
   if (writes_args) store_args(ring, item.slot, item.args);
   return waits ? wait_for(ring, item.slot, io_slot) : result;
 }
@@ -740,7 +740,8 @@ EK_DEVICE Word run_on_lane(const Ring& ring, Visitor& visitor) {
                         visitor.priority_word, visitor.handler);
   load_args(ring, visitor, item.args);
   if (visitor.handler != kNoHandler) {
-    return after_handler(ring, visitor, item, run_lane_handler(visitor.handler, item));
+    const Word ended = run_lane_handler(visitor.handler, item);
+    return after_handler(ring, visitor.handler, visitor.begun != 0, item, ended);
   }
   if (is_plain_builtin(visitor.operation)) {
     return run_builtin(ring, visitor.tenant, visitor.operation, item.args);
@@ -755,19 +756,59 @@ EK_DEVICE Word run_on_lane(const Ring& ring, Visitor& visitor) {
   return fault_of(FaultCode::unknown_opcode);
 }
 
-/// The same item for every lane of the warp, taken from the lane that claimed it.
-EK_DEVICE Item shared_item(const Ring& ring, const Visitor& visitor, Word owner) {
-  const Word slot = __shfl_sync(kAllLanes, visitor.slot, owner);
-  const Word handler = __shfl_sync(kAllLanes, visitor.handler, owner);
-  Item item = make_item(ring, slot, __shfl_sync(kAllLanes, visitor.operation, owner),
-                        __shfl_sync(kAllLanes, visitor.tenant, owner),
-                        __shfl_sync(kAllLanes, visitor.priority_word, owner), handler);
+/// An operation that several threads run: what they know of it.
+struct SharedOperation {
+  Word slot, opcode, tenant, priority_word, handler, args, is_packed;
+};
+
+EK_DEVICE SharedOperation shared_operation(const Visitor& visitor) {
+  return {visitor.slot,    visitor.operation, visitor.tenant,    visitor.priority_word,
+          visitor.handler, visitor.args,      visitor.begun != 0};
+}
+/// That of another lane of the warp.
+EK_DEVICE SharedOperation shared_operation(const Visitor& visitor, Word owner) {
+  const SharedOperation its = shared_operation(visitor);
+  const auto from_owner = [owner](Word word) { return __shfl_sync(kAllLanes, word, owner); };
+  return {from_owner(its.slot),          from_owner(its.opcode),  from_owner(its.tenant),
+          from_owner(its.priority_word), from_owner(its.handler), from_owner(its.args),
+          from_owner(its.is_packed)};
+}
+EK_DEVICE Item make_item(const Ring& ring, const SharedOperation& operation) {
+  return make_item(ring, operation.slot, operation.opcode, operation.tenant,
+                   operation.priority_word, operation.handler);
+}
+
+/// All lanes of a warp run an operation; its owner is told what follows.
+EK_DEVICE Word run_by_warp(const Ring& ring, const SharedOperation& operation, bool owns) {
+  Item item = make_item(ring, operation);
   // One lane a word: the slot is one line.
-  const Word args = __shfl_sync(kAllLanes, visitor.args, owner);
-  const Word word = load_arg(ring.slot(slot), args, lane_index());
+  const Word word = load_arg(ring.slot(operation.slot), operation.args, lane_index());
 #pragma unroll
   for (Word i = 0; i < abi::kSlotArgs; ++i) item.args[i] = __shfl_sync(kAllLanes, word, i);
-  return item;
+  const Word ended = run_warp_handler(operation.handler, item);
+  __syncwarp();  // what all lanes wrote comes before the owner's release
+  if (!owns) return ended;
+  return after_handler(ring, operation.handler, operation.is_packed != 0, item, ended);
+}
+
+/// All threads of a block run an operation; its owner is told what follows. It takes them long
+/// enough for a call: what the loop around it knows waits outside while handlers have the
+/// registers, and both are compiled in less time.
+__device__ __noinline__ Word run_by_group(const LaunchParams& params, const Submission& row,
+                                          const SharedOperation& operation, bool owns) {
+  const Ring ring{params, row};
+  __shared__ Word args[abi::kSlotArgs];
+  if (threadIdx.x < abi::kSlotArgs) {
+    args[threadIdx.x] = load_arg(ring.slot(operation.slot), operation.args, threadIdx.x);
+  }
+  __syncthreads();
+  Item item = make_item(ring, operation);
+#pragma unroll
+  for (Word k = 0; k < abi::kSlotArgs; ++k) item.args[k] = args[k];
+  const Word ended = run_group_handler(operation.handler, item);
+  __syncthreads();  // what all threads wrote comes before the owner's release
+  if (!owns) return ended;
+  return after_handler(ring, operation.handler, operation.is_packed != 0, item, ended);
 }
 
 /// Whether the slots before a fence have ended, from the first that had not; all lanes look.
@@ -849,31 +890,16 @@ EK_DEVICE void for_each_of_block(const Visitor& visitor, Kind kind, const Run& r
   for (Word i = 0; i < items; ++i) run(owners[i]);
 }
 
-/// Runs the items of scope group of the whole block, one after the other.
+/// Runs the operations of scope group of the whole block, one after the other.
 EK_DEVICE void run_groups(const Ring& ring, const Visitor& visitor, Word& result) {
   if constexpr (kHasGroupHandlers) {
-    __shared__ Word board[abi::kSlotWords + 2];
+    __shared__ SharedOperation board;
     for_each_of_block(visitor, Kind::group, [&](Word owner) {
-      if (threadIdx.x == owner) {
-        board[0] = visitor.slot;
-        board[1] = visitor.operation;
-        board[2] = visitor.tenant;
-        board[3] = visitor.priority_word;
-        board[4] = visitor.handler;
-      }
-      if (threadIdx.x / kWarp == owner / kWarp) {  // one lane a word: the slot is one line
-        const Word slot = __shfl_sync(kAllLanes, visitor.slot, owner % kWarp);
-        const Word args = __shfl_sync(kAllLanes, visitor.args, owner % kWarp);
-        const Word lane = lane_index();
-        if (lane < abi::kSlotArgs) board[5 + lane] = load_arg(ring.slot(slot), args, lane);
-      }
+      const bool owns = threadIdx.x == owner;
+      if (owns) board = shared_operation(visitor);
       __syncthreads();
-      Item item = make_item(ring, board[0], board[1], board[2], board[3], board[4]);
-#pragma unroll
-      for (Word k = 0; k < abi::kSlotArgs; ++k) item.args[k] = board[5 + k];
-      const Word ended = run_group_handler(board[4], item);
-      __syncthreads();  // what all threads wrote comes before the owner's release
-      if (threadIdx.x == owner) result = after_handler(ring, visitor, item, ended);
+      const Word ended = run_by_group(ring.params, ring.row, board, owns);
+      if (owns) result = ended;
     });
   }
 }
@@ -926,11 +952,10 @@ EK_DEVICE void run_operations(const Ring& ring, Visitor& visitor, Word& result,
                    [&](Word owner) { run_copy(ring, visitor, owner, result); });
   if constexpr (kHasWarpHandlers) {
     for_each_of_warp(visitor, Kind::warp, [&](Word owner) {
-      Item item = shared_item(ring, visitor, owner);
-      const Word handler = __shfl_sync(kAllLanes, visitor.handler, owner);
-      const Word ended = run_warp_handler(handler, item);
-      __syncwarp();  // what all lanes wrote comes before the owner's release
-      if (lane_index() == owner) result = after_handler(ring, visitor, item, ended);
+      const bool owns = lane_index() == owner;
+      const SharedOperation operation = shared_operation(visitor, owner);
+      const Word ended = run_by_warp(ring, operation, owns);
+      if (owns) result = ended;
       __syncwarp();
     });
   }
