@@ -450,14 +450,14 @@ Result<void> CudaKernel::drain(std::span<const std::size_t> rows, Clock::time_po
         "copying the rows of a launch"));
     params.rows = pointer_to<const Submission>(device_rows_);
   }
-  params.entries = table_ == nullptr ? nullptr : table_->device_address();
-  params.entry_mask = table_mask_;
-  params.abort = words_of(abort_);
-  params.fuel_per_item = options_.fuel_per_item;
+  params.around.entries = table_ == nullptr ? nullptr : table_->device_address();
+  params.around.entry_mask = table_mask_;
+  params.around.abort = words_of(abort_);
+  params.around.fuel_per_item = options_.fuel_per_item;
   params.submission_count = static_cast<Word>(rows.size());
   params.slots_per_crew = crews.slots;
-  params.worker_count = crews.count * crews.slots;
-  params.group_lanes = options_.geometry.workgroup_size;
+  params.around.worker_count = crews.count * crews.slots;
+  params.around.group_lanes = options_.geometry.workgroup_size;
   if (is_abort_set_) {
     EVERKERNEL_TRY(context_->check(
         driver.cuMemsetD32Async(reinterpret_cast<CuPointer>(abort_->device_address()), 0, 1,

@@ -82,7 +82,7 @@ EK_DEVICE Quad load_from_host(const FreshRegion* row) {
 class GraphCrew {
  public:
   EK_DEVICE explicit GraphCrew(const GraphParams& params)
-      : params_(params), shared_(*params.shared), ring_{params.launch, params.launch.first} {
+      : params_(params), shared_(*params.shared), ring_{params.launch.around, params.launch.first} {
     can_hold_ = crew_.lane < params.launch.slots_per_crew;
   }
 

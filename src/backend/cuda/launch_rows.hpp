@@ -85,18 +85,23 @@ struct Submission {
 };
 static_assert(sizeof(Submission) % sizeof(Wide) == 0);
 
+/// What every item of a launch finds.
+struct Surroundings {
+  const void* entries;  ///< of the buffer table
+  Word* abort;          ///< non-zero ends items
+  Wide fuel_per_item;   ///< turns of loops
+  Word entry_mask;      ///< of the buffer table
+  Word worker_count;    ///< most slots claimed at one time
+  Word group_lanes;     ///< `lanes` of handlers of scope group
+};
+
 /// A launch.
 struct LaunchParams {
   Submission first;        ///< the only submission, or the first
   const Submission* rows;  ///< all of them when there are several, else null
-  const void* entries;     ///< of the buffer table
-  Word* abort;             ///< non-zero ends items
-  Wide fuel_per_item;      ///< turns of loops
-  Word entry_mask;         ///< of the buffer table
+  Surroundings around;     ///< what items find
   Word submission_count;   ///< how many
   Word slots_per_crew;     ///< slots a crew looks at together
-  Word worker_count;       ///< most slots claimed at one time
-  Word group_lanes;        ///< `lanes` of handlers of scope group
 };
 
 /// What a survey found.

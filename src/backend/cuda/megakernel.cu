@@ -202,14 +202,14 @@ inline constexpr Word kDone = 0;  // outcome(Ending::done)
 
 /// The words of one submission and what its crews share.
 struct Ring {
-  const LaunchParams& params;
+  const Surroundings& around;
   const Submission& row;
 
   EK_DEVICE Words control() const { return {row.control, row.control_words}; }
   EK_DEVICE Words io() const { return {row.io_queue, row.io_words}; }
-  EK_DEVICE Words abort() const { return {params.abort, 1}; }
+  EK_DEVICE Words abort() const { return {around.abort, 1}; }
   EK_DEVICE BufferTable buffers() const {
-    return {static_cast<const BufferEntry*>(params.entries), params.entry_mask};
+    return {static_cast<const BufferEntry*>(around.entries), around.entry_mask};
   }
   EK_DEVICE Voice voice() const {
     return {control(),   {row.debug_log, row.debug_log_words}, row.hits, row.hit_capacity,
@@ -392,10 +392,10 @@ EK_DEVICE Item make_item(const Ring& ring, Word slot, Word opcode, Word tenant, 
   const Word traits = traits_of(handler);
   item.lanes = 1;
   if ((traits & kTraitWarp) != 0) item.lanes = kWarp;
-  if ((traits & kTraitGroup) != 0) item.lanes = ring.params.group_lanes;
+  if ((traits & kTraitGroup) != 0) item.lanes = ring.around.group_lanes;
   item.control = ring.control();
   item.buffers = ring.buffers();
-  item.fuel = static_cast<Fuel>(ring.params.fuel_per_item);
+  item.fuel = static_cast<Fuel>(ring.around.fuel_per_item);
   item.abort = ring.abort();
   item.voice = ring.voice();
   return item;
@@ -619,7 +619,7 @@ EK_DEVICE bool is_worth_claiming(const Ring& ring, const Visitor& visitor) {
   if (standing == Ring::Standing::unknown) return true;  // to end as FAULT
   if (standing == Ring::Standing::disabled) return false;
   const Word quota = ring.quota_of(tenant);
-  if (quota < ring.params.worker_count && ring.in_flight(tenant).load_relaxed(0) >= quota)
+  if (quota < ring.around.worker_count && ring.in_flight(tenant).load_relaxed(0) >= quota)
     return false;
   if ((visitor.note & kNeedsIoSlot) != 0 &&
       !has_free_io_slot(ring.io(), WideWord(&ring.row.shared->prefetches).load_relaxed())) {
@@ -638,7 +638,7 @@ EK_DEVICE bool is_worth_claiming(const Ring& ring, const Visitor& visitor) {
 /// Takes one of a tenant's quota; says whether there was one. A quota that all workers together
 /// cannot reach needs no counting.
 EK_DEVICE bool take_quota(const Ring& ring, Visitor& visitor, Word quota) {
-  visitor.is_counted = quota < ring.params.worker_count;
+  visitor.is_counted = quota < ring.around.worker_count;
   if (!visitor.is_counted) return true;
   const Words in_flight = ring.in_flight(visitor.tenant);
   if (in_flight.fetch_add_relaxed(0, 1) < quota) return true;
@@ -794,9 +794,9 @@ EK_DEVICE Word run_by_warp(const Ring& ring, const SharedOperation& operation, b
 /// All threads of a block run an operation; its owner is told what follows. It takes them long
 /// enough for a call: what the loop around it knows waits outside while handlers have the
 /// registers, and both are compiled in less time.
-__device__ __noinline__ Word run_by_group(const LaunchParams& params, const Submission& row,
+__device__ __noinline__ Word run_by_group(Surroundings around, const Submission& row,
                                           const SharedOperation& operation, bool owns) {
-  const Ring ring{params, row};
+  const Ring ring{around, row};
   __shared__ Word args[abi::kSlotArgs];
   if (threadIdx.x < abi::kSlotArgs) {
     args[threadIdx.x] = load_arg(ring.slot(operation.slot), operation.args, threadIdx.x);
@@ -898,7 +898,7 @@ EK_DEVICE void run_groups(const Ring& ring, const Visitor& visitor, Word& result
       const bool owns = threadIdx.x == owner;
       if (owns) board = shared_operation(visitor);
       __syncthreads();
-      const Word ended = run_by_group(ring.params, ring.row, board, owns);
+      const Word ended = run_by_group(ring.around, ring.row, board, owns);
       if (owns) result = ended;
     });
   }
@@ -1141,7 +1141,10 @@ struct Queue {
 class Drain {
  public:
   EK_DEVICE Drain(const LaunchParams& params, const Submission& row, Word crew_index)
-      : ring_{params, row}, crew_index_(crew_index), progress_(&row.shared->progress) {
+      : params_(params),
+        ring_{params.around, row},
+        crew_index_(crew_index),
+        progress_(&row.shared->progress) {
     crew_.slots = params.slots_per_crew;
   }
 
@@ -1517,17 +1520,16 @@ class Drain {
   /// nothing runs.
   EK_DEVICE bool prepare() {
     if (kSchedule == Schedule::direct || is_list()) return true;
-    const LaunchParams& params = ring_.params;
-    const bool is_one = params.rows == nullptr;
-    Shared* const gate = params.first.shared;
+    const bool is_one = params_.rows == nullptr;
+    Shared* const gate = params_.first.shared;
     const Words setup = one_word(&gate->setup);
     bool is_mine = false;
     if (crew_.leads()) is_mine = setup.claim(0, 0, 1);
     if (crew_.from_leader(is_mine) != 0) {
       bool is_sound = true;
       const Word lanes = kHasGroupHandlers ? blockDim.x : kWarp;
-      for (Word i = crew_.lane; i < params.submission_count; i += lanes) {
-        if (!read_setup(is_one ? params.first : load_row(params.rows + i))) is_sound = false;
+      for (Word i = crew_.lane; i < params_.submission_count; i += lanes) {
+        if (!read_setup(is_one ? params_.first : load_row(params_.rows + i))) is_sound = false;
       }
       is_sound = !crew_.any(!is_sound);
       if (crew_.leads()) setup.store_release(0, is_sound ? 2 : 3);
@@ -1708,6 +1710,7 @@ class Drain {
     return active;
   }
 
+  const LaunchParams& params_;
   Ring ring_;
   Word crew_index_;
   WideWord progress_;
