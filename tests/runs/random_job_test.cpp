@@ -34,7 +34,7 @@ struct BatchShape {
 constexpr BatchShape kInterpreted = {.kernels = 3, .jobs = 40, .runs = 3, .is_native = false};
 constexpr BatchShape kNative = {.kernels = 1, .jobs = 5, .runs = 8, .is_native = true};
 // A device compiles a program twice, for seconds, and then runs any job of it.
-constexpr BatchShape kOnDevice = {.kernels = 4, .jobs = 150, .runs = 4, .is_native = true};
+constexpr BatchShape kOnDevice = {.kernels = 4, .jobs = 60, .runs = 4, .is_native = true};
 // Whatever takes longer hangs, compiling included.
 constexpr std::chrono::seconds kDeviceTime{90};
 

@@ -547,7 +547,7 @@ EK_DEVICE PackedPair packed_pair(const Words& slot, Word i) {
 }
 
 /// Whether a packed payload keeps the rules of the wire format.
-__device__ __noinline__ bool is_sound_packed(Words slot) {
+EK_DEVICE bool is_sound_packed(const Words& slot) {
   const PackedPair all = packed_pair(slot, 0);
   if (abi::packed_metadata_words(all.first) + all.second > abi::kSlotArgs) return false;
   for (Word i = 0; i < all.first; ++i) {
@@ -559,6 +559,22 @@ __device__ __noinline__ bool is_sound_packed(Words slot) {
     if (handler != kNoHandler && (traits_of(handler) & kTraitCanLeave) != 0) return false;
   }
   return true;
+}
+
+/// An operation of a packed slot as one word: its opcode in the first byte, above it where its args
+/// lie (Visitor::args). Or one of these.
+inline constexpr Word kNoOperation = 0xFFFFFFFFu;
+inline constexpr Word kUnsound = 0xFFFFFFFEu;
+
+/// Operation `i` of a packed slot. The payload is checked before the first.
+__device__ __noinline__ Word packed_operation(Words slot, Word i) {
+  if (i == 0 && !is_sound_packed(slot)) return kUnsound;
+  const PackedPair all = packed_pair(slot, 0);
+  if (i >= all.first) return kNoOperation;
+  const PackedPair operation = packed_pair(slot, i + 1);
+  const Word end = i + 1 < all.first ? packed_pair(slot, i + 2).second : all.second;
+  const Word first = abi::kSlotFirstArg + abi::packed_metadata_words(all.first) + operation.second;
+  return operation.first | (first & 0xFF) << 8 | (end - operation.second & 0xFF) << 16;
 }
 
 // ---- a visit ------------------------------------------------------------------------------------
@@ -707,28 +723,21 @@ EK_DEVICE void admit(const Ring& ring, Visitor& visitor, bool is_first_look) {
 /// Goes on to the next operation of a packed slot, unless the last one ended as FAULT; says whether
 /// there is one.
 EK_DEVICE bool next_operation(const Ring& ring, Visitor& visitor, Word& result) {
-  const Words slot = ring.slot(visitor.slot);
-  if (visitor.begun == 0 && !is_sound_packed(slot)) {
-    result = fault_of(FaultCode::bad_packed_payload);
-  }
   const auto ending = static_cast<Ending>(result & 0xFF);
-  // No handler that can leave was there when the payload was checked.
-  if (ending != Ending::done && ending != Ending::fault) {
-    result = fault_of(FaultCode::bad_packed_payload);
-  }
-  if (ending != Ending::done) return false;
+  if (ending == Ending::fault) return false;
   if (visitor.begun != 0 && visitor.operation < abi::kControlMetrics.count) {
     ring.control().add_relaxed(abi::kControlMetrics.first + visitor.operation, 1);
   }
-  const PackedPair all = packed_pair(slot, 0);
-  const Word number = visitor.begun;
-  if (number >= all.first) return false;
-  visitor.begun = number + 1;
-  const PackedPair next = packed_pair(slot, number + 1);
-  const Word end = visitor.begun < all.first ? packed_pair(slot, number + 2).second : all.second;
-  visitor.operation = next.first;
-  visitor.args = (abi::kSlotFirstArg + abi::packed_metadata_words(all.first) + next.second & 0xFF) |
-                 (end - next.second & 0xFF) << 8;
+  const Word next = packed_operation(ring.slot(visitor.slot), visitor.begun);
+  if (next == kNoOperation) return false;
+  // No handler that can leave was there when the payload was checked.
+  if (next == kUnsound || ending != Ending::done) {
+    result = fault_of(FaultCode::bad_packed_payload);
+    return false;
+  }
+  ++visitor.begun;
+  visitor.operation = next & 0xFF;
+  visitor.args = next >> 8;
   visitor.kind = kind_of(visitor);
   return true;
 }
@@ -791,12 +800,8 @@ EK_DEVICE Word run_by_warp(const Ring& ring, const SharedOperation& operation, b
   return after_handler(ring, operation.handler, operation.is_packed != 0, item, ended);
 }
 
-/// All threads of a block run an operation; its owner is told what follows. It takes them long
-/// enough for a call: what the loop around it knows waits outside while handlers have the
-/// registers, and both are compiled in less time.
-__device__ __noinline__ Word run_by_group(Surroundings around, const Submission& row,
-                                          const SharedOperation& operation, bool owns) {
-  const Ring ring{around, row};
+/// All threads of a block run an operation; its owner is told what follows.
+EK_DEVICE Word run_by_group(const Ring& ring, const SharedOperation& operation, bool owns) {
   __shared__ Word args[abi::kSlotArgs];
   if (threadIdx.x < abi::kSlotArgs) {
     args[threadIdx.x] = load_arg(ring.slot(operation.slot), operation.args, threadIdx.x);
@@ -898,7 +903,7 @@ EK_DEVICE void run_groups(const Ring& ring, const Visitor& visitor, Word& result
       const bool owns = threadIdx.x == owner;
       if (owns) board = shared_operation(visitor);
       __syncthreads();
-      const Word ended = run_by_group(ring.around, ring.row, board, owns);
+      const Word ended = run_by_group(ring, board, owns);
       if (owns) result = ended;
     });
   }
@@ -1700,7 +1705,7 @@ class Drain {
   EK_DEVICE Word survey(Word first_ticket, Word& ended) const {
     Word active = 0;
     const Word slots = ring_.row.slot_count;
-#pragma unroll 8
+#pragma unroll 4
     for (Word position = 0; position < slots; ++position) {
       const Word slot = (first_ticket % slots + position) % slots;
       if (!abi::is_active(SlotStatus{ring_.slot(slot).load_relaxed(0)})) continue;
