@@ -4,6 +4,9 @@
 // begins with batch N, EVERKERNEL_SECONDS=S says how long to go on and EVERKERNEL_PROGRAMS=P when
 // to stop before that; EVERKERNEL_WORKERS=W is how many threads work. What a batch does follows
 // from its seed alone.
+//
+// Compiling takes nearly all of the time, and needs no GPU. EVERKERNEL_COMPILED_DIR=folder keeps
+// what is compiled there; CudaDifferential.batches_are_compiled_ahead fills it on another machine.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -122,6 +125,35 @@ TEST(CudaDifferential, random_programs_agree_bit_for_bit) {
         100.0 * static_cast<double>(count) / static_cast<double>(tally.programs * kFramesEach),
         name.c_str());
   }
+}
+
+// For a machine whose driver has EVERKERNEL_DRIVER_VERSION (13000 is CUDA 13.0), as a part of the
+// names of the code, and an architecture of EVERKERNEL_ARCHITECTURE (90).
+TEST(CudaDifferential, batches_are_compiled_ahead) {
+  const auto driver_version = number_from("EVERKERNEL_DRIVER_VERSION");
+  if (compiled_ahead() == nullptr || !driver_version) {
+    GTEST_SKIP() << "nobody asked: EVERKERNEL_COMPILED_DIR and EVERKERNEL_DRIVER_VERSION do";
+  }
+  const auto nvrtc = backend::cuda::Nvrtc::load();
+  ASSERT_TRUE(nvrtc) << nvrtc.error().message;
+  const auto architecture = static_cast<int>(number_from("EVERKERNEL_ARCHITECTURE").value_or(90));
+  const auto limit = number_from("EVERKERNEL_PROGRAMS").value_or(1'000'000'000);
+  std::size_t programs = 0;
+  const double seconds = run_batches(seconds_to_run(kUsualSeconds), [&](std::uint64_t seed) {
+    Tally tally;
+    const auto batch = batch_of(seed, tally);
+    if (!batch) return false;
+    std::vector<backend::cuda::SourceText> headers;
+    const RunnerSource source = source_of(*batch);
+    const auto code = backend::cuda::compile_module(*nvrtc, compiled_ahead(),
+                                                    request_for(source, architecture, headers),
+                                                    static_cast<int>(*driver_version));
+    EXPECT_TRUE(code) << code.error().message;
+    programs += tally.programs;
+    return code && programs < limit;
+  });
+  EXPECT_EQ(compiled_ahead()->last_problem(), "");
+  std::printf("%zu programs in %.1f s\n", programs, seconds);
 }
 
 // Without a GPU, what would run there is at least compiled.

@@ -1,6 +1,9 @@
 #include "handler_runs.hpp"
 
 #include <chrono>
+#include <cstdlib>
+#include <optional>
+#include <stdexcept>
 
 namespace everkernel::test {
 namespace {
@@ -28,9 +31,21 @@ const Result<GpuAccess>& gpu() {
   return access;
 }
 
+jit::CodeCache* compiled_ahead() {
+  static std::optional<jit::CodeCache> cache = []() -> std::optional<jit::CodeCache> {
+    const char* const folder = std::getenv("EVERKERNEL_COMPILED_DIR");
+    if (folder == nullptr) return std::nullopt;
+    auto opened = jit::CodeCache::open(
+        {.directory = folder, .max_bytes = std::uint64_t{64} << 30, .max_entries = 1'000'000});
+    if (!opened) throw std::runtime_error(opened.error().message);
+    return *std::move(opened);
+  }();
+  return cache ? &*cache : nullptr;
+}
+
 Result<HandlerRunner> HandlerRunner::create(const GpuAccess& gpu, const RunnerSource& source) {
   std::vector<SourceText> headers;
-  auto module = backend::cuda::Module::load(gpu.context, gpu.nvrtc, nullptr,
+  auto module = backend::cuda::Module::load(gpu.context, gpu.nvrtc, compiled_ahead(),
                                             request_for(source, gpu.facts.architecture, headers));
   if (!module) return Failure(module.error());
   auto stream = backend::cuda::Stream::create(gpu.context);

@@ -23,6 +23,10 @@ struct GpuAccess {
 /// Fails with the reason where there is no GPU, or no NVRTC.
 const Result<GpuAccess>& gpu();
 
+/// Where batches lie that were compiled ahead, perhaps by a machine without a GPU: the folder that
+/// EVERKERNEL_COMPILED_DIR names, else null.
+jit::CodeCache* compiled_ahead();
+
 /// Compiled handlers on the device. One thread at a time.
 class HandlerRunner {
  public:
