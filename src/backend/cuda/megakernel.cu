@@ -725,16 +725,14 @@ EK_DEVICE void admit(const Ring& ring, Visitor& visitor, bool is_first_look) {
 EK_DEVICE bool next_operation(const Ring& ring, Visitor& visitor, Word& result) {
   const auto ending = static_cast<Ending>(result & 0xFF);
   if (ending == Ending::fault) return false;
-  if (visitor.begun != 0 && visitor.operation < abi::kControlMetrics.count) {
+  const bool has_ended = ending == Ending::done;
+  if (has_ended && visitor.begun != 0 && visitor.operation < abi::kControlMetrics.count) {
     ring.control().add_relaxed(abi::kControlMetrics.first + visitor.operation, 1);
   }
-  const Word next = packed_operation(ring.slot(visitor.slot), visitor.begun);
-  if (next == kNoOperation) return false;
   // No handler that can leave was there when the payload was checked.
-  if (next == kUnsound || ending != Ending::done) {
-    result = fault_of(FaultCode::bad_packed_payload);
-    return false;
-  }
+  const Word next = has_ended ? packed_operation(ring.slot(visitor.slot), visitor.begun) : kUnsound;
+  if (next == kUnsound) result = fault_of(FaultCode::bad_packed_payload);
+  if (next == kUnsound || next == kNoOperation) return false;
   ++visitor.begun;
   visitor.operation = next & 0xFF;
   visitor.args = next >> 8;
@@ -800,8 +798,10 @@ EK_DEVICE Word run_by_warp(const Ring& ring, const SharedOperation& operation, b
   return after_handler(ring, operation.handler, operation.is_packed != 0, item, ended);
 }
 
-/// All threads of a block run an operation; its owner is told what follows.
-EK_DEVICE Word run_by_group(const Ring& ring, const SharedOperation& operation, bool owns) {
+/// All threads of a block run the operation on their board; its owner, whose visitor it is, does
+/// what follows.
+EK_DEVICE void run_by_group(const Ring& ring, const SharedOperation& operation, bool owns,
+                            const Visitor& visitor, Word& result) {
   __shared__ Word args[abi::kSlotArgs];
   if (threadIdx.x < abi::kSlotArgs) {
     args[threadIdx.x] = load_arg(ring.slot(operation.slot), operation.args, threadIdx.x);
@@ -812,8 +812,8 @@ EK_DEVICE Word run_by_group(const Ring& ring, const SharedOperation& operation, 
   for (Word k = 0; k < abi::kSlotArgs; ++k) item.args[k] = args[k];
   const Word ended = run_group_handler(operation.handler, item);
   __syncthreads();  // what all threads wrote comes before the owner's release
-  if (!owns) return ended;
-  return after_handler(ring, operation.handler, operation.is_packed != 0, item, ended);
+  // The board may be the next owner's from here on.
+  if (owns) result = after_handler(ring, visitor.handler, visitor.begun != 0, item, ended);
 }
 
 /// Whether the slots before a fence have ended, from the first that had not; all lanes look.
@@ -903,8 +903,7 @@ EK_DEVICE void run_groups(const Ring& ring, const Visitor& visitor, Word& result
       const bool owns = threadIdx.x == owner;
       if (owns) board = shared_operation(visitor);
       __syncthreads();
-      const Word ended = run_by_group(ring, board, owns);
-      if (owns) result = ended;
+      run_by_group(ring, board, owns, visitor, result);
     });
   }
 }
