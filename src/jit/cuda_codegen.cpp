@@ -37,7 +37,7 @@ constexpr std::size_t kMaxAheadLoads = 4;
 /// What an access to a buffer needs; the bits of memory::Access.
 enum class Need : Word { read = 1, write = 2, update = 3 };
 
-/// A handle that is known before the body runs.
+/// A handle that is known before the body runs, until the arg that holds it is assigned.
 struct EntryHandle {
   enum class Kind : std::uint8_t { literal, arg } kind;
   Word value;  // the handle, or which arg holds it
@@ -765,7 +765,7 @@ void HandlerCodegen::emit_ahead_loads(LocalId counter) {
 
 // ---- buffers ----
 
-// The handle as something known before the body runs, if it is.
+// The handle as something known before the body runs, if it is; see emit_moved_buffers().
 std::optional<EntryHandle> HandlerCodegen::entry_handle(ExprId id) const {
   const Expr& expr = body_[id];
   if (expr.kind == ExprKind::literal) return EntryHandle{EntryHandle::Kind::literal, expr.bits};

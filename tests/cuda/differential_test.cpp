@@ -142,6 +142,7 @@ TEST(CudaDifferential, batches_are_compiled_ahead) {
   const double seconds = run_batches(seconds_to_run(kUsualSeconds), [&](std::uint64_t seed) {
     Tally tally;
     const auto batch = batch_of(seed, tally);
+    EXPECT_TRUE(batch) << batch.error().message;
     if (!batch) return false;
     std::vector<backend::cuda::SourceText> headers;
     const RunnerSource source = source_of(*batch);
@@ -153,6 +154,7 @@ TEST(CudaDifferential, batches_are_compiled_ahead) {
     return code && programs < limit;
   });
   EXPECT_EQ(compiled_ahead()->last_problem(), "");
+  EXPECT_GT(programs, 0u);
   std::printf("%zu programs in %.1f s\n", programs, seconds);
 }
 

@@ -101,6 +101,7 @@ handler twice = 67 scope group {
 }
 )";
 constexpr Word kGroupOpcodes = 4;
+constexpr std::uint8_t kPackable = 65;  // of scope warp, or group
 
 // ---- errors ----
 
@@ -187,7 +188,8 @@ Buffers empty_buffers() {
   return buffers;
 }
 
-// Handlers, every eighth a built-in operation, and fences.
+// Handlers, every eighth a built-in operation, every eighth three operations of a packed slot, and
+// fences.
 Buffers random_buffers(std::mt19937& random, const Kind& kind) {
   Buffers buffers = empty_buffers();
   auto writer = checked(protocol::RingWriter::bind(buffers.ring));
@@ -198,6 +200,15 @@ Buffers random_buffers(std::mt19937& random, const Kind& kind) {
     if (number >> 29 == 0) {
       opcode = static_cast<Word>(abi::Opcode::atomic_add);
       args = {1, abi::kControlFirstObservable + 1 + slot % (kObservables - 1)};
+    }
+    if (number >> 29 == 1 && slot % kWindow != kWindow - 1) {
+      const Word add[] = {1, abi::kControlFirstObservable + 1 + slot % (kObservables - 1)};
+      const protocol::PackedOp ops[] = {
+          {.opcode = static_cast<std::uint8_t>(abi::Opcode::atomic_add), .args = add},
+          {.opcode = kPackable, .args = args},
+          {.opcode = static_cast<std::uint8_t>(abi::Opcode::atomic_add), .args = add}};
+      checked(writer.publish_packed({.slot_index = slot, .tenant = slot / 16 % 4, .ops = ops}));
+      continue;
     }
     if (slot % kWindow == kWindow - 1) {
       opcode = static_cast<Word>(abi::Opcode::batch_fence);

@@ -265,8 +265,11 @@ class Maker {
         args = {word, other - kFirstObservable};
         return;
       case 3:
-        draft.opcode = kSwap;
+        // In a long ring the word it writes beside is some slot's own, perhaps of another
+        // partition.
+        draft.opcode = ring_.has_returns && shape_.slot_count > 64 ? kStore : kSwap;
         args = {word, small, random_.below(4)};
+        if (draft.opcode == kStore) std::swap(args[0], args[1]);
         return;
       case 4: {
         draft.opcode = kCopy;

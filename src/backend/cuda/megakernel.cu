@@ -572,6 +572,7 @@ __device__ __noinline__ Word packed_operation(Words slot, Word i) {
   const PackedPair all = packed_pair(slot, 0);
   if (i >= all.first) return kNoOperation;
   const PackedPair operation = packed_pair(slot, i + 1);
+  if (is(operation.first, Opcode::batch_fence)) return kUnsound;  // it has come since
   const Word end = i + 1 < all.first ? packed_pair(slot, i + 2).second : all.second;
   const Word first = abi::kSlotFirstArg + abi::packed_metadata_words(all.first) + operation.second;
   return operation.first | (first & 0xFF) << 8 | (end - operation.second & 0xFF) << 16;
@@ -837,14 +838,18 @@ EK_DEVICE bool is_fence_ready(const Ring& ring, Word slot, Word count, Word& che
   return true;
 }
 
+/// An arg of a slot, the same for all lanes of the warp, whoever writes it meanwhile.
+EK_DEVICE Word same_arg(const Ring& ring, Word slot, Word i) {
+  return __shfl_sync(kAllLanes, ring.slot(slot).load_relaxed(abi::kSlotFirstArg + i), 0);
+}
+
 /// Runs the fence of one lane with all lanes.
 EK_DEVICE void run_fence(const Ring& ring, Visitor& visitor, Word owner, Word& result,
                          bool& is_ready) {
   const Word slot = __shfl_sync(kAllLanes, visitor.slot, owner);
   Word checked = __shfl_sync(kAllLanes, visitor.note, owner);
-  const Words words = ring.slot(slot);
-  const Word count = words.load_relaxed(abi::kSlotFirstArg);
-  const Word tag = words.load_relaxed(abi::kSlotFirstArg + 1);
+  const Word count = same_arg(ring, slot, 0);
+  const Word tag = same_arg(ring, slot, 1);
   const bool is_bad = count > slot;
   const bool ready = is_bad || is_fence_ready(ring, slot, count, checked);
   if (lane_index() != owner) return;
@@ -863,11 +868,11 @@ EK_DEVICE void run_fence(const Ring& ring, Visitor& visitor, Word owner, Word& r
 
 /// Runs the copy of one lane with all lanes.
 EK_DEVICE void run_copy(const Ring& ring, const Visitor& visitor, Word owner, Word& result) {
-  const Words words = ring.slot(__shfl_sync(kAllLanes, visitor.slot, owner));
+  const Word slot = __shfl_sync(kAllLanes, visitor.slot, owner);
   const TenantControl control{ring.control(), __shfl_sync(kAllLanes, visitor.tenant, owner)};
-  const Word source = words.load_relaxed(abi::kSlotFirstArg);
-  const Word target = words.load_relaxed(abi::kSlotFirstArg + 1);
-  const Word count = words.load_relaxed(abi::kSlotFirstArg + 2);
+  const Word source = same_arg(ring, slot, 0);
+  const Word target = same_arg(ring, slot, 1);
+  const Word count = same_arg(ring, slot, 2);
   const Word fault = copy_fault(control, source, target, count);
   if (fault == kDone) copy_words(WarpLanes(), ring.control(), source, target, count);
   if (lane_index() == owner) result = fault;
@@ -1628,6 +1633,7 @@ class Drain {
   /// lanes move a word each.
   EK_DEVICE void report() const {
     if (crew_.lane >= kWarp) return;
+    __syncwarp();  // what the leader has seen, all lanes see
     Shared& shared = *ring_.row.shared;
     Outcome& out = *ring_.row.outcome;
     constexpr Word kQueues = abi::kPriorityCount;

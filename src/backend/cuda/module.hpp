@@ -54,8 +54,8 @@ class Module {
   bool is_from_cache_ = false;
 };
 
-// The modules a backend has loaded last: kernels of one program and schedule that differ in size
-// are the same code. Thread-safe.
+// The modules a backend has loaded last: kernels of one program that differ in slots or workers
+// are the same code, and those that differ in schedule have the same for planned work. Thread-safe.
 class ModuleShelf {
  public:
   // Without options nothing is kept on disk; nor is it where the cache cannot be opened.

@@ -85,14 +85,15 @@ class Words {
     asm volatile("ld.relaxed.gpu.global.u32 %0, [%1]; // ek:word" : "=r"(value) : "l"(at(i)));
     return value;
   }
-  /// 0 if not; nothing branches.
+  /// 0 if not; nothing branches. In integers: what is not there needs no pointer.
   EK_DEVICE Word load_relaxed_if(bool is_there, Wide i) const {
+    const Wide address = __cvta_generic_to_global(words_) + i * sizeof(Word);
     Word value;
     asm volatile(
         "{ .reg .pred p;\nsetp.ne.u32 p, %2, 0;\nmov.u32 %0, 0;\n"
         "@p ld.relaxed.gpu.global.u32 %0, [%1]; // ek:word\n}"
         : "=r"(value)
-        : "l"(at(i)), "r"(Word{is_there}));
+        : "l"(address), "r"(Word{is_there}));
     return value;
   }
   EK_DEVICE Word load_acquire(Wide i) const {

@@ -5,8 +5,7 @@
 // are equal at first, and each thread returns what the item ended with. Where threads disagree, a
 // fault of any of them counts, else what the leading thread says.
 //
-// The number of threads is not that of the lanes: inside packed slots one thread runs items of any
-// scope, and others of its block may run theirs at the same time.
+// The number of threads is not that of the lanes: a block has whole warps, and 512 threads at most.
 #pragma once
 
 #include "jit/device/item.cuh"
