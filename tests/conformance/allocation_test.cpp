@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "everkernel/backend/cpu/cpu_backend.hpp"
+#include "everkernel/ir/parser.hpp"
 #include "everkernel/runtime/megakernel.hpp"
 #include "support/allocation_counter.hpp"
 #include "support/wire_bytes.hpp"
@@ -46,11 +47,21 @@ struct Sample {
 
 class DispatchAllocations : public testing::TestWithParam<backend::Schedule> {
  protected:
+  // Threads that help are started when a dispatch first takes long: here, by an item that may, so
+  // that it is not the one that is looked at.
   Megakernel make() {
-    auto made = Megakernel::create(
-        backend::cpu::make_backend(),
-        {.slot_count = 16, .workgroup_size = 16, .schedule = GetParam(), .worker_count = 2});
+    auto parsed = ir::parse("handler turns = 64 { for i in 0 .. 10 { output[i] = i; } }");
+    auto made = Megakernel::create(backend::cpu::make_backend(),
+                                   {.slot_count = 16,
+                                    .workgroup_size = 16,
+                                    .handlers = ir::verify(*std::move(parsed)).value(),
+                                    .schedule = GetParam(),
+                                    .worker_count = 2});
     EXPECT_TRUE(made.has_value());
+    Sample sample(0);
+    sample.ring = test::ring_of(std::vector<test::SlotWords>(16, {1, 64, 0, 2}));
+    const Submission submission = sample.buffers();
+    EXPECT_TRUE(made->dispatch({.submissions = std::span(&submission, 1), .deadline = kPatience}));
     return *std::move(made);
   }
 };
