@@ -48,7 +48,6 @@ struct EntryHandle {
 struct BlockFacts {
   bool has_loop = false;
   bool uses_lane = false;
-  bool has_voice = false;  // printf or emit
   std::size_t instructions = 0;
   std::set<LocalId> declared = {};
   std::optional<AtomicOp> output_atomic = {};  // the last one on output
@@ -472,8 +471,6 @@ BlockFacts HandlerCodegen::facts_of(BlockId id) const {
         const Expr& expr = body_[part];
         ++facts.instructions;
         facts.uses_lane |= expr.kind == ExprKind::builtin && expr.builtin == Builtin::lane;
-        facts.has_voice |= expr.kind == ExprKind::call &&
-                           (expr.function == Function::printf || expr.function == Function::emit);
         if (expr.kind == ExprKind::load) facts.loads.push_back(part);
         if (expr.kind == ExprKind::atomic && expr.buffer.kind == BufferKind::output) {
           facts.output_atomic = expr.atomic;
@@ -693,8 +690,7 @@ void HandlerCodegen::emit_turn(StmtId id, const Stmt& stmt, std::string_view fir
 // Turns are independent: a load may as well come before the turns in front of it. Memory is far;
 // several words at once take as long as one.
 void HandlerCodegen::find_ahead_loads(StmtId id, const Stmt& stmt, const BlockFacts& facts) {
-  // Records and hits are long and wait for each other: nothing is gained in front of them.
-  if (facts.has_loop || facts.has_voice || facts.instructions > kMaxAheadInstructions) return;
+  if (facts.has_loop || facts.instructions > kMaxAheadInstructions) return;
   const LocalId counter = verified_.local(id);
   bool has_effect = false;
   const auto scan = [&](ExprId root) {

@@ -239,12 +239,13 @@ TEST_P(Builtins, a_megakernel_without_handlers_knows_the_built_in_operations) {
   Job before = job();
   before.put(7, {1, 1, 0, 2, 7, 160});
   before.put(8, {1, 8, 0, 2});
-  before.put(9, {1, 0x80000001, 0, 2, 0x00010502, 0x00000205, 9, 161, 160, 163, 1});
+  before.put(9, {1, 0x80000001, 0, 2, 0x00010502, 0x00000205, 9, 161, 161, 163, 1});
   const Outcome after = run(kernel({.handlers = {}}), before);
   EXPECT_EQ(after.status(7), 3u);
   EXPECT_EQ(after.fault_code(8), 1u);
   EXPECT_EQ(after.status(9), 3u) << "a packed slot: STORE 9 to 161, then MEMCPY of one word";
   EXPECT_EQ(after.control[161], 9u);
+  EXPECT_EQ(after.control[163], 9u);
 }
 
 TEST_P(Builtins, a_swap_is_won_by_one_item_alone) {

@@ -2,9 +2,9 @@
 // ended. backend/cpu/worker.cpp and drain.cpp are the same protocol on a CPU.
 //
 // A crew is a warp; it is a whole block where a handler of `scope group` needs one. Its lanes look
-// at one slot each. Items of `scope lane` and built-in operations run on the lane that claimed
-// them, items of `scope warp` one after the other on all lanes of the warp, items of `scope group`
-// on all threads of the block.
+// at one slot each. Items of `scope lane` and most built-in operations run on the lane that claimed
+// them; items of `scope warp`, fences and copies one after the other on all lanes of the warp;
+// items of `scope group` on all threads of the block.
 //
 // Fresh slots are handed out by a counter. What does not end at its first visit goes to a queue
 // (yields, fences that are not ready, tenants that may not run, IO). How a drain finds its end is
