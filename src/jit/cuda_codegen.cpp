@@ -64,6 +64,7 @@ struct Loop {
 /// An each while its turns are emitted.
 struct Each {
   std::size_t number;
+  LocalId counter = {};
   bool has_tile = false;                     // its updates of output go through a tile
   std::map<ExprId, std::size_t> ahead = {};  // loads whose words are fetched for several turns
   std::set<LocalId> declared = {};           // in its body
@@ -199,15 +200,14 @@ class HandlerCodegen {
   void emit_while(const Stmt& stmt);
   void emit_for(StmtId id, const Stmt& stmt);
   void emit_each(StmtId id, const Stmt& stmt);
-  void emit_turns(StmtId id, const Stmt& stmt, std::string_view first, const BlockFacts& facts);
-  void emit_turn(StmtId id, const Stmt& stmt, std::string_view first, const BlockFacts& facts);
-  void emit_quick_turns(StmtId id, const Stmt& stmt, std::string_view first,
-                        const BlockFacts& facts);
+  void emit_turns(const Stmt& stmt, std::string_view first, const BlockFacts& facts);
+  void emit_turn(const Stmt& stmt, std::string_view first, const BlockFacts& facts);
+  void emit_quick_turns(const Stmt& stmt, std::string_view first, const BlockFacts& facts);
   void emit_counter(LocalId counter, std::string_view value);
   std::optional<std::string> tile_condition(const BlockFacts& facts);
-  void find_ahead_loads(StmtId id, const Stmt& stmt, const BlockFacts& facts);
-  bool can_load_ahead(const Expr& load, LocalId counter, const BlockFacts& facts) const;
-  void emit_ahead_loads(LocalId counter);
+  void find_ahead_loads(const Stmt& stmt, const BlockFacts& facts);
+  bool can_load_ahead(const Expr& load) const;
+  void emit_ahead_loads();
   void emit_chunks(StmtId id, const Stmt& stmt, std::string_view first, std::size_t number);
   void emit_spend_turn();
   void emit_fault_code(const std::string& call);
@@ -224,6 +224,7 @@ class HandlerCodegen {
   std::string find_buffer(std::string_view handle);
   std::string resolve(const BufferRef& buffer);
   std::optional<std::string> known_buffer(const BufferRef& buffer) const;
+  std::optional<std::string> buffer_before_turns(const BufferRef& buffer) const;
   // Of an each that has a tile.
   std::string output_buffer() const { return *known_buffer({.kind = BufferKind::output}); }
   void check(const std::string& buffer, std::string_view index, Need need);
@@ -571,14 +572,14 @@ void HandlerCodegen::emit_each(StmtId id, const Stmt& stmt) {
     line("Fuel spent_{} = 0;", each);
   }
   line("TurnFault bad_{};", each);
-  each_ = {.number = each, .declared = facts.declared};
+  each_ = {.number = each, .counter = verified_.local(id), .declared = facts.declared};
   if (const auto is_alone = tile_condition(facts)) {
     each_.has_tile = true;
     line("const Tile<Lanes, {0}> tile_{1}(lanes, {2}, turns_{1}, {3});",
          cuda_combine(*facts.output_atomic), each, output_buffer(), *is_alone);
   }
   line("lanes.meet();");
-  emit_turns(id, stmt, first, facts);
+  emit_turns(stmt, first, facts);
   if (each_.has_tile) line("tile_{}.flush(lanes, {});", each, output_buffer());
   line("if (lanes.meet_any(bad_{0}.is_set())) return fault_outcome(lowest_fault(lanes, bad_{0}));",
        each);
@@ -597,38 +598,34 @@ std::optional<std::string> HandlerCodegen::tile_condition(const BlockFacts& fact
   for (const ExprId id : facts.loads) {
     const BufferRef& buffer = body_[id].buffer;
     if (buffer.kind == BufferKind::control) continue;
-    const auto known = known_buffer(buffer);
-    const bool is_inside = buffer.kind == BufferKind::handle &&
-                           body_[buffer.handle].kind == ExprKind::name &&
-                           facts.declared.contains(verified_.local(buffer.handle));
-    if (!known || is_inside) return std::nullopt;
+    const auto known = buffer_before_turns(buffer);
+    if (!known) return std::nullopt;
     conditions.insert(fmt::format("is_apart({}, {})", *known, output_buffer()));
   }
   return conditions.empty() ? "true" : fmt::format("{}", fmt::join(conditions, " && "));
 }
 
 // The turns of one lane: some for all lanes, a look at the abort word, the next ones.
-void HandlerCodegen::emit_turns(StmtId id, const Stmt& stmt, std::string_view first,
-                                const BlockFacts& facts) {
+void HandlerCodegen::emit_turns(const Stmt& stmt, std::string_view first, const BlockFacts& facts) {
   const std::size_t each = each_.number;
-  find_ahead_loads(id, stmt, facts);
+  find_ahead_loads(stmt, facts);
   line("const Word step_{} = lanes.count() * kPollEachTurns;", each);
   open("for (Word base_{} = 0;;) {{", each);
   line("const Word some_{0} = min_u32(turns_{0} - base_{0}, step_{0});", each);
   if (each_.ahead.empty()) {
     open("for (Word k_{0} = lanes.index(); k_{0} < some_{0}; k_{0} += lanes.count()) {{", each);
-    emit_turn(id, stmt, first, facts);
+    emit_turn(stmt, first, facts);
     close();
   } else {
     open("for (Word j_{0} = lanes.index(); j_{0} < some_{0}; j_{0} += kAhead * lanes.count()) {{",
          each);
     line("Word u_{} = 0;", each);
-    emit_quick_turns(id, stmt, first, facts);
+    emit_quick_turns(stmt, first, facts);
     line("#pragma unroll 1");
     open("for (; u_{0} < kAhead; ++u_{0}) {{", each);
     line("const Word k_{0} = j_{0} + u_{0} * lanes.count();", each);
     line("if (k_{0} >= some_{0}) break;", each);
-    emit_turn(id, stmt, first, facts);
+    emit_turn(stmt, first, facts);
     close();
     close();
   }
@@ -644,18 +641,18 @@ void HandlerCodegen::emit_turns(StmtId id, const Stmt& stmt, std::string_view fi
 
 // As many turns in a row as words are fetched for, if there are so many and all their words are
 // inside: nothing of that is looked at again. What they cannot do the careful ones do.
-void HandlerCodegen::emit_quick_turns(StmtId id, const Stmt& stmt, std::string_view first,
+void HandlerCodegen::emit_quick_turns(const Stmt& stmt, std::string_view first,
                                       const BlockFacts& facts) {
   const std::size_t each = each_.number;
   quick_is_left_ = false;
   open("if (some_{0} - j_{0} > (kAhead - 1) * lanes.count()) {{", each);
   line("const Word begin_{0} = {1} + base_{0} + j_{0};", each, first);
-  emit_ahead_loads(verified_.local(id));
+  emit_ahead_loads();
   line("#pragma unroll");
   open("for (Word q_{0} = 0; q_{0} < kAhead; ++q_{0}) {{", each);
   line("const Word k_{0} = j_{0} + q_{0} * lanes.count();", each);
   each_.is_quick = true;
-  emit_turn(id, stmt, first, facts);
+  emit_turn(stmt, first, facts);
   each_.is_quick = false;
   close();
   line("continue;");
@@ -664,17 +661,16 @@ void HandlerCodegen::emit_quick_turns(StmtId id, const Stmt& stmt, std::string_v
   if (quick_is_left_) line("careful_{}:;", each);
 }
 
-void HandlerCodegen::emit_turn(StmtId id, const Stmt& stmt, std::string_view first,
-                               const BlockFacts& facts) {
+void HandlerCodegen::emit_turn(const Stmt& stmt, std::string_view first, const BlockFacts& facts) {
   const std::size_t each = each_.number;
   each_.has_effect = false;
   line("const Word turn_{0} = base_{0} + k_{0};", each);
   if (facts.has_loop) line("Fuel turn_fuel = share_{};", each);
   open("{{");
   if (facts.uses_lane) line("const Word lane_{0} = turn_{0} % item.lanes;", each);
-  emit_counter(verified_.local(id), each_.is_quick
-                                        ? fmt::format("begin_{0} + q_{0} * lanes.count()", each)
-                                        : fmt::format("{} + turn_{}", first, each));
+  emit_counter(each_.counter, each_.is_quick
+                                  ? fmt::format("begin_{0} + q_{0} * lanes.count()", each)
+                                  : fmt::format("{} + turn_{}", first, each));
   is_in_turn_ = true;
   turn_is_left_ = false;
   loops_.push_back({stmt.kind});
@@ -689,16 +685,15 @@ void HandlerCodegen::emit_turn(StmtId id, const Stmt& stmt, std::string_view fir
 // Loads that every turn makes before it changes anything, at an index that follows from its number.
 // Turns are independent: a load may as well come before the turns in front of it. Memory is far;
 // several words at once take as long as one.
-void HandlerCodegen::find_ahead_loads(StmtId id, const Stmt& stmt, const BlockFacts& facts) {
+void HandlerCodegen::find_ahead_loads(const Stmt& stmt, const BlockFacts& facts) {
   if (facts.has_loop || facts.instructions > kMaxAheadInstructions) return;
-  const LocalId counter = verified_.local(id);
   bool has_effect = false;
   const auto scan = [&](ExprId root) {
     for_each_expr(body_, root, [&](ExprId part) {
       has_effect |= body_[part].kind == ExprKind::atomic;
       const bool is_load = body_[part].kind == ExprKind::load;
       if (!is_load || has_effect || each_.ahead.size() >= kMaxAheadLoads) return;
-      if (can_load_ahead(body_[part], counter, facts)) each_.ahead.emplace(part, next_ahead_++);
+      if (can_load_ahead(body_[part])) each_.ahead.emplace(part, next_ahead_++);
     });
   };
   for (const StmtId inner_id : body_[stmt.body].statements) {
@@ -713,34 +708,26 @@ void HandlerCodegen::find_ahead_loads(StmtId id, const Stmt& stmt, const BlockFa
   }
 }
 
-bool HandlerCodegen::can_load_ahead(const Expr& load, LocalId counter,
-                                    const BlockFacts& facts) const {
-  if (!known_buffer(load.buffer) || !is_plain(load.operands[0])) return false;
-  const auto is_inside = [&](ExprId id) {
-    return body_[id].kind == ExprKind::name && facts.declared.contains(verified_.local(id));
-  };
-  if (load.buffer.kind == BufferKind::handle) {
-    const ExprId handle = load.buffer.handle;
-    const bool is_counter =
-        body_[handle].kind == ExprKind::name && verified_.local(handle) == counter;
-    if (is_counter || is_inside(handle)) return false;
-  }
+bool HandlerCodegen::can_load_ahead(const Expr& load) const {
+  if (!buffer_before_turns(load.buffer) || !is_plain(load.operands[0])) return false;
   bool is_known = true;
   for_each_expr(body_, load.operands[0], [&](ExprId part) {
     const bool is_lane =
         body_[part].kind == ExprKind::builtin && body_[part].builtin == Builtin::lane;
-    is_known &= !is_lane && !is_inside(part);
+    const bool is_inside =
+        body_[part].kind == ExprKind::name && each_.declared.contains(verified_.local(part));
+    is_known &= !is_lane && !is_inside;
   });
   return is_known;
 }
 
 // Opens the block of the turns whose words are there.
-void HandlerCodegen::emit_ahead_loads(LocalId counter) {
+void HandlerCodegen::emit_ahead_loads() {
   const std::size_t each = each_.number;
   for (const auto& [load, number] : each_.ahead) line("Word at_{}[kAhead];", number);
   line("#pragma unroll");
   open("for (Word q_{0} = 0; q_{0} < kAhead; ++q_{0}) {{", each);
-  line("const Word {0} = opaque(begin_{1} + q_{1} * lanes.count());", name(counter), each);
+  line("const Word {0} = opaque(begin_{1} + q_{1} * lanes.count());", name(each_.counter), each);
   for (const auto& [load, number] : each_.ahead) {
     const std::string index = emit(body_[load].operands[0]);
     line("at_{}[q_{}] = {};", number, each, index);
@@ -845,6 +832,15 @@ std::optional<std::string> HandlerCodegen::known_buffer(const BufferRef& buffer)
   const auto found = entry_buffers_.find(*handle);
   if (found == entry_buffers_.end()) return std::nullopt;
   return found->second;
+}
+
+// The same, if it was looked up before the turns of the each: its handle is no turn's own.
+std::optional<std::string> HandlerCodegen::buffer_before_turns(const BufferRef& buffer) const {
+  if (buffer.kind == BufferKind::handle && body_[buffer.handle].kind == ExprKind::name) {
+    const LocalId local = verified_.local(buffer.handle);
+    if (local == each_.counter || each_.declared.contains(local)) return std::nullopt;
+  }
+  return known_buffer(buffer);
 }
 
 // The name of a buffer that is not control; evaluates its handle.

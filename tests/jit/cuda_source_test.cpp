@@ -181,6 +181,9 @@ TEST(CudaSource, lets_updates_of_a_group_wait_only_where_nobody_can_tell) {
   EXPECT_FALSE(has_tile("scope group commutes", "atomic_add(input[0], 1);")) << "not output";
   EXPECT_FALSE(has_tile("scope group commutes", "atomic_add(output[0], buffer(input[i])[0]);"))
       << "what it reads is not known before";
+  EXPECT_FALSE(has_tile("scope group commutes", "atomic_add(output[0], buffer(i)[0]);"))
+      << "nor is what its number names";
+  EXPECT_FALSE(has_tile("scope group commutes", "let h = i; atomic_add(output[0], buffer(h)[0]);"));
 }
 
 }  // namespace

@@ -112,6 +112,9 @@ constexpr std::string_view kUpdates[] = {
     // What a turn reads after its own update, where input is output.
     "each i in 0 .. 3 {{ {0}(output[i], 3); {0}(control[160 + i], input[i]); }}",
     "each i in 0 .. 3 {{ {0}(output[i], 3); {0}(control[160 + i], buffer(args[0])[i]); }}",
+    // Handles that only the turn knows.
+    "each i in 1 .. 2 {{ {0}(output[0], buffer(i)[i]); }}",
+    "each i in 0 .. len(input) {{ let h = 1; {0}(output[i % 5], buffer(h)[i]); }}",
 };
 
 TEST(Groups, updates_that_commute_all_arrive_wherever_they_wait) {
