@@ -3,7 +3,7 @@
 
 A step has a share of the time. What one leaves goes to those behind it; one that reaches its limit
 is killed with everything it started, and reported as such. Programs that are not there, and steps
-in which nothing ran, count as not passed.
+in which nothing ran, count as not passed. The JSON tells of the machine what it is, and no paths.
 """
 
 import argparse
@@ -44,6 +44,7 @@ class Step:
     tool: str = ""  # of compute-sanitizer
 
 
+CACHE_VARIABLE = "EVERKERNEL_TEST_CACHE_DIR"
 CUDA = {"EVERKERNEL_BACKEND": "cuda"}
 # What compiles many programs does little else: a process a core, as threads of one would wait for
 # each other in the compiler, and memory that is kept, as it would be asked for again and again.
@@ -163,7 +164,7 @@ def read_gtest(path, output):
     except (OSError, ValueError):
         return None
     reasons = skip_reasons(output)
-    tests = {"passed": 0, "failed": [], "skipped": [], "properties": {}}
+    tests = {"passed": 0, "failed": [], "skipped": {}, "properties": {}}
     for suite in report.get("testsuites", []):
         for test in suite.get("testsuite", []):
             name = f'{suite["name"]}.{test["name"]}'
@@ -173,7 +174,8 @@ def read_gtest(path, output):
             if test.get("failures"):
                 tests["failed"].append(name)
             elif test.get("result") == "SKIPPED":
-                tests["skipped"].append({"test": name, "reason": reasons.get(name, "not said")})
+                reason = reasons.get(name, "not said")
+                tests["skipped"].setdefault(reason, []).append(name)
             elif test.get("result") == "COMPLETED":
                 tests["passed"] += 1
     return tests
@@ -181,11 +183,13 @@ def read_gtest(path, output):
 
 def add_up(reports):
     """The tests of several processes as if one had run them; numbers they recorded are sums."""
-    total = {"passed": 0, "failed": [], "skipped": [], "properties": {}}
+    total = {"passed": 0, "failed": [], "skipped": {}, "properties": {}}
     for tests in reports:
         total["passed"] += tests["passed"]
-        for key in ["failed", "skipped"]:
-            total[key] += [entry for entry in tests[key] if entry not in total[key]]
+        total["failed"] += [name for name in tests["failed"] if name not in total["failed"]]
+        for reason, names in tests["skipped"].items():
+            known = total["skipped"].setdefault(reason, [])
+            known += [name for name in names if name not in known]
         for name, properties in tests["properties"].items():
             known = total["properties"].setdefault(name, {})
             for key, value in properties.items():
@@ -206,13 +210,16 @@ def judge_gtest(result, ending, tests, backend):
     result["tests"] = tests
     counts = f'{tests["passed"]} passed'
     if tests["skipped"]:
-        counts += f', {len(tests["skipped"])} skipped'
+        counts += f', {sum(len(names) for names in tests["skipped"].values())} skipped'
+    if len(tests["properties"]) == 1:
+        for key, value in next(iter(tests["properties"].values())).items():
+            counts += f", {key} {value}"
     if tests["failed"] or ending.status != 0:
         names = ", ".join(tests["failed"][:3])
         counts += f', {len(tests["failed"])} failed: {names}'
         result.update(status="failed", detail=counts)
     elif tests["passed"] == 0:
-        reason = tests["skipped"][0]["reason"] if tests["skipped"] else "it has no tests"
+        reason = next(iter(tests["skipped"]), "it has no tests")
         result.update(status="skipped", detail=reason)
     elif backend and backend not in ending.output:
         # A program that does not know the variable would run on the CPU, and pass.
@@ -300,7 +307,7 @@ def run_step(step, folder, limit, scratch):
         return {**result, "status": "missing", "detail": "there is no compute-sanitizer"}
     if limit < 1:
         return {**result, "status": "timeout", "detail": "no time was left for it"}
-    environment = {"EVERKERNEL_TEST_CACHE_DIR": str(scratch / "code"), **step.environment}
+    environment = {CACHE_VARIABLE: str(scratch / "code"), **step.environment}
     if step.seconds:
         environment["EVERKERNEL_SECONDS"] = str(max(1, int(limit * step.seconds)))
     environments = [dict(environment) for _ in range(step.copies * step.shards)]
@@ -311,9 +318,10 @@ def run_step(step, folder, limit, scratch):
                for index in range(len(environments))]
     commands = [make_command(step, str(program), report) for report in reports]
     ending = run_together(commands, limit, environments)
-    result.update(command=[str(word) for word in commands[0]], processes=len(commands),
-                  environment=environments[0], seconds=round(ending.seconds, 2),
-                  exit_status=ending.status)
+    result.update(arguments=step.arguments, processes=len(commands),
+                  environment={key: value for key, value in environments[0].items()
+                               if key != CACHE_VARIABLE},
+                  seconds=round(ending.seconds, 2), exit_status=ending.status)
     if ending.status is None or ending.note:
         status = "timeout" if ending.status is None else "failed"
         result.update(status=status, detail=ending.note)
@@ -328,11 +336,12 @@ def run_step(step, folder, limit, scratch):
     else:
         result.update(status="passed" if ending.status == 0 else "failed",
                       detail=last_line(ending.output))
-    result["output_tail"] = ending.output[-TAIL_CHARACTERS:]
-    first_failure = ending.output.find(": Failure\n")
-    if result["status"] != "passed" and first_failure >= 0:
-        begin = max(ending.output.rfind("\n[ RUN", 0, first_failure), 0)
-        result["output_failure"] = ending.output[begin:begin + 4 * TAIL_CHARACTERS]
+    if result["status"] != "passed":
+        result["output_tail"] = ending.output[-TAIL_CHARACTERS:]
+        first_failure = ending.output.find(": Failure\n")
+        if first_failure >= 0:
+            begin = max(ending.output.rfind("\n[ RUN", 0, first_failure), 0)
+            result["output_failure"] = ending.output[begin:begin + 4 * TAIL_CHARACTERS]
     return result
 
 
@@ -399,15 +408,15 @@ def describe_machine():
 # --- the report ----------------------------------------------------------------------------------
 
 
-def print_table(report):
+def print_table(report, file):
     machine = report["machine"]
     print(f'\n{machine["gpu"]}, driver {machine["driver"]}, commit {machine["commit"]}')
     for step in report["steps"]:
         print(f'  {step["name"]:<16} {step["status"]:<8} {step["seconds"]:>7.1f} s  '
               f'{step["detail"][:160]}')
-        for skip in step.get("tests", {}).get("skipped", [])[:8]:
-            print(f'    skipped {skip["test"]}: {skip["reason"].splitlines()[0][:120]}')
-    print(f'{report["verdict"]} in {report["seconds"]:.0f} s; JSON: {report["file"]}')
+        for reason, names in step.get("tests", {}).get("skipped", {}).items():
+            print(f'    skipped {len(names)} ({names[0]} …): {reason.splitlines()[0][:120]}')
+    print(f'{report["verdict"]} in {report["seconds"]:.0f} s; JSON: {file}')
 
 
 def parse(arguments):
@@ -437,8 +446,7 @@ def main(arguments):
             print(f"error: there is no step '{options.only}'\nhint: {names}", file=sys.stderr)
             return 2
     report = {"check": "gpu", "quick": options.quick, "budget_seconds": options.budget,
-              "machine": describe_machine(), "file": str(options.out), "steps": [],
-              "verdict": "not finished"}
+              "machine": describe_machine(), "steps": [], "verdict": "not finished"}
 
     def keep(steps):
         report.update(steps=steps, seconds=round(time.monotonic() - begin, 1))
@@ -454,7 +462,7 @@ def main(arguments):
     is_passed = all(step["status"] == "passed" for step in report["steps"])
     report["verdict"] = "passed" if is_passed else "failed"
     keep(report["steps"])
-    print_table(report)
+    print_table(report, options.out)
     return 0 if is_passed else 1
 
 

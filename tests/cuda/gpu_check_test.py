@@ -92,9 +92,13 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(report["machine"]["gpu"], "A GPU")
         self.assertEqual(report["machine"]["driver"], "999.9")
         rings = self.step(report, "random rings")
-        self.assertIn("backend cuda seconds", rings["output_tail"])
+        self.assertEqual(rings["environment"]["EVERKERNEL_BACKEND"], "cuda")
+        self.assertIn("EVERKERNEL_SECONDS", rings["environment"])
         litmus = self.step(report, "litmus")
         self.assertEqual(litmus["tests"]["properties"], {"Suite.Test": {"rounds": "12"}})
+        self.assertEqual(litmus["detail"], "1 passed, rounds 12")
+        self.assertNotIn(str(self.folder), json.dumps(report), "the report can be shown around")
+        self.assertNotIn(tempfile.gettempdir(), json.dumps(report))
         bench = self.step(report, "benchmarks")["bench"]
         self.assertEqual(bench["results"][0]["ratio_to_floor"], 0.9)
         self.assertEqual(self.step(report, "bench targets")["detail"], "1 of 1 met")
@@ -148,7 +152,7 @@ class GpuCheck(unittest.TestCase):
         programs = self.step(report, "random programs")
         self.assertEqual(programs["status"], "skipped")
         self.assertEqual(programs["tests"]["skipped"],
-                         [{"test": "Suite.Test", "reason": "for a reason"}])
+                         {"for a reason": ["Suite.Test"]})
 
     def test_one_that_runs_elsewhere(self):
         self.program("random_ring_test", PASSES.replace("backend $EVERKERNEL_BACKEND", ""))
