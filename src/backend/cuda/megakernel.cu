@@ -187,7 +187,7 @@ enum class Visit : Word { passed, ended, deferred, stuck };
 inline constexpr Word kNeedsIoSlot = 0x80000000u;
 
 /// What a claimed item needs to run.
-enum class Kind : Word { nothing, lane, warp, group, fence, copy, packed };
+enum class Kind : Word { nothing, unknown, lane, warp, group, fence, copy };
 
 /// Outcome of an item that found no IO slot: it is put back as if it had not run.
 inline constexpr Word kPutBack = 0xFFFFFFFFu;
@@ -201,16 +201,11 @@ EK_DEVICE Word fault_of(FaultCode code) {
 inline constexpr Word kDone = 0;  // outcome(Ending::done)
 
 /// The words of one submission and what its crews share.
-struct Ring {
-  const Surroundings& around;
+struct Row {
   const Submission& row;
 
   EK_DEVICE Words control() const { return {row.control, row.control_words}; }
   EK_DEVICE Words io() const { return {row.io_queue, row.io_words}; }
-  EK_DEVICE Words abort() const { return {around.abort, 1}; }
-  EK_DEVICE BufferTable buffers() const {
-    return {static_cast<const BufferEntry*>(around.entries), around.entry_mask};
-  }
   EK_DEVICE Voice voice() const {
     return {control(),   {row.debug_log, row.debug_log_words}, row.hits, row.hit_capacity,
             row.emitted, one_word(&row.shared->hits_dropped)};
@@ -221,10 +216,6 @@ struct Ring {
   EK_DEVICE void set_status(Word index, SlotStatus status) const {
     slot(index).store_release(0, static_cast<Word>(status));
   }
-  EK_DEVICE bool must_stop() const {
-    return (control().load_relaxed(abi::kControlShutdown.first) | abort().load_relaxed(0)) != 0;
-  }
-
   enum class Standing : Word { enabled, disabled, unknown };
   EK_DEVICE Word tenant_base() const {
     return control().load_relaxed(abi::kControlTenantBase.first);
@@ -240,6 +231,25 @@ struct Ring {
   EK_DEVICE Words in_flight(Word tenant) const { return one_word(row.shared->in_flight + tenant); }
   EK_DEVICE Word quota_of(Word tenant) const {
     return control().load_relaxed(abi::kControlTenantQuotas.first + tenant);
+  }
+
+  /// For functions that a drain calls: the compiler learns that its rows lie in shared memory.
+  EK_DEVICE void assume_place() const { __builtin_assume(__isShared(&row)); }
+};
+
+/// The same with what all submissions of a launch share.
+struct Ring : Row {
+  const Surroundings& around;
+
+  EK_DEVICE Ring(const Surroundings& surroundings, const Submission& submission)
+      : Row{submission}, around(surroundings) {}
+
+  EK_DEVICE Words abort() const { return {around.abort, 1}; }
+  EK_DEVICE BufferTable buffers() const {
+    return {static_cast<const BufferEntry*>(around.entries), around.entry_mask};
+  }
+  EK_DEVICE bool must_stop() const {
+    return (control().load_relaxed(abi::kControlShutdown.first) | abort().load_relaxed(0)) != 0;
   }
 };
 
@@ -267,6 +277,24 @@ struct Visitor {
   bool is_faulted = false;
   bool was_claimed = false;  // by somebody before this launch
 };
+
+/// An operation: what those know of it who run it.
+struct Operation {
+  Word slot, opcode, tenant, priority_word, handler, args, is_packed;
+};
+
+EK_DEVICE Operation operation_of(const Visitor& visitor) {
+  return {visitor.slot,    visitor.operation, visitor.tenant,    visitor.priority_word,
+          visitor.handler, visitor.args,      visitor.begun != 0};
+}
+/// That of another lane of the warp.
+EK_DEVICE Operation operation_of(const Visitor& visitor, Word owner) {
+  const Operation its = operation_of(visitor);
+  const auto from_owner = [owner](Word word) { return __shfl_sync(kAllLanes, word, owner); };
+  return {from_owner(its.slot),          from_owner(its.opcode),  from_owner(its.tenant),
+          from_owner(its.priority_word), from_owner(its.handler), from_owner(its.args),
+          from_owner(its.is_packed)};
+}
 
 // ---- built-in operations ------------------------------------------------------------------------
 
@@ -333,8 +361,8 @@ EK_DEVICE bool is_plain_builtin(Word opcode) {
 }
 
 /// Runs a plain built-in operation on one thread. Everything is checked before anything is written.
-__device__ __noinline__ Word run_builtin(TenantControl control, BufferTable buffers, Word opcode,
-                                         Quad args) {
+EK_DEVICE Word run_plain_builtin(const TenantControl& control, const BufferTable& buffers,
+                                 Word opcode, Quad args) {
   const Words& words = control.words;
   Word fault = kDone;
   switch (Opcode{opcode}) {
@@ -374,11 +402,6 @@ __device__ __noinline__ Word run_builtin(TenantControl control, BufferTable buff
   }
 }
 
-EK_DEVICE Word run_builtin(const Ring& ring, Word tenant, Word opcode, const Word* args) {
-  return run_builtin({ring.control(), tenant}, ring.buffers(), opcode,
-                     {args[0], args[1], args[2], args[3]});
-}
-
 // ---- items --------------------------------------------------------------------------------------
 
 EK_DEVICE Item make_item(const Ring& ring, Word slot, Word opcode, Word tenant, Word priority_word,
@@ -401,25 +424,30 @@ EK_DEVICE Item make_item(const Ring& ring, Word slot, Word opcode, Word tenant, 
   return item;
 }
 
+EK_DEVICE Item make_item(const Ring& ring, const Operation& operation) {
+  return make_item(ring, operation.slot, operation.opcode, operation.tenant,
+                   operation.priority_word, operation.handler);
+}
+
 /// Word `i` of an operation's args; 0 behind the last. Always inside the slot.
 EK_DEVICE Word load_arg(const Words& slot, Word args, Word i) {
   const Word at = (args & 0xFF) + i;
   return slot.load_relaxed_if(i < args >> 8 && at < abi::kSlotWords, at);
 }
 
-/// All that handlers of scope lane or built-in operations need.
-EK_DEVICE void load_args(const Ring& ring, const Visitor& visitor, Word* args) {
-  constexpr Word kCount = kHasLaneHandlers ? abi::kSlotArgs : 4;
-  if (visitor.args != kAllArgs) {
+/// The first args of an operation.
+template <Word kCount>
+EK_DEVICE void load_args(const Row& ring, const Operation& operation, Word (&args)[kCount]) {
+  if (operation.args != kAllArgs) {
 #pragma unroll
     for (Word i = 0; i < kCount; ++i) {
-      args[i] = load_arg(ring.slot(visitor.slot), visitor.args, i);
+      args[i] = load_arg(ring.slot(operation.slot), operation.args, i);
     }
     return;
   }
 #pragma unroll
   for (Word i = 0; i < kCount; i += 4) {
-    const Quad quad = load_quad(ring.slot_words(visitor.slot) + abi::kSlotFirstArg + i);
+    const Quad quad = load_quad(ring.slot_words(operation.slot) + abi::kSlotFirstArg + i);
     args[i] = quad.a;
     args[i + 1] = quad.b;
     args[i + 2] = quad.c;
@@ -439,7 +467,7 @@ EK_DEVICE void store_args(const Ring& ring, Word slot, const Word* args) {
 EK_DEVICE Word io_status_word(Word io_slot) {
   return io_slot * abi::kIoSlotWords + abi::kIoStatusWord;
 }
-EK_DEVICE Word io_slot_count(const Ring& ring) {
+EK_DEVICE Word io_slot_count(const Row& ring) {
   return ring.io().size() / abi::kIoSlotWords;
 }
 
@@ -492,17 +520,17 @@ __device__ __noinline__ Word ask_io(Words io, WideWord prefetches, IoRequest req
   }
   return kNoSlot;
 }
-EK_DEVICE Word ask_io(const Ring& ring, const IoRequest& request) {
+EK_DEVICE Word ask_io(const Row& ring, const IoRequest& request) {
   return ask_io(ring.io(), WideWord(&ring.row.shared->prefetches), request);
 }
 
 /// Notes the IO slot in the item's own slot, where whoever ends the wait finds it.
-EK_DEVICE Word wait_for(const Ring& ring, Word slot, Word io_slot) {
+EK_DEVICE Word wait_for(const Row& ring, Word slot, Word io_slot) {
   ring.slot(slot).store_relaxed(abi::kSlotFirstArg + abi::kIoSlotArg, io_slot);
   return outcome(Ending::wait_io);
 }
 
-EK_DEVICE Word run_load_miss(const Ring& ring, Word slot, Word resource, bool is_prefetch) {
+EK_DEVICE Word run_load_miss(const Row& ring, Word slot, Word resource, bool is_prefetch) {
   const Word io_slot =
       ask_io(ring, {static_cast<Word>(abi::IoOp::read), resource, resource, 0, 0, resource});
   if (io_slot == kNoSlot) return kPutBack;
@@ -580,10 +608,30 @@ __device__ __noinline__ Word packed_operation(Words slot, Word i) {
 
 // ---- a visit ------------------------------------------------------------------------------------
 
-/// Ends a slot as FAULT; the caller counts.
-EK_DEVICE void end_fault(const Ring& ring, Visitor& visitor, Word code) {
+EK_DEVICE SlotStatus status_of(Ending ending) {
+  switch (ending) {
+    case Ending::done:
+      return SlotStatus::done;
+    case Ending::yield:
+      return SlotStatus::yield;
+    case Ending::requeue:
+      return SlotStatus::requeue;
+    case Ending::wait_io:
+      return SlotStatus::wait_io;
+    case Ending::fault:
+      break;
+  }
+  return SlotStatus::fault;
+}
+
+EK_DEVICE void store_fault(const Ring& ring, const Visitor& visitor, Word code) {
   const Word word = abi::priority_word(abi::priority_of(visitor.priority_word), code);
   ring.slot(visitor.slot).store_relaxed(3, word);
+}
+
+/// Ends a slot as FAULT; the caller counts.
+EK_DEVICE void end_fault(const Ring& ring, Visitor& visitor, Word code) {
+  store_fault(ring, visitor, code);
   ring.set_status(visitor.slot, SlotStatus::fault);
   visitor.is_faulted = true;
   visitor.visit = Visit::ended;
@@ -629,26 +677,27 @@ EK_DEVICE void visit_waiting(const Ring& ring, Visitor& visitor) {
 
 /// Whether a slot of the queue is worth claiming. What is read here may change until the claim; the
 /// private copy is checked again after it.
-EK_DEVICE bool is_worth_claiming(const Ring& ring, const Visitor& visitor) {
-  const Words slot = ring.slot(visitor.slot);
+__device__ __noinline__ bool is_worth_claiming(Row ring, Word worker_count, Word index, Word note,
+                                               Word found) {
+  ring.assume_place();
+  const Words slot = ring.slot(index);
   const Word tenant = slot.load_relaxed(2);
   const Ring::Standing standing = ring.standing_of(tenant, ring.tenant_base());
   if (standing == Ring::Standing::unknown) return true;  // to end as FAULT
   if (standing == Ring::Standing::disabled) return false;
   const Word quota = ring.quota_of(tenant);
-  if (quota < ring.around.worker_count && ring.in_flight(tenant).load_relaxed(0) >= quota)
-    return false;
-  if ((visitor.note & kNeedsIoSlot) != 0 &&
+  if (quota < worker_count && ring.in_flight(tenant).load_relaxed(0) >= quota) return false;
+  if ((note & kNeedsIoSlot) != 0 &&
       !has_free_io_slot(ring.io(), WideWord(&ring.row.shared->prefetches).load_relaxed())) {
     return false;
   }
-  const bool is_seen_fence = visitor.found == static_cast<Word>(SlotStatus::yield) &&
+  const bool is_seen_fence = found == static_cast<Word>(SlotStatus::yield) &&
                              is(slot.load_relaxed(1), Opcode::batch_fence);
   if (!is_seen_fence) return true;
   // The slot it waited for last time; the rest is looked at with all lanes.
   const Word count = slot.load_relaxed(abi::kSlotFirstArg);
-  if (count > visitor.slot || visitor.note >= count) return true;
-  const SlotStatus first{ring.slot(visitor.slot - count + visitor.note).load_relaxed(0)};
+  if (count > index || note >= count) return true;
+  const SlotStatus first{ring.slot(index - count + note).load_relaxed(0)};
   return first == SlotStatus::empty || abi::is_terminal(first);
 }
 
@@ -668,7 +717,6 @@ EK_DEVICE bool take_quota(const Ring& ring, Visitor& visitor, Word quota) {
 EK_DEVICE Kind kind_of(Visitor& visitor) {
   const bool is_packed = visitor.begun != 0;
   if (is(visitor.operation, Opcode::batch_fence)) return Kind::fence;
-  if (is(visitor.operation, Opcode::packed_slot)) return Kind::packed;
   visitor.handler = kNoHandler;
   if (kPayload != kNoHandler && !is(visitor.operation, Opcode::shutdown) && !is_packed) {
     visitor.handler = kPayload;
@@ -684,7 +732,7 @@ EK_DEVICE Kind kind_of(Visitor& visitor) {
   return Kind::lane;
 }
 
-/// Looks at a slot and claims it if it can run. Afterwards its kind says what to run.
+/// Looks at a slot and claims it if it can run.
 EK_DEVICE void admit(const Ring& ring, Visitor& visitor, bool is_first_look) {
   const Words slot = ring.slot(visitor.slot);
   visitor.found = slot.load_relaxed(0);
@@ -694,7 +742,8 @@ EK_DEVICE void admit(const Ring& ring, Visitor& visitor, bool is_first_look) {
     visitor.was_claimed = is_first_look && found == SlotStatus::claimed;
     return;
   }
-  if (!is_first_look && !is_worth_claiming(ring, visitor)) {
+  if (!is_first_look && !is_worth_claiming(ring, ring.around.worker_count, visitor.slot,
+                                           visitor.note, visitor.found)) {
     visitor.visit = Visit::stuck;
     return;
   }
@@ -718,7 +767,7 @@ EK_DEVICE void admit(const Ring& ring, Visitor& visitor, bool is_first_look) {
   }
   visitor.holds_slot = true;
   visitor.operation = visitor.opcode;
-  visitor.kind = kind_of(visitor);
+  visitor.kind = is(visitor.opcode, Opcode::packed_slot) ? Kind::nothing : Kind::unknown;
 }
 
 /// Goes on to the next operation of a packed slot, unless the last one ended as FAULT; says whether
@@ -737,57 +786,48 @@ EK_DEVICE bool next_operation(const Ring& ring, Visitor& visitor, Word& result) 
   ++visitor.begun;
   visitor.operation = next & 0xFF;
   visitor.args = next >> 8;
-  visitor.kind = kind_of(visitor);
+  visitor.kind = Kind::unknown;
   return true;
 }
 
-/// Runs an item on the lane that claimed it.
-EK_DEVICE Word run_on_lane(const Ring& ring, Visitor& visitor) {
-  if (is(visitor.operation, Opcode::nop) && visitor.handler == kNoHandler) return kDone;
-  Item item = make_item(ring, visitor.slot, visitor.operation, visitor.tenant,
-                        visitor.priority_word, visitor.handler);
-  load_args(ring, visitor, item.args);
-  if (visitor.handler != kNoHandler) {
-    const Word ended = run_lane_handler(visitor.handler, item);
-    return after_handler(ring, visitor.handler, visitor.begun != 0, item, ended);
+/// Runs a built-in operation on one thread.
+__device__ __noinline__ Word run_builtin(Row ring, BufferTable buffers, Operation operation) {
+  ring.assume_place();
+  Word args[4];
+  load_args(ring, operation, args);
+  if (is_plain_builtin(operation.opcode)) {
+    return run_plain_builtin({ring.control(), operation.tenant}, buffers, operation.opcode,
+                             {args[0], args[1], args[2], args[3]});
   }
-  if (is_plain_builtin(visitor.operation)) {
-    return run_builtin(ring, visitor.tenant, visitor.operation, item.args);
-  }
-  if (is(visitor.operation, Opcode::printf)) {
-    print_record(item, item.args[0], item.args[1], item.args[2]);
+  if (is(operation.opcode, Opcode::printf)) {
+    Item item;  // what a record needs of it
+    item.slot = operation.slot;
+    item.voice = ring.voice();
+    print_record(item, args[0], args[1], args[2]);
     return kDone;
   }
-  if (is(visitor.operation, Opcode::load_miss)) {
-    return run_load_miss(ring, visitor.slot, item.args[0], item.args[1] != 0);
+  if (is(operation.opcode, Opcode::load_miss)) {
+    return run_load_miss(ring, operation.slot, args[0], args[1] != 0);
   }
   return fault_of(FaultCode::unknown_opcode);
 }
 
-/// An operation that several threads run: what they know of it.
-struct SharedOperation {
-  Word slot, opcode, tenant, priority_word, handler, args, is_packed;
-};
-
-EK_DEVICE SharedOperation shared_operation(const Visitor& visitor) {
-  return {visitor.slot,    visitor.operation, visitor.tenant,    visitor.priority_word,
-          visitor.handler, visitor.args,      visitor.begun != 0};
-}
-/// That of another lane of the warp.
-EK_DEVICE SharedOperation shared_operation(const Visitor& visitor, Word owner) {
-  const SharedOperation its = shared_operation(visitor);
-  const auto from_owner = [owner](Word word) { return __shfl_sync(kAllLanes, word, owner); };
-  return {from_owner(its.slot),          from_owner(its.opcode),  from_owner(its.tenant),
-          from_owner(its.priority_word), from_owner(its.handler), from_owner(its.args),
-          from_owner(its.is_packed)};
-}
-EK_DEVICE Item make_item(const Ring& ring, const SharedOperation& operation) {
-  return make_item(ring, operation.slot, operation.opcode, operation.tenant,
-                   operation.priority_word, operation.handler);
+/// Runs an operation on the lane that claimed its slot.
+EK_DEVICE Word run_on_lane(const Ring& ring, const Operation& operation) {
+  if (operation.handler == kNoHandler) {
+    return is(operation.opcode, Opcode::nop) ? kDone : run_builtin(ring, ring.buffers(), operation);
+  }
+  if constexpr (kHasLaneHandlers) {
+    Item item = make_item(ring, operation);
+    load_args(ring, operation, item.args);
+    const Word ended = run_lane_handler(operation.handler, item);
+    return after_handler(ring, operation.handler, operation.is_packed != 0, item, ended);
+  }
+  return kDone;  // there are none
 }
 
 /// All lanes of a warp run an operation; its owner is told what follows.
-EK_DEVICE Word run_by_warp(const Ring& ring, const SharedOperation& operation, bool owns) {
+EK_DEVICE Word run_by_warp(const Ring& ring, const Operation& operation, bool owns) {
   Item item = make_item(ring, operation);
   // One lane a word: the slot is one line.
   const Word word = load_arg(ring.slot(operation.slot), operation.args, lane_index());
@@ -801,7 +841,7 @@ EK_DEVICE Word run_by_warp(const Ring& ring, const SharedOperation& operation, b
 
 /// All threads of a block run the operation on their board; its owner, whose visitor it is, does
 /// what follows.
-EK_DEVICE void run_by_group(const Ring& ring, const SharedOperation& operation, bool owns,
+EK_DEVICE void run_by_group(const Ring& ring, const Operation& operation, bool owns,
                             const Visitor& visitor, Word& result) {
   __shared__ Word args[abi::kSlotArgs];
   if (threadIdx.x < abi::kSlotArgs) {
@@ -818,7 +858,7 @@ EK_DEVICE void run_by_group(const Ring& ring, const SharedOperation& operation, 
 }
 
 /// Whether the slots before a fence have ended, from the first that had not; all lanes look.
-EK_DEVICE bool is_fence_ready(const Ring& ring, Word slot, Word count, Word& checked) {
+EK_DEVICE bool is_fence_ready(const Row& ring, Word slot, Word count, Word& checked) {
   for (; checked < count; checked += kWarp) {
     const Word at = checked + lane_index();
     bool has_ended = true;
@@ -839,43 +879,43 @@ EK_DEVICE bool is_fence_ready(const Ring& ring, Word slot, Word count, Word& che
 }
 
 /// An arg of a slot, the same for all lanes of the warp, whoever writes it meanwhile.
-EK_DEVICE Word same_arg(const Ring& ring, Word slot, Word i) {
+EK_DEVICE Word same_arg(const Row& ring, Word slot, Word i) {
   return __shfl_sync(kAllLanes, ring.slot(slot).load_relaxed(abi::kSlotFirstArg + i), 0);
 }
 
-/// Runs the fence of one lane with all lanes.
-EK_DEVICE void run_fence(const Ring& ring, Visitor& visitor, Word owner, Word& result,
-                         bool& is_ready) {
-  const Word slot = __shfl_sync(kAllLanes, visitor.slot, owner);
-  Word checked = __shfl_sync(kAllLanes, visitor.note, owner);
+/// What became of a fence.
+struct FenceLook {
+  Word checked;  // slots before it that are known to have ended
+  Word result;   // how it ended, if it has
+  bool is_open;
+};
+
+/// All lanes of a warp look at a fence, from the first slot that had not ended before; if it ends,
+/// its owner says so.
+__device__ __noinline__ FenceLook run_fence(Row ring, Word slot, Word checked, bool owns) {
+  ring.assume_place();
   const Word count = same_arg(ring, slot, 0);
   const Word tag = same_arg(ring, slot, 1);
-  const bool is_bad = count > slot;
-  const bool ready = is_bad || is_fence_ready(ring, slot, count, checked);
-  if (lane_index() != owner) return;
-  visitor.note = is_bad ? 0 : checked;
-  is_ready = ready;
-  if (is_bad) {
-    result = fault_of(FaultCode::bad_fence);
-  } else if (ready) {
+  if (count > slot) return {0, fault_of(FaultCode::bad_fence), false};
+  if (!is_fence_ready(ring, slot, count, checked)) return {checked, kDone, true};
+  if (owns) {
     if (ring.control().size() > abi::kControlFirstObservable) {
       ring.control().store_relaxed(abi::kControlFirstObservable, tag);
     }
     ring.control().add_release(abi::kControlEpoch.first, 1);
-    result = kDone;
   }
+  return {checked, kDone, false};
 }
 
-/// Runs the copy of one lane with all lanes.
-EK_DEVICE void run_copy(const Ring& ring, const Visitor& visitor, Word owner, Word& result) {
-  const Word slot = __shfl_sync(kAllLanes, visitor.slot, owner);
-  const TenantControl control{ring.control(), __shfl_sync(kAllLanes, visitor.tenant, owner)};
+/// All lanes of a warp run a copy; says how it ended.
+__device__ __noinline__ Word run_copy(Row ring, Word slot, Word tenant) {
+  ring.assume_place();
   const Word source = same_arg(ring, slot, 0);
   const Word target = same_arg(ring, slot, 1);
   const Word count = same_arg(ring, slot, 2);
-  const Word fault = copy_fault(control, source, target, count);
+  const Word fault = copy_fault({ring.control(), tenant}, source, target, count);
   if (fault == kDone) copy_words(WarpLanes(), ring.control(), source, target, count);
-  if (lane_index() == owner) result = fault;
+  return fault;
 }
 
 /// Calls `run(owner)` on all lanes for each lane whose item is of that kind.
@@ -903,10 +943,10 @@ EK_DEVICE void for_each_of_block(const Visitor& visitor, Kind kind, const Run& r
 /// Runs the operations of scope group of the whole block, one after the other.
 EK_DEVICE void run_groups(const Ring& ring, const Visitor& visitor, Word& result) {
   if constexpr (kHasGroupHandlers) {
-    __shared__ SharedOperation board;
+    __shared__ Operation board;
     for_each_of_block(visitor, Kind::group, [&](Word owner) {
       const bool owns = threadIdx.x == owner;
-      if (owns) board = shared_operation(visitor);
+      if (owns) board = operation_of(visitor);
       __syncthreads();
       run_by_group(ring, board, owns, visitor, result);
     });
@@ -915,54 +955,52 @@ EK_DEVICE void run_groups(const Ring& ring, const Visitor& visitor, Word& result
 
 /// Stores how a claimed item ended.
 EK_DEVICE void settle(const Ring& ring, Visitor& visitor, Word result, bool is_fence_open) {
+  const Ending ending{result & 0xFF};
+  SlotStatus status = SlotStatus::requeue;
+  visitor.visit = Visit::deferred;
   if (is_fence_open) {
-    ring.set_status(visitor.slot, SlotStatus::yield);
+    status = SlotStatus::yield;
     // It held a share of its tenant's quota that another lane's item may have waited for: that one
     // is to be looked at again. Next time the fence is looked at before it gets a share.
-    visitor.visit = visitor.is_counted ? Visit::deferred : Visit::stuck;
+    if (!visitor.is_counted) visitor.visit = Visit::stuck;
   } else if (result == kPutBack) {
     visitor.note = kNeedsIoSlot;
-    ring.set_status(visitor.slot, SlotStatus::requeue);
-    visitor.visit = Visit::deferred;
   } else {
     visitor.has_claimed = true;
-    visitor.visit = Visit::deferred;
     if (!is(visitor.opcode, Opcode::batch_fence)) visitor.note = 0;
-    switch (static_cast<Ending>(result & 0xFF)) {
-      case Ending::done:
-        end_done(ring, visitor);
-        break;
-      case Ending::yield:
-        ring.set_status(visitor.slot, SlotStatus::yield);
-        break;
-      case Ending::requeue:
-        ring.set_status(visitor.slot, SlotStatus::requeue);
-        break;
-      case Ending::wait_io:
-        ring.set_status(visitor.slot, SlotStatus::wait_io);
-        break;
-      case Ending::fault:
-        end_fault(ring, visitor, result >> 8);
-        break;
-    }
+    status = status_of(ending);
+    visitor.is_done = ending == Ending::done;
+    visitor.is_faulted = ending == Ending::fault;
+    if (abi::is_terminal(status)) visitor.visit = Visit::ended;
+    if (visitor.is_faulted) store_fault(ring, visitor, result >> 8);
   }
+  ring.set_status(visitor.slot, status);
   if (visitor.is_counted) ring.in_flight(visitor.tenant).add_relaxed(0, 0u - 1);
 }
 
 /// All lanes of a crew run their operations, on one lane or on all of them.
 EK_DEVICE void run_operations(const Ring& ring, Visitor& visitor, Word& result,
-                              bool& is_fence_ready_now) {
-  if (visitor.kind == Kind::lane) result = run_on_lane(ring, visitor);
+                              bool& is_fence_open) {
+  if (visitor.kind == Kind::lane) result = run_on_lane(ring, operation_of(visitor));
   __syncwarp();
   for_each_of_warp(visitor, Kind::fence, [&](Word owner) {
-    run_fence(ring, visitor, owner, result, is_fence_ready_now);
+    const bool owns = lane_index() == owner;
+    const FenceLook look = run_fence(ring, __shfl_sync(kAllLanes, visitor.slot, owner),
+                                     __shfl_sync(kAllLanes, visitor.note, owner), owns);
+    if (!owns) return;
+    visitor.note = look.checked;
+    result = look.result;
+    is_fence_open = look.is_open;
   });
-  for_each_of_warp(visitor, Kind::copy,
-                   [&](Word owner) { run_copy(ring, visitor, owner, result); });
+  for_each_of_warp(visitor, Kind::copy, [&](Word owner) {
+    const Word ended = run_copy(ring, __shfl_sync(kAllLanes, visitor.slot, owner),
+                                __shfl_sync(kAllLanes, visitor.tenant, owner));
+    if (lane_index() == owner) result = ended;
+  });
   if constexpr (kHasWarpHandlers) {
     for_each_of_warp(visitor, Kind::warp, [&](Word owner) {
       const bool owns = lane_index() == owner;
-      const SharedOperation operation = shared_operation(visitor, owner);
+      const Operation operation = operation_of(visitor, owner);
       const Word ended = run_by_warp(ring, operation, owns);
       if (owns) result = ended;
       __syncwarp();
@@ -977,13 +1015,14 @@ EK_DEVICE void run_operations(const Ring& ring, Visitor& visitor, Word& result,
 EK_DEVICE void visit(const Ring& ring, const Crew& crew, Visitor& visitor, bool is_first_look) {
   if (visitor.slot != kNoSlot) admit(ring, visitor, is_first_look);
   Word result = kDone;
-  bool is_fence_ready_now = true;
-  bool is_packed = visitor.kind == Kind::packed;
+  bool is_fence_open = false;
+  bool is_packed = visitor.holds_slot && is(visitor.opcode, Opcode::packed_slot);
   do {
     if (is_packed) is_packed = next_operation(ring, visitor, result);
-    run_operations(ring, visitor, result, is_fence_ready_now);
+    if (visitor.kind == Kind::unknown) visitor.kind = kind_of(visitor);
+    run_operations(ring, visitor, result, is_fence_open);
   } while (crew.any(is_packed));
-  if (visitor.holds_slot) settle(ring, visitor, result, !is_fence_ready_now);
+  if (visitor.holds_slot) settle(ring, visitor, result, is_fence_open);
   __syncwarp();
 }
 
@@ -1026,11 +1065,47 @@ EK_DEVICE void flush_claims(const Words& control, Tally& tally) {
   tally.claims = 0;
 }
 
+/// Adds what a warp has counted: statuses were stored before, with release.
+__device__ __noinline__ void add_counts(Row ring, Tally tally) {
+  ring.assume_place();
+  flush_claims(ring.control(), tally);
+  __syncwarp();
+  if (lane_index() != 0) return;
+  Shared& shared = *ring.row.shared;
+  if (tally.done != 0) {
+    ring.control().add_release(abi::kControlDoneCount.first, tally.done);
+    WideWord(&shared.done).add_relaxed(tally.done);
+  }
+  if (tally.faulted != 0) {
+    ring.control().add_release(abi::kControlFaultCount.first, tally.faulted);
+    WideWord(&shared.faulted).add_relaxed(tally.faulted);
+  }
+  if (tally.claimed_at_entry != 0) {
+    WideWord(&shared.claimed_at_entry).add_relaxed(tally.claimed_at_entry);
+  }
+  if (tally.moved != 0) WideWord(&shared.moved).add_relaxed(tally.moved);
+}
+
 /// One lane of those with an equal key adds for all of them.
 EK_DEVICE Word peers_of(Word mask, Word key, bool& leads) {
   const Word peers = __match_any_sync(mask, key);
   leads = lane_index() == static_cast<Word>(__ffs(static_cast<int>(peers)) - 1);
   return static_cast<Word>(__popc(peers));
+}
+
+/// Counts the claims of lanes whose items are not alike.
+__device__ __noinline__ void count_apart(Words control, Word key, Word claimed, Word done) {
+  const Word lane = 1u << lane_index();
+  bool leads = false;
+  if ((claimed & lane) != 0) {
+    const Word peers = peers_of(claimed, key, leads);
+    if (leads) add_claims(control, key, peers);
+  }
+  if ((done & lane) != 0) {
+    const Word peers = peers_of(done, key, leads);
+    if (leads) add_executions(control, key, peers);
+  }
+  __syncwarp();
 }
 
 EK_DEVICE void count(const Ring& ring, const Visitor& visitor, Word priority, Tally& tally) {
@@ -1053,16 +1128,7 @@ EK_DEVICE void count(const Ring& ring, const Visitor& visitor, Word priority, Ta
       return;
     }
   }
-  bool leads = false;
-  if (visitor.has_claimed) {
-    const Word peers = peers_of(claimed, key, leads);
-    if (leads) add_claims(ring.control(), key, peers);
-  }
-  if (visitor.is_done) {
-    const Word peers = peers_of(done, key, leads);
-    if (leads) add_executions(ring.control(), key, peers);
-  }
-  __syncwarp();
+  count_apart(ring.control(), key, claimed, done);
 }
 
 // ---- the queue of slots to look at again --------------------------------------------------------
@@ -1137,9 +1203,124 @@ struct Queue {
   }
 };
 
-// ---- a drain ------------------------------------------------------------------------------------
+// ---- how a drain ended --------------------------------------------------------------------------
 
 #if !defined(EVERKERNEL_GRAPH)
+// What other schedules need is not compiled.
+inline constexpr Schedule kSchedule{EVERKERNEL_SCHEDULE};
+inline constexpr bool kByPriority = kSchedule == Schedule::priority;
+inline constexpr bool kByTicket = kSchedule == Schedule::ticket;
+inline constexpr Word kPartitions = kByPriority ? abi::kPriorityCount : 1;
+
+/// A ring of this length is surveyed by one thread.
+inline constexpr Word kSmallRing = 4096;
+
+EK_DEVICE Wide queue_length(const Submission& row) {
+  Wide length = 0;
+  for (Word i = 0; i < kPartitions; ++i) length += Queue{row, i}.size();
+  return length;
+}
+
+/// Counts active slots; `ended` becomes the position of the first ticket that has not ended.
+EK_DEVICE Word survey(const Row& ring, Word first_ticket, Word& ended) {
+  Word active = 0;
+  const Word slots = ring.row.slot_count;
+#pragma unroll 4
+  for (Word position = 0; position < slots; ++position) {
+    const Word slot = (first_ticket % slots + position) % slots;
+    if (!abi::is_active(SlotStatus{ring.slot(slot).load_relaxed(0)})) continue;
+    ++active;
+    if (position < ended) ended = position;
+  }
+  return active;
+}
+
+/// What the crew knows that ended a drain.
+struct End {
+  bool is_settled;  // after the last slot that could move
+  bool is_refused;  // nothing ran: its control words make no sense
+  bool was_stopped;
+};
+
+/// HEAD and TAIL of the ticket schedule, and what is active after a stop. A large ring is surveyed
+/// by a launch of its own.
+EK_DEVICE void report_rest(const Row& ring, const End& end) {
+  if (ring.row.list != nullptr || end.is_refused) return;
+  if (!kByTicket && !end.was_stopped) return;
+  Shared& shared = *ring.row.shared;
+  Outcome& out = *ring.row.outcome;
+  const Word first = one_word(&shared.first_ticket).load_relaxed(0);
+  const Word count = kByTicket ? static_cast<Word>(WideWord(shared.fresh_end).load_relaxed()) : 0;
+  const bool has_begun = WideWord(shared.fresh).load_relaxed() != 0;
+  const bool has_ended = end.is_settled && queue_length(ring.row) == 0 &&
+                         WideWord(&shared.claimed_at_entry).load_relaxed() == 0;
+  Word ended = count;
+  bool knows_ended = kByTicket && has_ended;
+  const bool is_whole = has_ended && count == ring.row.slot_count;
+  if (ring.row.slot_count <= kSmallRing && (kByTicket ? !is_whole : !end.is_settled)) {
+    store_for_host(&out.active, survey(ring, first, ended));
+    store_for_host(&out.is_surveyed, 1);
+    knows_ended = kByTicket;
+  }
+  if (!kByTicket) return;
+  store_for_host(&out.first_ticket, first);
+  store_for_host(&out.ticket_count, count);
+  store_for_host(&out.has_begun, has_begun);
+  store_for_host(&out.has_moved_head, knows_ended);
+  if (!knows_ended || !has_begun) return;
+  ring.control().store_relaxed(abi::kControlTicketTail.first, first + count);
+  ring.control().store_relaxed(abi::kControlTicketHead.first, first + ended);
+}
+
+/// Tells the host what the drain came to, and clears what the next launch shares. The lanes of one
+/// warp move a word each.
+__device__ __noinline__ void report(Row ring, Words abort_word, End end) {
+  ring.assume_place();
+  __syncwarp();  // what the leader has seen, all lanes see
+  Shared& shared = *ring.row.shared;
+  Outcome& out = *ring.row.outcome;
+  constexpr Word kQueues = abi::kPriorityCount;
+  const Word lane = lane_index();
+  const Wide* from = nullptr;
+  Wide* to = nullptr;
+  if (lane < 4) {
+    from = &shared.done + lane;
+    to = &out.done + lane;
+  } else if (lane < 4 + kQueues) {
+    from = shared.head + (lane - 4);
+    to = out.head + (lane - 4);
+  } else if (lane < 4 + 2 * kQueues) {
+    from = shared.tail + (lane - 4 - kQueues);
+    to = out.tail + (lane - 4 - kQueues);
+  } else if (lane == 31) {
+    from = ring.row.emitted;
+    to = &out.hits;
+  }
+  const Wide value = from != nullptr ? WideWord(from).load_relaxed() : 0;
+  if (to != nullptr) WideWord(to).store_for_host(value);
+  const bool is_tail = lane >= 4 + kQueues && lane < 4 + 2 * kQueues;
+  const Wide lap = is_tail ? (value >> __popc(ring.row.cell_mask)) + 1 : 0;
+  const Word laps = __reduce_max_sync(kAllLanes, static_cast<Word>(lap));
+#pragma unroll 1
+  for (Word i = lane; i < sizeof(Shared) / sizeof(Wide); i += kWarp) {
+    WideWord(reinterpret_cast<Wide*>(ring.row.next_shared) + i).store_relaxed(0);
+  }
+  if (lane != 0) return;
+  const Word shutdown = ring.control().load_relaxed(abi::kControlShutdown.first);
+  const Word abort = abort_word.load_relaxed(0);
+  const Word dropped = one_word(&shared.hits_dropped).load_relaxed(0);
+  store_for_host(&out.laps, laps);
+  store_for_host(&out.is_refused, end.is_refused);
+  store_for_host(&out.is_settled, end.is_settled);
+  store_for_host(&out.is_shut_down, shutdown != 0);
+  store_for_host(&out.is_aborted, abort != 0);
+  WideWord(&out.hits_dropped).store_for_host(dropped);
+  store_for_host(&out.is_surveyed, 0);
+  report_rest(ring, end);
+}
+
+// ---- a drain ------------------------------------------------------------------------------------
+
 /// One crew's way through one submission.
 ///
 /// The end. A word says how many crews work, how often one began to, and how often something moved.
@@ -1170,16 +1351,11 @@ class Drain {
       visit(ring_, crew_, visitor, is_first_look());
       account_for(visitor);
     }
-    if (has_ended_) report();
+    if (has_ended_ && crew_.lane < kWarp)
+      report(ring_, ring_.abort(), {is_settled_, is_refused_, must_stop_});
   }
 
  private:
-  // What other schedules need is not compiled.
-  static constexpr Schedule kSchedule{EVERKERNEL_SCHEDULE};
-  static constexpr bool kByPriority = kSchedule == Schedule::priority;
-  static constexpr bool kByTicket = kSchedule == Schedule::ticket;
-  static constexpr Word kPartitions = kByPriority ? abi::kPriorityCount : 1;
-
   // The progress word: crews that work, times one began, times something moved, ended.
   static constexpr Wide kWorking = 1;
   static constexpr Wide kWorkingMask = (Wide{1} << 20) - 1;
@@ -1194,8 +1370,6 @@ class Drain {
   static constexpr Word kStarvationLimit = 16;
   // Scans by priority between two looks at what others put into queues.
   static constexpr Word kScansPerLook = 8;
-  // A ring of this length is surveyed by one thread.
-  static constexpr Word kSmallRing = 4096;
 
   /// What a crew is at: fresh slots (by priority, with the queue in between), its share of the
   /// queue, or all of the queue as the last crew.
@@ -1216,7 +1390,7 @@ class Drain {
     Look now{};
     if (crew_.leads()) {
       now.progress = progress_.load_acquire();
-      now.length = queue_length();
+      now.length = queue_length(ring_.row);
     }
     return {crew_.from_leader(now.progress), crew_.from_leader(now.length)};
   }
@@ -1252,7 +1426,7 @@ class Drain {
       before = progress_.fetch_add_acq_rel(0 - kWorking);
       const Wide after = before - kWorking;
       // Nobody works: a queue that is empty stays so, unless somebody comes and changes the word.
-      const bool is_over = (before & kWorkingMask) == 1 && queue_length() == 0;
+      const bool is_over = (before & kWorkingMask) == 1 && queue_length(ring_.row) == 0;
       has_ended = is_over && progress_.exchange_if(after, after | kEnded);
     }
     if (crew_.any(has_ended)) {
@@ -1513,11 +1687,6 @@ class Drain {
 
   // ---- what there is ----
 
-  EK_DEVICE Wide queue_length() const {
-    Wide length = 0;
-    for (Word i = 0; i < kPartitions; ++i) length += Queue{ring_.row, i}.size();
-    return length;
-  }
   EK_DEVICE Wide fresh_end(Word partition) const {
     if (is_list()) return ring_.row.list_end[partition];
     if (kSchedule == Schedule::direct) return ring_.row.slot_count;
@@ -1606,118 +1775,10 @@ class Drain {
 
   // ---- counting ----
 
-  /// Adds what this warp has counted: statuses were stored before, with release.
   EK_DEVICE void flush() {
-    flush_claims(ring_.control(), tally_);
-    __syncwarp();
-    if (lane_index() == 0) {
-      Shared& shared = *ring_.row.shared;
-      if (tally_.done != 0) {
-        ring_.control().add_release(abi::kControlDoneCount.first, tally_.done);
-        WideWord(&shared.done).add_relaxed(tally_.done);
-      }
-      if (tally_.faulted != 0) {
-        ring_.control().add_release(abi::kControlFaultCount.first, tally_.faulted);
-        WideWord(&shared.faulted).add_relaxed(tally_.faulted);
-      }
-      if (tally_.claimed_at_entry != 0) {
-        WideWord(&shared.claimed_at_entry).add_relaxed(tally_.claimed_at_entry);
-      }
-      if (tally_.moved != 0) WideWord(&shared.moved).add_relaxed(tally_.moved);
-    }
+    add_counts(ring_, tally_);
     tally_ = {};
     (void)crew_.any(false);  // all warps of the crew have added
-  }
-
-  /// Tells the host what the drain came to, and clears what the next launch shares. One warp: its
-  /// lanes move a word each.
-  EK_DEVICE void report() const {
-    if (crew_.lane >= kWarp) return;
-    __syncwarp();  // what the leader has seen, all lanes see
-    Shared& shared = *ring_.row.shared;
-    Outcome& out = *ring_.row.outcome;
-    constexpr Word kQueues = abi::kPriorityCount;
-    const Word lane = lane_index();
-    const Wide* from = nullptr;
-    Wide* to = nullptr;
-    if (lane < 4) {
-      from = &shared.done + lane;
-      to = &out.done + lane;
-    } else if (lane < 4 + kQueues) {
-      from = shared.head + (lane - 4);
-      to = out.head + (lane - 4);
-    } else if (lane < 4 + 2 * kQueues) {
-      from = shared.tail + (lane - 4 - kQueues);
-      to = out.tail + (lane - 4 - kQueues);
-    } else if (lane == 31) {
-      from = ring_.row.emitted;
-      to = &out.hits;
-    }
-    const Wide value = from != nullptr ? WideWord(from).load_relaxed() : 0;
-    if (to != nullptr) WideWord(to).store_for_host(value);
-    const bool is_tail = lane >= 4 + kQueues && lane < 4 + 2 * kQueues;
-    const Wide lap = is_tail ? (value >> __popc(ring_.row.cell_mask)) + 1 : 0;
-    const Word laps = __reduce_max_sync(kAllLanes, static_cast<Word>(lap));
-#pragma unroll 1
-    for (Word i = lane; i < sizeof(Shared) / sizeof(Wide); i += kWarp) {
-      WideWord(reinterpret_cast<Wide*>(ring_.row.next_shared) + i).store_relaxed(0);
-    }
-    if (lane != 0) return;
-    const Word shutdown = ring_.control().load_relaxed(abi::kControlShutdown.first);
-    const Word abort = ring_.abort().load_relaxed(0);
-    const Word dropped = one_word(&shared.hits_dropped).load_relaxed(0);
-    store_for_host(&out.laps, laps);
-    store_for_host(&out.is_refused, is_refused_);
-    store_for_host(&out.is_settled, is_settled_);
-    store_for_host(&out.is_shut_down, shutdown != 0);
-    store_for_host(&out.is_aborted, abort != 0);
-    WideWord(&out.hits_dropped).store_for_host(dropped);
-    store_for_host(&out.is_surveyed, 0);
-    report_rest();
-  }
-
-  /// HEAD and TAIL of the ticket schedule, and what is active after a stop. A large ring is
-  /// surveyed by a launch of its own.
-  EK_DEVICE void report_rest() const {
-    if (is_list() || is_refused_) return;
-    Shared& shared = *ring_.row.shared;
-    Outcome& out = *ring_.row.outcome;
-    if (!kByTicket && !must_stop_) return;
-    const Word first = one_word(&shared.first_ticket).load_relaxed(0);
-    const Word count = kByTicket ? static_cast<Word>(WideWord(shared.fresh_end).load_relaxed()) : 0;
-    const bool has_begun = WideWord(shared.fresh).load_relaxed() != 0;
-    const bool has_ended = is_settled_ && queue_length() == 0 &&
-                           WideWord(&shared.claimed_at_entry).load_relaxed() == 0;
-    Word ended = count;
-    bool knows_ended = kByTicket && has_ended;
-    const bool is_whole = has_ended && count == ring_.row.slot_count;
-    if (ring_.row.slot_count <= kSmallRing &&
-        (kByTicket ? !is_whole : !is_settled_ && must_stop_)) {
-      store_for_host(&out.active, survey(first, ended));
-      store_for_host(&out.is_surveyed, 1);
-      knows_ended = kByTicket;
-    }
-    if (!kByTicket) return;
-    store_for_host(&out.first_ticket, first);
-    store_for_host(&out.ticket_count, count);
-    store_for_host(&out.has_begun, has_begun);
-    store_for_host(&out.has_moved_head, knows_ended);
-    if (!knows_ended || !has_begun) return;
-    ring_.control().store_relaxed(abi::kControlTicketTail.first, first + count);
-    ring_.control().store_relaxed(abi::kControlTicketHead.first, first + ended);
-  }
-  /// Counts active slots; `ended` becomes the position of the first ticket that has not ended.
-  EK_DEVICE Word survey(Word first_ticket, Word& ended) const {
-    Word active = 0;
-    const Word slots = ring_.row.slot_count;
-#pragma unroll 4
-    for (Word position = 0; position < slots; ++position) {
-      const Word slot = (first_ticket % slots + position) % slots;
-      if (!abi::is_active(SlotStatus{ring_.slot(slot).load_relaxed(0)})) continue;
-      ++active;
-      if (position < ended) ended = position;
-    }
-    return active;
   }
 
   const LaunchParams& params_;
