@@ -26,6 +26,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr double kUsualSeconds = 30;
+constexpr double kCheckSeconds = 10;
+constexpr int kArchitecture = 90;  // where there is no GPU to ask
 
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
@@ -136,7 +138,8 @@ TEST(CudaDifferential, batches_are_compiled_ahead) {
   }
   const auto nvrtc = backend::cuda::Nvrtc::load();
   ASSERT_TRUE(nvrtc) << nvrtc.error().message;
-  const auto architecture = static_cast<int>(number_from("EVERKERNEL_ARCHITECTURE").value_or(90));
+  const auto architecture =
+      static_cast<int>(number_from("EVERKERNEL_ARCHITECTURE").value_or(kArchitecture));
   const auto limit = number_from("EVERKERNEL_PROGRAMS").value_or(1'000'000'000);
   std::size_t programs = 0;
   const double seconds = run_batches(seconds_to_run(kUsualSeconds), [&](std::uint64_t seed) {
@@ -158,6 +161,29 @@ TEST(CudaDifferential, batches_are_compiled_ahead) {
   std::printf("%zu programs in %.1f s\n", programs, seconds);
 }
 
+// A handler that verifies and that the compiler refuses is as bad as one that differs, and as rare.
+TEST(CudaDifferential, random_programs_are_well_formed) {
+  const auto nvrtc = backend::cuda::Nvrtc::load();
+  if (!nvrtc) GTEST_SKIP() << "there is no NVRTC here: " << nvrtc.error().message;
+  std::size_t programs = 0;
+  const double seconds = run_batches(seconds_to_run(kCheckSeconds), [&](std::uint64_t seed) {
+    Tally tally;
+    const auto batch = batch_of(seed, tally);
+    EXPECT_TRUE(batch) << batch.error().message;
+    if (!batch) return false;
+    std::vector<backend::cuda::SourceText> headers;
+    const RunnerSource source = source_of(*batch);
+    auto request = request_for(source, kArchitecture, headers);
+    request.only_checks = true;
+    const auto code = nvrtc->compile(request);
+    EXPECT_TRUE(code) << "seed " << seed << ": " << code.error().message;
+    programs += tally.programs;
+    return code.has_value();
+  });
+  EXPECT_GT(programs, 0u);
+  std::printf("%zu programs in %.1f s\n", programs, seconds);
+}
+
 // Without a GPU, what would run there is at least compiled.
 TEST(CudaDifferential, the_kernels_of_a_batch_compile) {
   const auto nvrtc = backend::cuda::Nvrtc::load();
@@ -169,7 +195,7 @@ TEST(CudaDifferential, the_kernels_of_a_batch_compile) {
   for (const auto memory : {jit::MemoryUse::shared, jit::MemoryUse::exclusive}) {
     RunnerSource source = runner_source(batch->program, batch->entries, memory);
     source.has_wide_fuel = memory == jit::MemoryUse::exclusive;
-    const auto code = compile_runner(*nvrtc, source, 90);
+    const auto code = compile_runner(*nvrtc, source, kArchitecture);
     ASSERT_TRUE(code) << code.error().message;
     EXPECT_EQ(code->log, "");
   }

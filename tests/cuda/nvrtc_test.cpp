@@ -122,6 +122,16 @@ TEST(Compiler, takes_headers_by_name_and_options) {
   EXPECT_NE(text_of(code->bytes).find("everkernel_here"), std::string_view::npos);
 }
 
+TEST(Compiler, can_check_a_text_without_making_code) {
+  EVERKERNEL_NEEDS_NVRTC(nvrtc);
+  const auto checked = nvrtc->compile({.source = kEmpty, .architecture = 90, .only_checks = true});
+  ASSERT_TRUE(checked) << message_of(checked);
+  EXPECT_TRUE(checked->bytes.empty());
+  const auto refused =
+      nvrtc->compile({.source = {"bad.cu", "nonsense"}, .architecture = 90, .only_checks = true});
+  EXPECT_EQ(code_of(refused), Code::invalid_argument);
+}
+
 TEST(Compiler, an_option_it_does_not_know_is_an_error) {
   EVERKERNEL_NEEDS_NVRTC(nvrtc);
   const std::string options[] = {"--no-such-option"};

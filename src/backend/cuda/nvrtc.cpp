@@ -155,6 +155,7 @@ Result<CompiledCode> Nvrtc::compile(const CompileRequest& request) const {
   // Callers have a cache of their own. NVRTC's would be written as well, under one lock for all
   // processes of the user.
   if (version_ >= 13000) options.emplace_back("--no-cache");
+  if (request.only_checks) options.emplace_back("--dlink-time-opt");  // no link follows
   options.insert(options.end(), request.options.begin(), request.options.end());
 
   Compilation compilation(functions_);
@@ -168,6 +169,7 @@ Result<CompiledCode> Nvrtc::compile(const CompileRequest& request) const {
                 fmt::format("NVRTC refuses {}:\n{}", request.source.name, code.log), {}, result);
   }
   if (result != kSuccess) return failure(result, fmt::format("compiling\n{}", code.log));
+  if (request.only_checks) return code;
   if (const int copied = compilation.code(code.is_ptx, code.bytes); copied != kSuccess) {
     return failure(copied, "taking the code");
   }

@@ -19,6 +19,7 @@ struct CompileRequest {
   std::span<const std::string> options = {};  // beside language and architecture
   int architecture = 0;                       // 90 is compute capability 9.0
   bool keeps_ptx = false;                     // give the PTX too
+  bool only_checks = false;                   // the text: a tenth of the time, and no code
 };
 
 // What came out.
