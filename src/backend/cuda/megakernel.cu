@@ -216,6 +216,7 @@ struct Row {
   EK_DEVICE void set_status(Word index, SlotStatus status) const {
     slot(index).store_release(0, static_cast<Word>(status));
   }
+
   enum class Standing : Word { enabled, disabled, unknown };
   EK_DEVICE Word tenant_base() const {
     return control().load_relaxed(abi::kControlTenantBase.first);
