@@ -158,7 +158,9 @@ class GpuCheck(unittest.TestCase):
         self.program("random_ring_test", PASSES.replace("backend $EVERKERNEL_BACKEND", ""))
         status, report = self.check()
         self.assertEqual(status, 1, self.output)
-        self.assertIn("does not say", self.step(report, "random rings")["detail"])
+        rings = self.step(report, "random rings")
+        self.assertIn("does not say", rings["detail"])
+        self.assertRegex(rings["output_tail"], r"seconds \d+")  # it was told how long
 
     def test_processes_of_a_step_count_together(self):
         cores = os.cpu_count()
