@@ -23,10 +23,12 @@
 namespace everkernel::test {
 namespace {
 
+using backend::cuda::CompileRequest;
 using Clock = std::chrono::steady_clock;
 
 constexpr double kUsualSeconds = 30;
 constexpr double kCheckSeconds = 10;
+constexpr std::uint64_t kNoLimit = 1'000'000'000;
 constexpr int kArchitecture = 90;  // where there is no GPU to ask
 
 double seconds_since(Clock::time_point begin) {
@@ -97,7 +99,7 @@ TEST(CudaDifferential, random_programs_agree_bit_for_bit) {
   const std::size_t workers =
       number_from("EVERKERNEL_WORKERS").value_or(std::max(1u, std::thread::hardware_concurrency()));
   Campaign campaign{.next_seed = seed,
-                    .program_limit = number_from("EVERKERNEL_PROGRAMS").value_or(1'000'000'000),
+                    .program_limit = number_from("EVERKERNEL_PROGRAMS").value_or(kNoLimit),
                     .deadline = begin + std::chrono::milliseconds(static_cast<std::int64_t>(
                                             seconds_to_run(kUsualSeconds) * 1000))};
   std::printf("EVERKERNEL_SEED=%llu, %zu threads on %s\n", static_cast<unsigned long long>(seed),
@@ -129,6 +131,27 @@ TEST(CudaDifferential, random_programs_agree_bit_for_bit) {
   }
 }
 
+// Calls `compile` for what each batch is made of, until one fails.
+template <class Compile>
+void compile_batches(double usual_seconds, int architecture, std::uint64_t limit,
+                     const Compile& compile) {
+  std::size_t programs = 0;
+  const double seconds = run_batches(seconds_to_run(usual_seconds), [&](std::uint64_t seed) {
+    Tally tally;
+    const auto batch = batch_of(seed, tally);
+    EXPECT_TRUE(batch) << batch.error().message;
+    if (!batch) return false;
+    std::vector<backend::cuda::SourceText> headers;
+    const RunnerSource source = source_of(*batch);
+    const auto code = compile(request_for(source, architecture, headers));
+    EXPECT_TRUE(code) << "seed " << seed << ": " << code.error().message;
+    programs += tally.programs;
+    return code && programs < limit;
+  });
+  EXPECT_GT(programs, 0u);
+  std::printf("%zu programs in %.1f s\n", programs, seconds);
+}
+
 // For a machine whose driver has EVERKERNEL_DRIVER_VERSION (13000 is CUDA 13.0), as a part of the
 // names of the code, and an architecture of EVERKERNEL_ARCHITECTURE (90).
 TEST(CudaDifferential, batches_are_compiled_ahead) {
@@ -140,48 +163,22 @@ TEST(CudaDifferential, batches_are_compiled_ahead) {
   ASSERT_TRUE(nvrtc) << nvrtc.error().message;
   const auto architecture =
       static_cast<int>(number_from("EVERKERNEL_ARCHITECTURE").value_or(kArchitecture));
-  const auto limit = number_from("EVERKERNEL_PROGRAMS").value_or(1'000'000'000);
-  std::size_t programs = 0;
-  const double seconds = run_batches(seconds_to_run(kUsualSeconds), [&](std::uint64_t seed) {
-    Tally tally;
-    const auto batch = batch_of(seed, tally);
-    EXPECT_TRUE(batch) << batch.error().message;
-    if (!batch) return false;
-    std::vector<backend::cuda::SourceText> headers;
-    const RunnerSource source = source_of(*batch);
-    const auto code = backend::cuda::compile_module(*nvrtc, compiled_ahead(),
-                                                    request_for(source, architecture, headers),
-                                                    static_cast<int>(*driver_version));
-    EXPECT_TRUE(code) << code.error().message;
-    programs += tally.programs;
-    return code && programs < limit;
+  const auto limit = number_from("EVERKERNEL_PROGRAMS").value_or(kNoLimit);
+  compile_batches(kUsualSeconds, architecture, limit, [&](const CompileRequest& request) {
+    return backend::cuda::compile_module(*nvrtc, compiled_ahead(), request,
+                                         static_cast<int>(*driver_version));
   });
   EXPECT_EQ(compiled_ahead()->last_problem(), "");
-  EXPECT_GT(programs, 0u);
-  std::printf("%zu programs in %.1f s\n", programs, seconds);
 }
 
 // A handler that verifies and that the compiler refuses is as bad as one that differs, and as rare.
 TEST(CudaDifferential, random_programs_are_well_formed) {
   const auto nvrtc = backend::cuda::Nvrtc::load();
   if (!nvrtc) GTEST_SKIP() << "there is no NVRTC here: " << nvrtc.error().message;
-  std::size_t programs = 0;
-  const double seconds = run_batches(seconds_to_run(kCheckSeconds), [&](std::uint64_t seed) {
-    Tally tally;
-    const auto batch = batch_of(seed, tally);
-    EXPECT_TRUE(batch) << batch.error().message;
-    if (!batch) return false;
-    std::vector<backend::cuda::SourceText> headers;
-    const RunnerSource source = source_of(*batch);
-    auto request = request_for(source, kArchitecture, headers);
+  compile_batches(kCheckSeconds, kArchitecture, kNoLimit, [&](CompileRequest request) {
     request.only_checks = true;
-    const auto code = nvrtc->compile(request);
-    EXPECT_TRUE(code) << "seed " << seed << ": " << code.error().message;
-    programs += tally.programs;
-    return code.has_value();
+    return nvrtc->compile(request);
   });
-  EXPECT_GT(programs, 0u);
-  std::printf("%zu programs in %.1f s\n", programs, seconds);
 }
 
 // Without a GPU, what would run there is at least compiled.
