@@ -41,7 +41,7 @@ class Step:
     seconds: float = 0  # share of its limit that a random test is told to take; 0 = not told
     copies: int = 1  # processes at one time, each with seeds of its own
     shards: int = 1  # processes at one time, each with a part of the tests
-    tool: str = ""  # of compute-sanitizer
+    tool: str = ""  # of compute-sanitizer, under which it runs
 
 
 CACHE_VARIABLE = "EVERKERNEL_TEST_CACHE_DIR"
@@ -76,6 +76,9 @@ def make_steps(quick, programs):
         Step("planned runs", "run_test", 40, environment=CUDA, shards=cores),
         Step("litmus", "cuda_litmus_test", 40, environment=rounds, seconds=0.15),
         sanitizer_step("memcheck", 25, [items]),
+        # A write outside can hit what nobody compares; few rings, as each is a hundred times slower.
+        Step("memcheck of rings", "random_ring_test", 60, seconds=0.3, copies=4, tool="memcheck",
+             environment={**CUDA, "EVERKERNEL_TRIALS": "10"}),
         sanitizer_step("initcheck", 15, [items]),
         sanitizer_step("synccheck", 15, [items]),
         sanitizer_step("racecheck", 15, [groups, "--only=groups"]),
@@ -214,10 +217,12 @@ def judge_gtest(result, ending, tests, backend):
     if len(tests["properties"]) == 1:
         for key, value in next(iter(tests["properties"].values())).items():
             counts += f", {key} {value}"
-    if tests["failed"] or ending.status != 0:
+    if tests["failed"]:
         names = ", ".join(tests["failed"][:3])
         counts += f', {len(tests["failed"])} failed: {names}'
         result.update(status="failed", detail=counts)
+    elif ending.status != 0:
+        result.update(status="failed", detail=f"{counts}, exit status {ending.status}")
     elif tests["passed"] == 0:
         reason = next(iter(tests["skipped"]), "it has no tests")
         result.update(status="skipped", detail=reason)
@@ -229,10 +234,23 @@ def judge_gtest(result, ending, tests, backend):
         result.update(status="passed", detail=counts)
 
 
+def sanitizer_summaries(output):
+    return [line.strip("= ") for line in re.findall(r"^.*SUMMARY:.*$", output, re.M)]
+
+
+def judge_summaries(result, ending, processes):
+    """For what ran under a sanitizer and is judged already: it must have watched every process."""
+    summaries = sanitizer_summaries(ending.output)
+    if result["status"] == "passed" and len(summaries) < processes:
+        result.update(status="failed", detail="it ended well and has no summary")
+    elif summaries:
+        result["detail"] += f"; {summaries[-1]}"
+
+
 def judge_sanitizer(result, ending):
-    summary = re.findall(r"^.*SUMMARY:.*$", ending.output, re.M)
+    summary = sanitizer_summaries(ending.output)
     said = re.findall(r"^error: .*$", ending.output, re.M)  # by the program
-    detail = "; ".join([line.strip("= ") for line in summary[-1:]] + said[-1:])
+    detail = "; ".join(summary[-1:] + said[-1:])
     detail = detail or last_line(ending.output)
     if ending.status == NO_GPU:
         result.update(status="skipped", detail=last_line(ending.output))
@@ -286,15 +304,15 @@ def find_sanitizer():
 
 
 def make_command(step, program, report):
+    command = [program, *step.arguments]
     if step.kind == "gtest":
-        return [program, f"--gtest_output=json:{report}", *step.arguments]
-    if step.kind == "bench":
-        return [program, f"--json={report}", *step.arguments]
-    if step.kind == "sanitizer":
-        options = ["--tool", step.tool, "--target-processes", "all", "--error-exitcode", "99",
-                   "--print-limit", "20"]
-        return [find_sanitizer(), *options, program, *step.arguments]
-    return [program, *step.arguments]
+        command.append(f"--gtest_output=json:{report}")
+    elif step.kind == "bench":
+        command.append(f"--json={report}")
+    if not step.tool:
+        return command
+    return [find_sanitizer(), "--tool", step.tool, "--target-processes", "all",
+            "--error-exitcode", "99", "--print-limit", "20", *command]
 
 
 def run_step(step, folder, limit, scratch):
@@ -303,7 +321,7 @@ def run_step(step, folder, limit, scratch):
     program = folder / step.program
     if not os.access(program, os.X_OK):
         return {**result, "status": "missing", "detail": f"there is no {program}"}
-    if step.kind == "sanitizer" and not find_sanitizer():
+    if step.tool and not find_sanitizer():
         return {**result, "status": "missing", "detail": "there is no compute-sanitizer"}
     if limit < 1:
         return {**result, "status": "timeout", "detail": "no time was left for it"}
@@ -329,6 +347,8 @@ def run_step(step, folder, limit, scratch):
         tests = [read_gtest(report, ending.output) for report in reports]
         judge_gtest(result, ending, None if None in tests else add_up(tests),
                     environment.get("EVERKERNEL_BACKEND"))
+        if step.tool:
+            judge_summaries(result, ending, len(commands))
     elif step.kind == "sanitizer":
         judge_sanitizer(result, ending)
     elif step.kind == "bench":

@@ -45,8 +45,10 @@ cat > "$report" <<END
  "median_ns": 5.0, "least_ratio": 0.5, "meets_target": %s}]}
 END
 """
-SANITIZER = """#!/bin/sh
-case $2 in {bad}) echo '========= ERROR SUMMARY: 3 errors'; exit 99;; esac
+# Eight words are its own, the others the program's.
+WATCHES = "#!/bin/sh\ntool=$2; shift 8; \"$@\" || exit\n"
+SANITIZER = WATCHES + """
+case $tool in {bad}) echo '========= ERROR SUMMARY: 3 errors'; exit 99;; esac
 echo '========= ERROR SUMMARY: 0 errors'
 """
 TESTS = ["cuda_conformance_test", "cuda_handlers_test", "cuda_differential_test",
@@ -204,6 +206,25 @@ class GpuCheck(unittest.TestCase):
         initcheck = self.step(report, "initcheck")
         self.assertEqual(initcheck["status"], "failed")
         self.assertIn("3 errors", initcheck["detail"])
+
+    def test_a_sanitizer_that_finds_something_in_tests_that_pass(self):
+        self.program("compute-sanitizer", SANITIZER.format(bad="memcheck"))
+        status, report = self.check("--only", "memcheck of rings")
+        self.assertEqual(status, 1, self.output)
+        rings = self.step(report, "memcheck of rings")
+        self.assertEqual(rings["status"], "failed")
+        self.assertEqual(rings["detail"],
+                         "4 passed, rounds 48, exit status 99; ERROR SUMMARY: 3 errors")
+
+    def test_a_sanitizer_that_says_nothing(self):
+        self.program("compute-sanitizer", WATCHES)
+        status, report = self.check()
+        self.assertEqual(status, 1, self.output)
+        for name in ["memcheck", "memcheck of rings"]:
+            step = self.step(report, name)
+            self.assertEqual(step["status"], "failed")
+            self.assertIn("has no summary", step["detail"])
+        self.assertEqual(self.step(report, "random rings")["status"], "passed")
 
     def test_a_target_that_is_missed(self):
         self.program("cuda_bench", BENCH % ("0.1", "false"))

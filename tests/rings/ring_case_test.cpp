@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ring_trial.hpp"
+#include "support/backend_under_test.hpp"
 
 namespace everkernel::test {
 namespace {
@@ -32,13 +33,16 @@ GeneratedRing plain_ring(std::initializer_list<SlotWords> slots,
   return ring;
 }
 
-// Dispatches it on every schedule with one worker and with three.
+// Dispatches it on every schedule with one worker and with three. On a GPU also with 64: from 32
+// workers on the lanes of a warp look at a slot each.
 void expect_as_modelled(const GeneratedRing& ring, std::optional<Between> between = {}) {
   const Word slot_count = ring.image.slot_count();
   Random random(1);
   const std::vector<DataImage> data = generate_data(random, slot_count);
+  std::vector<Word> worker_counts = {1, 3};
+  if (is_on_cuda()) worker_counts.push_back(64);
   for (const Schedule schedule : {Schedule::direct, Schedule::priority, Schedule::ticket}) {
-    for (const Word workers : {1u, 3u}) {
+    for (const Word workers : worker_counts) {
       const KernelShape shape = {
           .slot_count = slot_count, .worker_count = workers, .schedule = schedule};
       auto kernel = RingKernel::make(shape, data);
@@ -80,6 +84,20 @@ TEST(RingCases, an_item_that_waits_for_an_io_slot_outside_the_queue_faults) {
   slot[0] = kWaitIo;
   slot[15] = 1;
   expect_as_modelled(plain_ring({slot}, {0}));
+}
+
+// Nobody claims such an item, so nobody has checked its tenant. On a GPU the item used to be
+// counted at a place that the upper half of the tenant named: behind the control words, or word 192
+// of them.
+TEST(RingCases, an_answered_load_miss_of_any_tenant_is_counted_as_done_alone) {
+  for (const Word tenant : {1u, 29u, 256u, 0x0040'0000u, 0xFFFF'FFFFu}) {
+    SlotWords slot = kLoadMissSlot;
+    slot[0] = kWaitIo;
+    slot[2] = tenant;
+    slot[15] = 1;
+    expect_as_modelled(plain_ring({slot}, {0, kIoOk}));
+    expect_as_modelled(plain_ring({slot, kLoadMissSlot, {kPublished, kNop}}, {0, kIoOk}));
+  }
 }
 
 }  // namespace

@@ -1094,7 +1094,7 @@ EK_DEVICE Word peers_of(Word mask, Word key, bool& leads) {
   return static_cast<Word>(__popc(peers));
 }
 
-/// Counts the claims of lanes whose items are not alike.
+/// Counts the claims of lanes whose items are not alike, and those of them that are done.
 __device__ __noinline__ void count_apart(Words control, Word key, Word claimed, Word done) {
   const Word lane = 1u << lane_index();
   bool leads = false;
@@ -1118,8 +1118,11 @@ EK_DEVICE void count(const Ring& ring, const Visitor& visitor, Word priority, Ta
   tally.faulted += __popc(faulted);
   tally.claimed_at_entry += __popc(__ballot_sync(kAllLanes, visitor.was_claimed));
   tally.moved += __popc(__ballot_sync(kAllLanes, has_moved));
+  // What is done without a claim has waited for IO. It is in no metric, and its tenant may be any
+  // word: only a claim checks it.
+  if (claimed == 0) return;
   const Word key = tally_key(visitor.tenant, priority, visitor.opcode);
-  if (claimed == done && claimed != 0) {
+  if (claimed == done) {
     const Word first = __shfl_sync(kAllLanes, key, __ffs(static_cast<int>(claimed)) - 1);
     const bool is_alike = __all_sync(kAllLanes, !visitor.has_claimed || key == first) != 0;
     if (is_alike) {
@@ -1129,7 +1132,7 @@ EK_DEVICE void count(const Ring& ring, const Visitor& visitor, Word priority, Ta
       return;
     }
   }
-  count_apart(ring.control(), key, claimed, done);
+  count_apart(ring.control(), key, claimed, claimed & done);
 }
 
 // ---- the queue of slots to look at again --------------------------------------------------------
