@@ -209,9 +209,9 @@ class GpuCheck(unittest.TestCase):
 
     def test_a_sanitizer_that_finds_something_in_tests_that_pass(self):
         self.program("compute-sanitizer", SANITIZER.format(bad="memcheck"))
-        status, report = self.check("--only", "memcheck of rings")
+        status, report = self.check("--only", "memcheck rings")
         self.assertEqual(status, 1, self.output)
-        rings = self.step(report, "memcheck of rings")
+        rings = self.step(report, "memcheck rings")
         self.assertEqual(rings["status"], "failed")
         self.assertEqual(rings["detail"],
                          "4 passed, rounds 48, exit status 99; ERROR SUMMARY: 3 errors")
@@ -220,7 +220,7 @@ class GpuCheck(unittest.TestCase):
         self.program("compute-sanitizer", WATCHES)
         status, report = self.check()
         self.assertEqual(status, 1, self.output)
-        for name in ["memcheck", "memcheck of rings"]:
+        for name in ["memcheck", "memcheck rings", "memcheck jobs"]:
             step = self.step(report, name)
             self.assertEqual(step["status"], "failed")
             self.assertIn("has no summary", step["detail"])

@@ -1,8 +1,7 @@
 // Random rings: what a dispatch leaves must be what the model of the wire format says.
 //
 // EVERKERNEL_SEED=N begins with batch N (its kernels and rings follow from N alone), so the command
-// that a failure prints repeats it. EVERKERNEL_SECONDS=S says how long to run; 0 is one batch, of
-// EVERKERNEL_TRIALS=N dispatches on each kernel.
+// that a failure prints repeats it. EVERKERNEL_SECONDS=S says how long to run; 0 is one batch.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -147,8 +146,7 @@ bool run_batch(std::uint64_t seed, bool is_in_order, Tally& tally) {
   const Batch batch = random_batch(random, is_in_order);
   auto kernels = random_kernels(random, batch);
   if (kernels.empty()) return false;
-  const std::uint64_t trials =
-      number_from("EVERKERNEL_TRIALS").value_or(batch.ring.is_busy ? kBusyTrialsEach : kTrialsEach);
+  const std::uint64_t trials = trials_to_run(batch.ring.is_busy ? kBusyTrialsEach : kTrialsEach);
   for (std::uint64_t i = 0; i < trials; ++i) {
     const RingTrial trial = random_trial(random, batch.ring);
     tally.rings += trial.rings.size();

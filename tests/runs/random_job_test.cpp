@@ -152,7 +152,8 @@ bool run_batch(std::uint64_t seed, const BatchShape& batch, CrashReport& crash, 
   crash.set(seed, program.text);
   std::vector<JobKernel> kernels = random_kernels(random, batch, program, buffers);
   if (kernels.empty()) return false;
-  for (Word i = 0; i < batch.jobs; ++i) {
+  const std::uint64_t jobs = trials_to_run(batch.jobs);
+  for (std::uint64_t i = 0; i < jobs; ++i) {
     const Job job = generate_job(random, program, buffers);
     ++tally.jobs;
     tally.items += job.items.size();

@@ -1,5 +1,6 @@
 // Seeds and time of random tests. EVERKERNEL_SEED=N begins with batch N, EVERKERNEL_SECONDS=S says
-// how long to run; 0 is one batch. What a batch does follows from its seed alone.
+// how long to run; 0 is one batch. What a batch does follows from its seed alone;
+// EVERKERNEL_TRIALS=N has the first N rings or jobs of each, where every one takes long.
 #pragma once
 
 #include <fmt/format.h>
@@ -35,6 +36,11 @@ inline std::uint64_t first_seed() {
 inline double seconds_to_run(double usual) {
   if (const auto given = number_from("EVERKERNEL_SECONDS")) return static_cast<double>(*given);
   return usual;
+}
+
+/// How many rings or jobs of a batch: as asked, else as usual.
+inline std::uint64_t trials_to_run(std::uint64_t usual) {
+  return number_from("EVERKERNEL_TRIALS").value_or(usual);
 }
 
 /// The command that runs one batch of the running test again.
