@@ -88,6 +88,19 @@ Result<void> check_words(const DataBufferOptions& options, std::size_t first, st
 
 Result<void> DataBuffer::write(std::size_t first_word, std::span<const Word> words) {
   EVERKERNEL_TRY(check_words(state_->options, first_word, words.size()));
+  // Lanes of a GPU that run one item together load such words each for itself, and through caches
+  // that know of no writer. They must all find the same.
+  std::unique_lock<LaunchGate> launch;
+  const auto owner = state_->owner.lock();
+  if (owner != nullptr && state_->options.access == memory::Access::read) {
+    launch = {owner->launch_mutex, backend::deadline_after(kDefaultDispatchDeadline)};
+    if (!launch.owns_lock()) {
+      return fail(Code::timeout,
+                  fmt::format("buffer {}: a dispatch or run that may read it has not ended",
+                              state_->options.handle),
+                  "write it before, or give handlers `read_write` access");
+    }
+  }
   const std::scoped_lock held(state_->mutex);
   return state_->words.write(first_word * abi::kWordBytes, std::as_bytes(words));
 }

@@ -359,6 +359,29 @@ TEST_P(Dispatches, beside_a_long_dispatch_deadlines_hold_and_sessions_start) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, kLong / 2);
 }
 
+TEST_P(Dispatches, what_handlers_may_only_read_is_written_after_the_dispatch) {
+  constexpr auto kLong = std::chrono::milliseconds(400);
+  Megakernel& kernel = BackendTest::kernel();
+  DataBuffer constant =
+      buffer(kernel, {.handle = 1, .word_count = 1, .access = memory::Access::read});
+  DataBuffer variable = buffer(kernel, {.handle = 2, .word_count = 1});
+  Job endless = job();
+  endless.put(7, {1, kYieldForever, 0, 2});
+  const Submission submission = endless.buffers();
+  const auto begin = std::chrono::steady_clock::now();
+  const auto since = [&] { return std::chrono::steady_clock::now() - begin; };
+  std::jthread dispatch([&] {
+    (void)kernel.dispatch({.submissions = std::span(&submission, 1), .deadline = kLong});
+  });
+  std::this_thread::sleep_for(kMoment);
+  const std::array<Word, 1> words{5};
+  must(variable.write(0, words));
+  EXPECT_LT(since(), kLong);
+  must(constant.write(0, words));
+  EXPECT_GE(since(), kLong);
+  EXPECT_EQ(words_of(constant)[0], 5u);
+}
+
 // --- workspaces -------------------------------------------------------------------------------
 
 TEST_P(Dispatches, a_workspace_is_allocated_once_for_a_shape) {

@@ -395,6 +395,41 @@ TEST_P(Deadlines, a_ring_of_endless_loops_comes_back) {
   EXPECT_LT(after.duration, kLatest);
 }
 
+// On a GPU millions of yields used to fill the word that says whether a dispatch has ended.
+TEST_P(Deadlines, many_items_that_yield_for_ever_are_left_at_the_deadline) {
+  if (worker_count() == 1) GTEST_SKIP() << "all workers take part";
+  constexpr Word kSlots = 4096;
+  MegakernelOptions all = options({.slot_count = kSlots});
+  all.worker_count = 0;
+  Megakernel kernel = must(Megakernel::create(backend(), all));
+  Job endless = job({.slot_count = kSlots});
+  for (Word slot = 0; slot < kSlots; ++slot) endless.put(slot, {1, kYieldForever, 1, 2});
+  const Outcome yielding = run(kernel, endless, std::chrono::seconds(1));
+  EXPECT_EQ(yielding.counts.end, backend::DrainEnd::deadline);
+  EXPECT_EQ(yielding.counts.remaining, kSlots);
+  EXPECT_EQ(yielding.counts.done, 0u);
+  Job before = job({.slot_count = kSlots});
+  for (Word slot = 0; slot < kSlots; ++slot) before.put(slot, {1, 2, 1, 2, 1, 160});
+  EXPECT_EQ(run(kernel, before).counts.done, kSlots);
+}
+
+// One lane of a GPU takes ten seconds for it.
+TEST_P(Deadlines, a_copy_ends_soon_after_the_deadline) {
+  constexpr Word kWords = 16'000'000;
+  Job before = job({.observables = kWords + 1});
+  before.control[160 + kWords] = 7;
+  before.put(7, {1, 0x80000001, 0, 2, 0x00050301, 161, 160, kWords});
+  const Outcome after = run(kernel(), before, short_deadline());
+  EXPECT_LT(after.duration, kLatest);
+  if (after.status(7) == 3) {
+    EXPECT_EQ(after.control[160 + kWords - 1], 7u);
+  } else {
+    EXPECT_EQ(after.slot(7)[0], 7u);
+    EXPECT_EQ(after.fault_code(7), 10u);
+    EXPECT_EQ(after.counts.end, backend::DrainEnd::deadline);
+  }
+}
+
 TEST_P(Deadlines, a_kernel_runs_again_after_a_deadline) {
   Megakernel& kernel = BackendTest::kernel({.fuel_per_item = kEndlessFuel});
   Job endless = job();

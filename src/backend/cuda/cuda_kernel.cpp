@@ -10,6 +10,7 @@
 #include <future>
 #include <numeric>
 
+#include "everkernel/abi/debug_log.hpp"
 #include "everkernel/jit/cuda_source.hpp"
 
 namespace everkernel::backend::cuda {
@@ -32,6 +33,8 @@ constexpr Word kMostGroupThreads = 512;
 constexpr Word kThreadsPerSm = 1024;
 // Takes of slots a crew should find, so that one slow item does not leave the others idle.
 constexpr std::uint64_t kTakesPerCrew = 8;
+// What is behind the last record that a log can have is not written.
+constexpr Word kMostLogWords = 1 + abi::kMaxDebugRecords * abi::kDebugRecordWords;
 // Tags of cells begin anew before they could meet old ones.
 constexpr Word kLastTagBase = Word{1} << 30;
 // What a kernel has from its deadline until its device counts as lost: items end at their next
@@ -391,7 +394,7 @@ Result<void> CudaKernel::make_rows(const Launch& launch) {
     row.io_queue = buffers.io_queue->device_address();
     row.control_words = word_count(*buffers.control);
     row.slot_count = static_cast<Word>(buffers.ring->size_bytes() / abi::kSlotBytes);
-    row.debug_log_words = word_count(*buffers.debug_log);
+    row.debug_log_words = std::min(word_count(*buffers.debug_log), kMostLogWords);
     row.io_words = word_count(*buffers.io_queue);
     row.outcome = reinterpret_cast<Outcome*>(outcomes_->device_pointer()) + i;
     EVERKERNEL_TRY(seats_[i].provide_hits(launch.hits.empty() ? 0 : launch.hits[i].places.size(),
@@ -489,6 +492,11 @@ Result<void> CudaKernel::finish(Clock::time_point deadline) {
   if (done) {
     done =
         context_->wait(stream_.get(), deadline_after(kAbortGrace), "waiting for a kernel to stop");
+  }
+  // A kernel that came to its end by itself must not leave the word for the next.
+  if (done) {
+    done = context_->wait(context_->copy_stream(), deadline_after(kAbortGrace),
+                          "storing the abort word");
   }
   if (done || context_->is_lost()) return done;
   // It is still there and cannot be told to go.

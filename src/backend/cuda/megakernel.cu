@@ -328,20 +328,28 @@ EK_DEVICE Word copy_fault(const TenantControl& control, Word source, Word target
   return kDone;
 }
 
-/// Copies as if through a temporary: `lanes` words at a time, all loaded before any is stored.
+/// Copies as if through a temporary: `lanes` words at a time, all loaded before any is stored. Says
+/// how it ended.
 template <class Lanes>
-EK_DEVICE void copy_words(const Lanes& lanes, Words words, Word source, Word target, Word count) {
+EK_DEVICE Word copy_words(const Lanes& lanes, Words words, Words abort, Word source, Word target,
+                          Word count) {
   const bool is_upward = target <= source;
-  for (Word done = 0; done < count; done += lanes.count()) {
-    const Word step = done + lanes.index();
+  Word left = count;
+  for (Word turns = 1; left != 0; ++turns) {
+    const bool is_mine = lanes.index() < left;
+    const Word step = count - left + lanes.index();
     const Word at = is_upward ? step : count - 1 - step;
-    const bool is_mine = step < count;
     Word word = 0;
     if (is_mine) word = words.load_relaxed(source + at);
     lanes.meet();
     if (is_mine) words.store_relaxed(target + at, word);
     lanes.meet();
+    left -= lanes.count() < left ? lanes.count() : left;
+    if (turns % kPollTurns == 0 && lanes.from_leader(abort.load_relaxed(0)) != 0) {
+      return fault_of(FaultCode::deadline);
+    }
   }
+  return kDone;
 }
 
 EK_DEVICE Word run_dfa_step(const TenantControl& control, const BufferTable& buffers, Quad args) {
@@ -363,7 +371,7 @@ EK_DEVICE bool is_plain_builtin(Word opcode) {
 
 /// Runs a plain built-in operation on one thread. Everything is checked before anything is written.
 EK_DEVICE Word run_plain_builtin(const TenantControl& control, const BufferTable& buffers,
-                                 Word opcode, Quad args) {
+                                 Words abort, Word opcode, Quad args) {
   const Words& words = control.words;
   Word fault = kDone;
   switch (Opcode{opcode}) {
@@ -390,8 +398,7 @@ EK_DEVICE Word run_plain_builtin(const TenantControl& control, const BufferTable
       return kDone;
     case Opcode::memcpy:
       fault = copy_fault(control, args.a, args.b, args.c);
-      if (fault == kDone) copy_words(OneLane(), words, args.a, args.b, args.c);
-      return fault;
+      return fault == kDone ? copy_words(OneLane(), words, abort, args.a, args.b, args.c) : fault;
     case Opcode::dfa_step:
       return run_dfa_step(control, buffers, args);
     case Opcode::shutdown:
@@ -792,12 +799,13 @@ EK_DEVICE bool next_operation(const Ring& ring, Visitor& visitor, Word& result) 
 }
 
 /// Runs a built-in operation on one thread.
-__device__ __noinline__ Word run_builtin(Row ring, BufferTable buffers, Operation operation) {
+__device__ __noinline__ Word run_builtin(Row ring, BufferTable buffers, Words abort,
+                                         Operation operation) {
   ring.assume_place();
   Word args[4];
   load_args(ring, operation, args);
   if (is_plain_builtin(operation.opcode)) {
-    return run_plain_builtin({ring.control(), operation.tenant}, buffers, operation.opcode,
+    return run_plain_builtin({ring.control(), operation.tenant}, buffers, abort, operation.opcode,
                              {args[0], args[1], args[2], args[3]});
   }
   if (is(operation.opcode, Opcode::printf)) {
@@ -816,7 +824,8 @@ __device__ __noinline__ Word run_builtin(Row ring, BufferTable buffers, Operatio
 /// Runs an operation on the lane that claimed its slot.
 EK_DEVICE Word run_on_lane(const Ring& ring, const Operation& operation) {
   if (operation.handler == kNoHandler) {
-    return is(operation.opcode, Opcode::nop) ? kDone : run_builtin(ring, ring.buffers(), operation);
+    if (is(operation.opcode, Opcode::nop)) return kDone;
+    return run_builtin(ring, ring.buffers(), ring.abort(), operation);
   }
   if constexpr (kHasLaneHandlers) {
     Item item = make_item(ring, operation);
@@ -858,9 +867,13 @@ EK_DEVICE void run_by_group(const Ring& ring, const Operation& operation, bool o
   if (owns) result = after_handler(ring, visitor.handler, visitor.begun != 0, item, ended);
 }
 
-/// Whether the slots before a fence have ended, from the first that had not; all lanes look.
-EK_DEVICE bool is_fence_ready(const Row& ring, Word slot, Word count, Word& checked) {
-  for (; checked < count; checked += kWarp) {
+/// Whether the slots before a fence have ended, from the first that had not; all lanes look. A
+/// drain that is to stop does not know.
+EK_DEVICE bool is_fence_ready(const Row& ring, Words abort, Word slot, Word count, Word& checked) {
+  for (Word turns = 1; checked < count; checked += kWarp, ++turns) {
+    if (turns % kPollTurns == 0 && __shfl_sync(kAllLanes, abort.load_relaxed(0), 0) != 0) {
+      return false;
+    }
     const Word at = checked + lane_index();
     bool has_ended = true;
     if (at < count) {
@@ -893,12 +906,13 @@ struct FenceLook {
 
 /// All lanes of a warp look at a fence, from the first slot that had not ended before; if it ends,
 /// its owner says so.
-__device__ __noinline__ FenceLook run_fence(Row ring, Word slot, Word checked, bool owns) {
+__device__ __noinline__ FenceLook run_fence(Row ring, Words abort, Word slot, Word checked,
+                                            bool owns) {
   ring.assume_place();
   const Word count = same_arg(ring, slot, 0);
   const Word tag = same_arg(ring, slot, 1);
   if (count > slot) return {0, fault_of(FaultCode::bad_fence), false};
-  if (!is_fence_ready(ring, slot, count, checked)) return {checked, kDone, true};
+  if (!is_fence_ready(ring, abort, slot, count, checked)) return {checked, kDone, true};
   if (owns) {
     if (ring.control().size() > abi::kControlFirstObservable) {
       ring.control().store_relaxed(abi::kControlFirstObservable, tag);
@@ -909,14 +923,14 @@ __device__ __noinline__ FenceLook run_fence(Row ring, Word slot, Word checked, b
 }
 
 /// All lanes of a warp run a copy; says how it ended.
-__device__ __noinline__ Word run_copy(Row ring, Word slot, Word tenant) {
+__device__ __noinline__ Word run_copy(Row ring, Words abort, Word slot, Word tenant) {
   ring.assume_place();
   const Word source = same_arg(ring, slot, 0);
   const Word target = same_arg(ring, slot, 1);
   const Word count = same_arg(ring, slot, 2);
   const Word fault = copy_fault({ring.control(), tenant}, source, target, count);
-  if (fault == kDone) copy_words(WarpLanes(), ring.control(), source, target, count);
-  return fault;
+  if (fault != kDone) return fault;
+  return copy_words(WarpLanes(), ring.control(), abort, source, target, count);
 }
 
 /// Calls `run(owner)` on all lanes for each lane whose item is of that kind.
@@ -986,15 +1000,16 @@ EK_DEVICE void run_operations(const Ring& ring, Visitor& visitor, Word& result,
   __syncwarp();
   for_each_of_warp(visitor, Kind::fence, [&](Word owner) {
     const bool owns = lane_index() == owner;
-    const FenceLook look = run_fence(ring, __shfl_sync(kAllLanes, visitor.slot, owner),
-                                     __shfl_sync(kAllLanes, visitor.note, owner), owns);
+    const FenceLook look =
+        run_fence(ring, ring.abort(), __shfl_sync(kAllLanes, visitor.slot, owner),
+                  __shfl_sync(kAllLanes, visitor.note, owner), owns);
     if (!owns) return;
     visitor.note = look.checked;
     result = look.result;
     is_fence_open = look.is_open;
   });
   for_each_of_warp(visitor, Kind::copy, [&](Word owner) {
-    const Word ended = run_copy(ring, __shfl_sync(kAllLanes, visitor.slot, owner),
+    const Word ended = run_copy(ring, ring.abort(), __shfl_sync(kAllLanes, visitor.slot, owner),
                                 __shfl_sync(kAllLanes, visitor.tenant, owner));
     if (lane_index() == owner) result = ended;
   });
@@ -1360,13 +1375,15 @@ class Drain {
   }
 
  private:
-  // The progress word: crews that work, times one began, times something moved, ended.
+  // The progress word: crews that work, ended, times one began, times something moved. The last is
+  // on top, as items that yield for long bring it to its end: it begins anew, and nothing else
+  // changes.
   static constexpr Wide kWorking = 1;
   static constexpr Wide kWorkingMask = (Wide{1} << 20) - 1;
-  static constexpr Wide kEntered = Wide{1} << 20;
+  static constexpr Wide kEnded = Wide{1} << 20;
+  static constexpr Wide kEntered = Wide{1} << 21;
   static constexpr Wide kMoved = Wide{1} << 40;
-  static constexpr Wide kMovedMask = ((Wide{1} << 23) - 1) << 40;
-  static constexpr Wide kEnded = Wide{1} << 63;
+  static constexpr Wide kMovedMask = ~(kMoved - 1);
   // A queue of this length is looked at by one crew at the end.
   static constexpr Wide kShortQueue = 1024;
   // Slots of a partition's queue looked at before less urgent ones get their turn.
@@ -1714,6 +1731,7 @@ class Drain {
         if (!read_setup(is_one ? params_.first : load_row(params_.rows + i))) is_sound = false;
       }
       is_sound = !crew_.any(!is_sound);
+      __syncwarp();  // what all lanes stored comes before the leader's release
       if (crew_.leads()) setup.store_release(0, is_sound ? 2 : 3);
     }
     Word state = 0;
@@ -1825,6 +1843,9 @@ extern "C" __global__ void __launch_bounds__(EVERKERNEL_BLOCK_THREADS, EVERKERNE
   __shared__ Submission rows[EVERKERNEL_BLOCK_THREADS / kWarp];
   Submission& row = rows[kHasGroupHandlers ? 0 : warp];
   const Word count = params.submission_count;
+  // The last block may have more warps than there are crews.
+  if (!kHasGroupHandlers && Wide{crew} * params.slots_per_crew >= params.around.worker_count)
+    return;
 #pragma unroll 1
   for (Word i = 0; i < count; ++i) {
     if (kHasGroupHandlers) __syncthreads();
