@@ -336,6 +336,9 @@ EK_DEVICE Word copy_words(const Lanes& lanes, Words words, Words abort, Word sou
   const bool is_upward = target <= source;
   Word left = count;
   for (Word turns = 1; left != 0; ++turns) {
+    if (turns % kPollTurns == 0 && lanes.from_leader(abort.load_relaxed(0)) != 0) {
+      return fault_of(FaultCode::deadline);
+    }
     const bool is_mine = lanes.index() < left;
     const Word step = count - left + lanes.index();
     const Word at = is_upward ? step : count - 1 - step;
@@ -345,9 +348,6 @@ EK_DEVICE Word copy_words(const Lanes& lanes, Words words, Words abort, Word sou
     if (is_mine) words.store_relaxed(target + at, word);
     lanes.meet();
     left -= lanes.count() < left ? lanes.count() : left;
-    if (turns % kPollTurns == 0 && lanes.from_leader(abort.load_relaxed(0)) != 0) {
-      return fault_of(FaultCode::deadline);
-    }
   }
   return kDone;
 }
