@@ -886,6 +886,11 @@ std::string HandlerCodegen::emit(ExprId id) {
     case ExprKind::length:
       return emit_length(expr);
     case ExprKind::unary: {
+      const Expr& operand = body_[expr.operands[0]];
+      const bool is_number = operand.kind == ExprKind::literal && operand.type == Type::i32;
+      if (is_number && expr.unary == ir::UnaryOp::negate) {  // there is no other way to write one
+        return cuda_literal(Type::i32, 0u - operand.bits);
+      }
       const std::string a = emit(expr.operands[0]);
       return named(verified_.type(id), cuda_unary(expr.unary, verified_.type(expr.operands[0]), a));
     }

@@ -413,21 +413,17 @@ TEST_P(Deadlines, many_items_that_yield_for_ever_are_left_at_the_deadline) {
   EXPECT_EQ(run(kernel, before).counts.done, kSlots);
 }
 
-// One lane of a GPU takes ten seconds for it.
+// One lane of a GPU would take six seconds for it.
 TEST_P(Deadlines, a_copy_ends_soon_after_the_deadline) {
-  constexpr Word kWords = 16'000'000;
+  if (GetParam().backend->interprets) GTEST_SKIP() << "a processor copies faster than that";
+  constexpr Word kWords = 32'000'000;
   Job before = job({.observables = kWords + 1});
-  before.control[160 + kWords] = 7;
   before.put(7, {1, 0x80000001, 0, 2, 0x00050301, 161, 160, kWords});
   const Outcome after = run(kernel(), before, short_deadline());
   EXPECT_LT(after.duration, kLatest);
-  if (after.status(7) == 3) {
-    EXPECT_EQ(after.control[160 + kWords - 1], 7u);
-  } else {
-    EXPECT_EQ(after.slot(7)[0], 7u);
-    EXPECT_EQ(after.fault_code(7), 10u);
-    EXPECT_EQ(after.counts.end, backend::DrainEnd::deadline);
-  }
+  EXPECT_EQ(after.status(7), 7u);
+  EXPECT_EQ(after.fault_code(7), 10u);
+  EXPECT_EQ(after.counts.end, backend::DrainEnd::deadline);
 }
 
 TEST_P(Deadlines, a_kernel_runs_again_after_a_deadline) {

@@ -128,7 +128,6 @@ EK_FUNCTION(TimesHigh, EK_TWO,
 EK_FUNCTION(Least, EK_TWO, return std::min(a, b);)
 EK_FUNCTION(Most, EK_TWO, return std::max(a, b);)
 EK_FUNCTION(Negative, EK_ONE, return static_cast<T>(u64{0} - static_cast<u64>(a));)
-EK_FUNCTION(Magnitude, EK_ONE, return a < 0 ? Negative{}(a) : a;)
 EK_FUNCTION(Not, EK_ONE, return static_cast<T>(~a);)
 EK_FUNCTION(NotPredicate, EK_ONE, return !a;)
 EK_FUNCTION(And, EK_TWO, return static_cast<T>(a & b);)
@@ -539,7 +538,6 @@ void add_arithmetic(Forms& forms) {
     if constexpr (sizeof(T) > 2) add(forms, named("bfe"), "dsss", extract_bits<T>);
     if constexpr (std::is_signed_v<T>) {
       add(forms, named("neg"), "ds", unary<T, Negative>);
-      add(forms, named("abs"), "ds", unary<T, Magnitude>);
     }
   });
 }

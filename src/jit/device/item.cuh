@@ -439,6 +439,34 @@ EK_DEVICE int as_signed(Word bits) {
   return static_cast<int>(bits);
 }
 
+/// The same value, of which the compiler knows nothing. Counters and variables that change in loops
+/// pass through it: of an index `i & 3` with a counter i, NVRTC 13.0 has made `i + 4`. The asm
+/// moves the value itself: an empty one, with the value as both operands, has been lost.
+EK_DEVICE Word opaque(Word value) {
+#if defined(__CUDACC__)
+  Word same;
+  asm("mov.b32 %0, %1;" : "=r"(same) : "r"(value));
+  return same;
+#else
+  return value;
+#endif
+}
+EK_DEVICE Wide opaque(Wide value) {
+#if defined(__CUDACC__)
+  Wide same;
+  asm("mov.b64 %0, %1;" : "=l"(same) : "l"(value));
+  return same;
+#else
+  return value;
+#endif
+}
+
+/// A difference that NVVM does not know for a negation. Of a sign and a negation it makes
+/// `abs.s32`, however they are written, and ptxas 13.0 takes its result for positive. That of the
+/// minimum is not: `min(abs(x), 0)` has been 0.
+EK_DEVICE Word subtract(Word a, Word b) {
+  return a + (opaque(0u) - b);
+}
 EK_DEVICE Word divide_u32(Word a, Word b) {
   return b == 0 ? a : a / b;
 }
@@ -447,7 +475,7 @@ EK_DEVICE Word remainder_u32(Word a, Word b) {
 }
 EK_DEVICE Word divide_i32(Word a, Word b) {
   if (b == 0) return a;
-  if (b == 0xFFFFFFFFu) return 0u - a;  // the minimum stays the minimum
+  if (b == 0xFFFFFFFFu) return subtract(0, a);  // the minimum stays the minimum
   return static_cast<Word>(as_signed(a) / as_signed(b));
 }
 EK_DEVICE Word remainder_i32(Word a, Word b) {
@@ -503,7 +531,7 @@ EK_DEVICE Word max_i32(Word a, Word b) {
 }
 #endif
 EK_DEVICE Word abs_i32(Word a) {
-  return as_signed(a) < 0 ? 0u - a : a;
+  return as_signed(a) < 0 ? subtract(0, a) : a;
 }
 EK_DEVICE Word leading_zeros(Word a) {
   return static_cast<Word>(__clz(as_signed(a)));
@@ -570,28 +598,6 @@ EK_DEVICE float u32_to_f32(Word value) {
 }
 EK_DEVICE float i32_to_f32(Word value) {
   return __int2float_rn(as_signed(value));
-}
-
-/// The same value, of which the compiler knows nothing. Counters and variables that change in loops
-/// pass through it: of an index `i & 3` with a counter i, NVRTC 13.0 has made `i + 4`. The asm
-/// moves the value itself: an empty one, with the value as both operands, has been lost.
-EK_DEVICE Word opaque(Word value) {
-#if defined(__CUDACC__)
-  Word same;
-  asm("mov.b32 %0, %1;" : "=r"(same) : "r"(value));
-  return same;
-#else
-  return value;
-#endif
-}
-EK_DEVICE Wide opaque(Wide value) {
-#if defined(__CUDACC__)
-  Wide same;
-  asm("mov.b64 %0, %1;" : "=l"(same) : "l"(value));
-  return same;
-#else
-  return value;
-#endif
 }
 
 /// Turns of a loop between two bounds.
