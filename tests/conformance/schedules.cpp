@@ -395,9 +395,10 @@ TEST_P(Deadlines, a_ring_of_endless_loops_comes_back) {
   EXPECT_LT(after.duration, kLatest);
 }
 
-// On a GPU millions of yields used to fill the word that says whether a dispatch has ended.
+// On a GPU every pass of a crew is counted in the word that says whether a dispatch has ended. That
+// the count begins anew takes longer than this.
 TEST_P(Deadlines, many_items_that_yield_for_ever_are_left_at_the_deadline) {
-  if (worker_count() == 1) GTEST_SKIP() << "all workers take part";
+  if (worker_count() == 1) GTEST_SKIP() << "the same as with more: all workers take part";
   constexpr Word kSlots = 4096;
   MegakernelOptions all = options({.slot_count = kSlots});
   all.worker_count = 0;
@@ -415,7 +416,7 @@ TEST_P(Deadlines, many_items_that_yield_for_ever_are_left_at_the_deadline) {
 
 // One lane of a GPU would take six seconds for it.
 TEST_P(Deadlines, a_copy_ends_soon_after_the_deadline) {
-  if (GetParam().backend->interprets) GTEST_SKIP() << "a processor copies faster than that";
+  if (GetParam().backend->interprets) GTEST_SKIP() << "a processor copies it before any deadline";
   constexpr Word kWords = 32'000'000;
   Job before = job({.observables = kWords + 1});
   before.put(7, {1, 0x80000001, 0, 2, 0x00050301, 161, 160, kWords});
