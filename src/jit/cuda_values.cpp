@@ -39,18 +39,6 @@ std::string_view arithmetic_name(BinaryOp op) {
   return "";
 }
 
-constexpr std::string_view kMinusOne = "4294967295u";
-
-bool is_literal(std::string_view word) {
-  return !word.empty() && word.front() >= '0' && word.front() <= '9';
-}
-
-// What may be a negation is hidden from the compiler (item.cuh).
-std::string subtract(std::string_view a, std::string_view b) {
-  const bool is_no_negation = is_literal(b) || (is_literal(a) && a != "0u");
-  return is_no_negation ? fmt::format("{} - {}", a, b) : called("subtract", a, b);
-}
-
 // Words compare without a sign; a signed comparison is made of the one there is.
 std::string compare_i32(BinaryOp op, std::string_view a, std::string_view b) {
   switch (op) {
@@ -111,7 +99,7 @@ std::string cuda_literal(Type type, std::uint32_t bits) {
 std::string cuda_unary(ir::UnaryOp op, Type type, std::string_view a) {
   switch (op) {
     case ir::UnaryOp::negate:
-      return type == Type::f32 ? fmt::format("negate_f32({})", a) : subtract("0u", a);
+      return type == Type::f32 ? fmt::format("negate_f32({})", a) : called("subtract", "0u", a);
     case ir::UnaryOp::complement:
       return fmt::format("~{}", a);
     case ir::UnaryOp::logical_not:
@@ -126,14 +114,9 @@ std::string cuda_binary(BinaryOp op, Type type, std::string_view a, std::string_
   const auto infix = [&](std::string_view sign) { return fmt::format("{} {} {}", a, sign, b); };
   switch (op) {
     case BinaryOp::multiply:
-      if (!is_float && (a == kMinusOne || b == kMinusOne)) {
-        return subtract("0u", a == kMinusOne ? b : a);
-      }
-      [[fallthrough]];
     case BinaryOp::add:
-      return is_float ? called(typed(arithmetic_name(op), type), a, b) : infix(info(op).sign);
     case BinaryOp::subtract:
-      return is_float ? called(typed(arithmetic_name(op), type), a, b) : subtract(a, b);
+      return called(is_float ? typed(arithmetic_name(op), type) : arithmetic_name(op), a, b);
     case BinaryOp::divide:
     case BinaryOp::remainder:
       return called(typed(arithmetic_name(op), type), a, b);

@@ -43,6 +43,28 @@ TEST_F(CompiledModules, come_from_the_cache_the_second_time) {
   EXPECT_EQ(second->key, first->key);
 }
 
+// Decision 0012.
+TEST_F(CompiledModules, are_compiled_once_more_where_the_first_code_has_a_magnitude) {
+  EVERKERNEL_NEEDS_NVRTC(nvrtc);
+  constexpr std::string_view kMagnitude =
+      "extern \"C\" __global__ void everkernel_a(int* x) {\n"
+      "#if defined(EVERKERNEL_OPAQUE_ARITHMETIC)\n"
+      "  x[0] = 77;\n"
+      "#else\n"
+      "  x[0] = x[0] < 0 ? -x[0] : x[0];\n"
+      "#endif\n}\n";
+  const auto first =
+      nvrtc->compile({.source = {"a.cu", kMagnitude}, .architecture = 90, .keeps_ptx = true});
+  ASSERT_TRUE(first) << message_of(first);
+  EXPECT_NE(first->ptx.find("abs.s32"), std::string::npos);
+  const auto code = backend::cuda::compile_for_ptxas(
+      *nvrtc, {.source = {"a.cu", kMagnitude}, .architecture = 90});
+  ASSERT_TRUE(code) << message_of(code);
+  EXPECT_EQ(code->ptx.find("abs.s32"), std::string::npos);
+  EXPECT_NE(code->ptx.find("77"), std::string::npos);
+  EXPECT_NE(code->bytes, first->bytes);
+}
+
 TEST_F(CompiledModules, need_no_cache) {
   EVERKERNEL_NEEDS_NVRTC(nvrtc);
   const auto module = compile_module(*nvrtc, nullptr, request, 13000);

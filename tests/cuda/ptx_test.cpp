@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <fstream>
 
+#include "backend/cuda/module.hpp"
 #include "needs_nvrtc.hpp"
 #include "random_batch.hpp"
 #include "support/ir_text.hpp"
@@ -288,6 +289,21 @@ TEST(CudaPtx, a_sign_and_a_negation_do_not_become_abs) {
       "let y = max(x, -x);",
       "let zero = 0i; let y = select(x < 0i, zero - x, x);",
       "let y = (x ^ (x >> 31)) - (x >> 31);",
+      "let y = (x + (x >> 31)) ^ (x >> 31);",
+      "let y = select(x < 0i, ~x + 1i, x);",
+      "let y = select(x < 0i, ~(x - 1i), x);",
+      "let m = -1i; let y = select(x < 0i, x * m, x);",
+      "let m = bits_i32(args[4]); var y = x; if m == -1i && x < 0i { y = x * m; }",
+      "let y = select(x < 0i, x * -2i + x, x);",
+      "let y = select(x < 0i, x - (x << 1), x);",
+      "let y = select(x < 0i, x * 3i * 0x55555555i, x);",
+      "let y = select(x < 0i, (x | -1i) - (x & -1i) + 1i, x);",
+      "let y = x * select(x < 0i, -1i, 1i);",
+      "let y = x * ((x >> 31) | 1i);",
+      "let y = select(x < 0i, 0i, x) - select(x < 0i, x, 0i);",
+      "let y = select(x < 0i, ~x, x) + select(x < 0i, 1i, 0i);",
+      "let s = x >> 31; let y = ((x | s) & ~(x & s)) - s;",
+      "var v = x; for i in 0 .. 1 { v = x; } let y = x * select(v < 0i, -1i, 1i);",
   };
   for (const std::string_view magnitude : kMagnitudes) {
     const std::string text = fmt::format(
@@ -299,9 +315,8 @@ TEST(CudaPtx, a_sign_and_a_negation_do_not_become_abs) {
     const RunnerSource source =
         runner_source(*program, {&entry, 1}, jit::MemoryUse::shared, /*is_one_thread=*/true);
     std::vector<backend::cuda::SourceText> headers;
-    auto request = request_for(source, kArchitecture, headers);
-    request.keeps_ptx = true;
-    const auto code = nvrtc->compile(request);
+    const auto request = request_for(source, kArchitecture, headers);
+    const auto code = backend::cuda::compile_for_ptxas(*nvrtc, request);
     ASSERT_TRUE(code) << text << ": " << code.error().message;
     EXPECT_EQ(code->ptx.find("abs.s32"), std::string::npos) << text;
   }
@@ -349,9 +364,8 @@ Result<std::string> compare(const backend::cuda::Nvrtc& nvrtc, const Batch& batc
   const auto compile_begins = Clock::now();
   std::vector<backend::cuda::SourceText> headers;
   const RunnerSource source = source_of(batch, Ways::one_thread);
-  auto request = request_for(source, kArchitecture, headers);
-  request.keeps_ptx = true;
-  const auto code = nvrtc.compile(request);
+  const auto request = request_for(source, kArchitecture, headers);
+  const auto code = backend::cuda::compile_for_ptxas(nvrtc, request);
   if (!code) return Failure(code.error());
   tally.compile_seconds += seconds_since(compile_begins);
   if (const char* const path = std::getenv("EVERKERNEL_PTX")) std::ofstream(path) << code->ptx;

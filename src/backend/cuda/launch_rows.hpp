@@ -30,7 +30,7 @@ struct alignas(128) Shared {
   Wide claimed_at_entry;                         ///< slots that were CLAIMED before
   Wide moved;                                    ///< visits that changed something
   Word hits_dropped;                             ///< emits that found no room
-  Word unused;                                   ///< zero
+  Word taken;                                    ///< positions of `fresh` that crews told of
   Wide prefetches;                               ///< IO slots nobody waits for, one bit each
   Word in_flight[abi::kControlTenantQuotas.count];  ///< slots claimed, of tenants with small quotas
 };

@@ -1048,6 +1048,7 @@ EK_DEVICE void visit(const Ring& ring, const Crew& crew, Visitor& visitor, bool 
 /// of a ring are alike, so that one kind of claim is kept in registers.
 struct Tally {
   Word done = 0, faulted = 0, claimed_at_entry = 0, moved = 0;
+  Word taken = 0;   // fresh slots
   Word key = 0;     // tenant, priority and opcode of `claims`
   Word claims = 0;  // claimed and done, of that kind
 };
@@ -1100,6 +1101,7 @@ __device__ __noinline__ void add_counts(Row ring, Tally tally) {
     WideWord(&shared.claimed_at_entry).add_relaxed(tally.claimed_at_entry);
   }
   if (tally.moved != 0) WideWord(&shared.moved).add_relaxed(tally.moved);
+  if (tally.taken != 0) one_word(&shared.taken).add_relaxed(0, tally.taken);
 }
 
 /// One lane of those with an equal key adds for all of them.
@@ -1416,7 +1418,8 @@ class Drain {
     return {crew_.from_leader(now.progress), crew_.from_leader(now.length)};
   }
   /// Begins to work; false when the drain has ended. The first time, the first slots are taken on
-  /// the way: both words are asked for at one time.
+  /// the way: both words are asked for at one time, and nothing says which comes first. Who would
+  /// end the drain meanwhile finds that slots are taken of which nobody has told.
   EK_DEVICE bool enter(bool takes = false) {
     Wide before = 0;
     Taken taken{};
@@ -1433,6 +1436,14 @@ class Drain {
     }
     return (before & kEnded) == 0;
   }
+  /// Whether the crews that have left took all fresh slots that there are. Asked by a crew that
+  /// found none, after it has seen that it is alone.
+  EK_DEVICE bool is_all_told() const {
+    if (kSchedule != Schedule::direct) return true;  // slots are taken after the entry
+    const Wide begin = is_list() ? ring_.row.list_begin[0] : 0;
+    const Word taken = one_word(&ring_.row.shared->taken).load_relaxed(0);
+    return taken == static_cast<Word>(fresh_end(0) - begin);
+  }
   EK_DEVICE void note_progress() {
     Wide before = 0;
     if (crew_.leads()) before = progress_.fetch_add_acq_rel(kMoved);
@@ -1447,7 +1458,8 @@ class Drain {
       before = progress_.fetch_add_acq_rel(0 - kWorking);
       const Wide after = before - kWorking;
       // Nobody works: a queue that is empty stays so, unless somebody comes and changes the word.
-      const bool is_over = (before & kWorkingMask) == 1 && queue_length(ring_.row) == 0;
+      const bool is_over =
+          (before & kWorkingMask) == 1 && queue_length(ring_.row) == 0 && is_all_told();
       has_ended = is_over && progress_.exchange_if(after, after | kEnded);
     }
     if (crew_.any(has_ended)) {
@@ -1526,7 +1538,7 @@ class Drain {
   EK_DEVICE bool close() {
     bool has_ended = false;
     if (crew_.leads()) {
-      has_ended = progress_.exchange_if(before_closing_, before_closing_ | kEnded);
+      has_ended = is_all_told() && progress_.exchange_if(before_closing_, before_closing_ | kEnded);
     }
     begin(Pass::fresh);
     has_ended_ = crew_.any(has_ended);
@@ -1624,6 +1636,9 @@ class Drain {
     return {first, first < end ? end - first : 0, (shutdown | abort) != 0};
   }
   EK_DEVICE void share_fresh(Word partition, const Taken& taken) {
+    if (kSchedule == Schedule::direct) {  // of the leader; also when it is to stop
+      tally_.taken += static_cast<Word>(taken.left < crew_.slots ? taken.left : crew_.slots);
+    }
     const bool is_all = take(partition, taken.first, taken.left, taken.stops, false);
     if (is_all) exhausted_ |= 1u << partition;
   }

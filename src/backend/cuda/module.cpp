@@ -24,6 +24,16 @@ jit::CodeKey key_of(const Nvrtc& nvrtc, const CompileRequest& request, int drive
 
 }  // namespace
 
+Result<CompiledCode> compile_for_ptxas(const Nvrtc& nvrtc, CompileRequest request) {
+  request.keeps_ptx = true;
+  auto code = nvrtc.compile(request);
+  if (!code || code->ptx.find("abs.s32") == std::string::npos) return code;
+  std::vector<std::string> options(request.options.begin(), request.options.end());
+  options.emplace_back("-DEVERKERNEL_OPAQUE_ARITHMETIC");
+  request.options = options;
+  return nvrtc.compile(request);
+}
+
 Result<CompiledModule> compile_module(const Nvrtc& nvrtc, jit::CodeCache* cache,
                                       const CompileRequest& request, int driver_version) {
   CompiledModule module{
@@ -35,7 +45,7 @@ Result<CompiledModule> compile_module(const Nvrtc& nvrtc, jit::CodeCache* cache,
       return module;
     }
   }
-  auto compiled = nvrtc.compile(request);
+  auto compiled = compile_for_ptxas(nvrtc, request);
   if (!compiled) return Failure(std::move(compiled).error());
   module.bytes = std::move(compiled->bytes);
   if (cache != nullptr) cache->put(module.key, module.bytes);

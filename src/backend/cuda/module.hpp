@@ -19,6 +19,11 @@ struct CompiledModule {
   bool is_from_cache = false;
 };
 
+// Compiles, a second time if ptxas would make something wrong of what NVVM has made (decision
+// 0012); native handlers that have it in their own text keep it. Gives the PTX too. Fails as
+// Nvrtc::compile does.
+Result<CompiledCode> compile_for_ptxas(const Nvrtc& nvrtc, CompileRequest request);
+
 // Takes the code from the cache, which may be null, or compiles it and stores it there. The key has
 // every text, the architecture, the options, and the versions of NVRTC and of the driver, which
 // compiles what is PTX. Fails as Nvrtc::compile does.

@@ -461,12 +461,31 @@ EK_DEVICE Wide opaque(Wide value) {
 #endif
 }
 
-/// A difference that NVVM does not know for a negation. Of a sign and a negation it makes
-/// `abs.s32`, however they are written, and ptxas 13.0 takes its result for positive. That of the
-/// minimum is not: `min(abs(x), 0)` has been 0.
+// Of a sign and a negation NVVM makes `abs.s32`, and ptxas 13.0 takes its result for positive. That
+// of the minimum is not: `min(abs(x), 0)` has been 0. So a difference has a zero in it that NVVM
+// does not know. There are other ways to a negation (`x * select(x < 0i, -1i, 1i)`): code in which
+// the instruction is found all the same is compiled once more with EVERKERNEL_OPAQUE_ARITHMETIC.
+#if defined(EVERKERNEL_OPAQUE_ARITHMETIC)
+EK_DEVICE Word add(Word a, Word b) {
+  return opaque(opaque(a) + b);
+}
+EK_DEVICE Word subtract(Word a, Word b) {
+  return opaque(opaque(a) - b);
+}
+EK_DEVICE Word multiply(Word a, Word b) {
+  return opaque(opaque(a) * b);
+}
+#else
+EK_DEVICE Word add(Word a, Word b) {
+  return a + b;
+}
 EK_DEVICE Word subtract(Word a, Word b) {
   return a + (opaque(0u) - b);
 }
+EK_DEVICE Word multiply(Word a, Word b) {
+  return a * b;
+}
+#endif
 EK_DEVICE Word divide_u32(Word a, Word b) {
   return b == 0 ? a : a / b;
 }
