@@ -1386,6 +1386,7 @@ class Drain {
   static constexpr Wide kEntered = Wide{1} << 21;
   static constexpr Wide kMoved = Wide{1} << 40;
   static constexpr Wide kMovedMask = ~(kMoved - 1);
+  static_assert(kMovedMask + kMoved == 0 && kWorkingMask < kEnded && kEnded < kEntered);
   // A queue of this length is looked at by one crew at the end.
   static constexpr Wide kShortQueue = 1024;
   // Slots of a partition's queue looked at before less urgent ones get their turn.
