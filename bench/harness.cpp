@@ -57,7 +57,9 @@ std::string first_line(const char* path, std::string_view prefix) {
   return "unknown";
 }
 
+// EVERKERNEL_COMMIT is for programs that were built elsewhere.
 std::string commit() {
+  if (const char* const given = std::getenv("EVERKERNEL_COMMIT")) return given;
   std::FILE* pipe = popen("git rev-parse --short HEAD 2>/dev/null", "r");
   if (pipe == nullptr) return "unknown";
   char line[64] = {};

@@ -1044,11 +1044,12 @@ EK_DEVICE void visit(const Ring& ring, const Crew& crew, Visitor& visitor, bool 
 
 // ---- counting -----------------------------------------------------------------------------------
 
-/// What a warp has counted and not yet added to the control words. Equal on all lanes. Most slots
-/// of a ring are alike, so that one kind of claim is kept in registers.
+/// What a warp has counted and not yet added to the control words. Equal on all lanes, but for what
+/// the leader of a crew took. Most slots of a ring are alike, so that one kind of claim is kept in
+/// registers.
 struct Tally {
   Word done = 0, faulted = 0, claimed_at_entry = 0, moved = 0;
-  Word taken = 0;   // fresh slots
+  Word taken = 0;   // fresh slots, by the leader
   Word key = 0;     // tenant, priority and opcode of `claims`
   Word claims = 0;  // claimed and done, of that kind
 };
@@ -1329,6 +1330,10 @@ __device__ __noinline__ void report(Row ring, Words abort_word, End end) {
   if (lane != 0) return;
   const Word shutdown = ring.control().load_relaxed(abi::kControlShutdown.first);
   const Word abort = abort_word.load_relaxed(0);
+  if ((shutdown | abort) != 0) {  // other crews may have left slots that they took
+    end.is_settled = false;
+    end.was_stopped = true;
+  }
   const Word dropped = one_word(&shared.hits_dropped).load_relaxed(0);
   store_for_host(&out.laps, laps);
   store_for_host(&out.is_refused, end.is_refused);
@@ -1539,7 +1544,11 @@ class Drain {
   EK_DEVICE bool close() {
     bool has_ended = false;
     if (crew_.leads()) {
-      has_ended = is_all_told() && progress_.exchange_if(before_closing_, before_closing_ | kEnded);
+      if (!is_all_told()) {
+        sleep(100);
+      } else {
+        has_ended = progress_.exchange_if(before_closing_, before_closing_ | kEnded);
+      }
     }
     begin(Pass::fresh);
     has_ended_ = crew_.any(has_ended);

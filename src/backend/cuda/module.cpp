@@ -24,6 +24,7 @@ jit::CodeKey key_of(const Nvrtc& nvrtc, const CompileRequest& request, int drive
 
 }  // namespace
 
+// item.cuh says what is looked for: it is in the key of what was compiled, and this is not.
 Result<CompiledCode> compile_for_ptxas(const Nvrtc& nvrtc, CompileRequest request) {
   request.keeps_ptx = true;
   auto code = nvrtc.compile(request);
