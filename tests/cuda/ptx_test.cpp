@@ -277,10 +277,10 @@ TEST(PtxMachine, what_must_not_happen_ends_the_run) {
 
 // ---- what must not come out ----
 
-// What ptxas makes of `abs.s32` is wrong for the minimum (item.cuh).
-TEST(CudaPtx, a_sign_and_a_negation_do_not_become_abs) {
+// Magnitudes, and extremes of negations (item.cuh).
+TEST(CudaPtx, what_ptxas_gets_wrong_is_not_there) {
   EVERKERNEL_NEEDS_NVRTC(nvrtc);
-  constexpr std::string_view kMagnitudes[] = {
+  constexpr std::string_view kWays[] = {
       "let y = abs(x);",
       "var y = x; if x < 0i { y = -x; }",
       "let y = select(x < 0i, 0i - x, x);",
@@ -295,7 +295,7 @@ TEST(CudaPtx, a_sign_and_a_negation_do_not_become_abs) {
       "let y = select(x < 0i, ~x + 1i, x);",
       "let y = select(x < 0i, ~(x - 1i), x);",
       "let m = -1i; let y = select(x < 0i, x * m, x);",
-      "let m = bits_i32(args[4]); var y = x; if m == -1i && x < 0i { y = x * m; }",
+      "var y = x; if z == -1i && x < 0i { y = x * z; }",
       "let y = select(x < 0i, x * -2i + x, x);",
       "let y = select(x < 0i, x - (x << 1), x);",
       "let y = select(x < 0i, x * 3i * 0x55555555i, x);",
@@ -306,11 +306,18 @@ TEST(CudaPtx, a_sign_and_a_negation_do_not_become_abs) {
       "let y = select(x < 0i, ~x, x) + select(x < 0i, 1i, 0i);",
       "let s = x >> 31; let y = ((x | s) & ~(x & s)) - s;",
       "var v = x; for i in 0 .. 1 { v = x; } let y = x * select(v < 0i, -1i, 1i);",
+      "let y = select(select(-x < z, -x, z) < w, select(-x < z, -x, z), w);",
+      "let y = select(select(-x > z, -x, z) > w, select(-x > z, -x, z), w);",
+      "var y = -x; if z < y { y = z; } if w < y { y = w; }",
+      "var y = z; if y < -x { y = -x; } if y < w { y = w; }",
+      "var y = x * -1i; for i in 0 .. 3 { if z < y { y = z; } }",
+      "var y = -x; if y > 0i { y = 0i; } if y < z { y = z; }",
   };
-  for (const std::string_view magnitude : kMagnitudes) {
+  for (const std::string_view way : kWays) {
     const std::string text = fmt::format(
-        "handler h = 64 {{ let x = bits_i32(args[3]); {} output[0] = bits_u32(min(y, 0i)); }}",
-        magnitude);
+        "handler h = 64 {{ let x = bits_i32(args[3]); let z = bits_i32(args[4]); "
+        "let w = bits_i32(args[5]); {} output[0] = bits_u32(min(y, 0i)); }}",
+        way);
     const auto program = check_text(text);
     ASSERT_TRUE(program) << text << ": " << program.error().message;
     const Entry entry{.handler_index = 0, .way = Way::lane};
@@ -321,7 +328,9 @@ TEST(CudaPtx, a_sign_and_a_negation_do_not_become_abs) {
       const auto request = request_for(source, architecture, headers);
       const auto code = backend::cuda::compile_for_ptxas(*nvrtc, request);
       ASSERT_TRUE(code) << text << ": " << code.error().message;
-      EXPECT_EQ(code->ptx.find("abs.s32"), std::string::npos) << architecture << ": " << text;
+      for (const char* const what : {"abs.s32", "min.s32", "max.s32"}) {
+        EXPECT_EQ(code->ptx.find(what), std::string::npos) << architecture << ": " << text;
+      }
     }
   }
 }

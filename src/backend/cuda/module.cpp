@@ -22,13 +22,19 @@ jit::CodeKey key_of(const Nvrtc& nvrtc, const CompileRequest& request, int drive
   return jit::make_code_key(parts);
 }
 
+// item.cuh says what is looked for, and why: it is in the key of what was compiled, and this is
+// not. Instructions that NVVM makes begin a line; atomic ones have their kind further behind.
+bool has_unsafe_instruction(std::string_view ptx) {
+  constexpr std::string_view kUnsafe[] = {"\tabs.s32", "\tmin.s32", "\tmax.s32"};
+  return std::ranges::any_of(kUnsafe, [&](auto what) { return ptx.find(what) != ptx.npos; });
+}
+
 }  // namespace
 
-// item.cuh says what is looked for: it is in the key of what was compiled, and this is not.
 Result<CompiledCode> compile_for_ptxas(const Nvrtc& nvrtc, CompileRequest request) {
   request.keeps_ptx = true;
   auto code = nvrtc.compile(request);
-  if (!code || code->ptx.find("abs.s32") == std::string::npos) return code;
+  if (!code || !has_unsafe_instruction(code->ptx)) return code;
   std::vector<std::string> options(request.options.begin(), request.options.end());
   options.emplace_back("-DEVERKERNEL_OPAQUE_ARITHMETIC");
   request.options = options;

@@ -461,10 +461,12 @@ EK_DEVICE Wide opaque(Wide value) {
 #endif
 }
 
-// Of a sign and a negation NVVM makes `abs.s32`, and ptxas 13.0 takes its result for positive. That
-// of the minimum is not: `min(abs(x), 0)` has been 0. So a difference has a zero in it that NVVM
-// does not know. There are other ways to a negation (`x * select(x < 0i, -1i, 1i)`): code in which
-// the instruction is found all the same is compiled once more with EVERKERNEL_OPAQUE_ARITHMETIC.
+// NVVM makes three instructions of signed words of which ptxas 13.0 makes something wrong. It takes
+// the result of `abs.s32` for positive: `min(abs(x), 0)` of the minimum has been 0. And of two
+// `min.s32` or `max.s32` with a negation before them it loses the negation. Code in which one of
+// them is found is compiled once more with EVERKERNEL_OPAQUE_ARITHMETIC, so that NVVM knows neither
+// what is a negation nor what was compared. That a difference has a zero in it that NVVM does not
+// know saves most handlers from that.
 #if defined(EVERKERNEL_OPAQUE_ARITHMETIC)
 EK_DEVICE Word add(Word a, Word b) {
   return opaque(opaque(a) + b);
@@ -514,7 +516,11 @@ EK_DEVICE Word rotate_left(Word a, Word count) {
   return (a << (count & 31)) | (a >> ((32 - (count & 31)) & 31));
 }
 EK_DEVICE bool less_i32(Word a, Word b) {
+#if defined(EVERKERNEL_OPAQUE_ARITHMETIC)
+  return opaque(as_signed(a) < as_signed(b) ? 1u : 0u) != 0;
+#else
   return as_signed(a) < as_signed(b);
+#endif
 }
 // One of two words by a mask. Of min and max instructions, and of comparisons with a choice, ptxas
 // 13.0 makes ones that add as well, and has made `min(x - 1, y)` of `min(1 - x, y)`.
