@@ -72,6 +72,8 @@ def make_steps(quick, programs):
              shards=cores),
         Step("random programs", "cuda_differential_test", 90, environment={**COMPILES, **number},
              arguments=["--gtest_filter=*bit_for_bit"], seconds=0.8, copies=cores),
+        Step("random arithmetic", "cuda_handlers_test", 40, environment=COMPILES,
+             arguments=["--gtest_filter=Arithmetic*"], seconds=0.5, copies=cores),
         # These launch all the time: more processes would wait for each other's turn on the GPU.
         Step("random rings", "random_ring_test", 45, environment=CUDA, seconds=0.4, copies=2),
         Step("random jobs", "random_job_test", 60, environment=CUDA, seconds=0.3, copies=4),

@@ -319,10 +319,9 @@ void HandlerCodegen::emit(StmtId id) {
       return emit_let(id, stmt);
     case StmtKind::assign_name: {
       const std::string value = emit(stmt.operands[0]);
-      const Type type = verified_.type(stmt.operands[0]);
-      const bool counts = type == Type::u32 || type == Type::i32;
       each_.has_effect |= !each_.declared.contains(verified_.local(id));
-      return line("{} = {}({});", name(verified_.local(id)), counts ? "opaque" : "", value);
+      return line("{} = {};", name(verified_.local(id)),
+                  cuda_assigned(verified_.type(stmt.operands[0]), value));
     }
     case StmtKind::assign_arg:
       return emit_assign_arg(stmt);
@@ -368,9 +367,13 @@ void HandlerCodegen::emit(StmtId id) {
 void HandlerCodegen::emit_let(StmtId id, const Stmt& stmt) {
   const LocalId local = verified_.local(id);
   const std::string value = emit(stmt.operands[0]);
+  const Type type = verified_.type(stmt.operands[0]);
   const bool is_let = stmt.kind == StmtKind::let_value;
-  line("{}{} {} = {};", is_let ? "const " : "", cuda_type(verified_.type(stmt.operands[0])),
-       name(local), value);
+  if (is_let) {
+    line("const {} {} = {};", cuda_type(type), name(local), value);
+  } else {
+    line("{} {} = {};", cuda_variable_type(type), name(local), cuda_assigned(type, value));
+  }
   if (is_let && handle_locals_.contains(local)) {
     line("const Buffer {}_buffer = {};", name(local), find_buffer(name(local)));
   }
@@ -875,8 +878,11 @@ std::string HandlerCodegen::emit(ExprId id) {
   switch (expr.kind) {
     case ExprKind::literal:
       return cuda_literal(expr.type, expr.bits);
-    case ExprKind::name:
-      return name(verified_.local(id));
+    case ExprKind::name: {
+      const LocalId local = verified_.local(id);
+      const bool is_variable = verified_.locals[static_cast<std::size_t>(local)].is_variable;
+      return is_variable ? cuda_variable(verified_.type(id), name(local)) : name(local);
+    }
     case ExprKind::builtin:
       return emit_given(expr.builtin);
     case ExprKind::arg:

@@ -90,6 +90,20 @@ std::string_view cuda_type(Type type) {
   return "";
 }
 
+std::string_view cuda_variable_type(Type type) {
+  return type == Type::f32 ? cuda_type(Type::u32) : cuda_type(type);
+}
+
+std::string cuda_assigned(Type type, std::string_view value) {
+  if (type == Type::boolean) return std::string(value);
+  return type == Type::f32 ? fmt::format("opaque(raw_bits({}))", value)
+                           : fmt::format("opaque({})", value);
+}
+
+std::string cuda_variable(Type type, std::string_view name) {
+  return type == Type::f32 ? fmt::format("as_float({})", name) : std::string(name);
+}
+
 std::string cuda_literal(Type type, std::uint32_t bits) {
   if (type == Type::boolean) return bits != 0 ? "true" : "false";
   if (type == Type::f32) return fmt::format("as_float({:#010x}u)", bits);
@@ -155,7 +169,7 @@ std::string cuda_call(Function function, Type type, std::string_view a, std::str
     case Function::popcount:
       return fmt::format("one_bits({})", a);
     case Function::select:
-      return fmt::format("{} ? {} : {}", a, b, c);
+      return fmt::format("choose({}, {}, {})", a, b, c);
     case Function::sqrt:
       return fmt::format("sqrt_f32({})", a);
     case Function::floor:

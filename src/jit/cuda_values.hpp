@@ -12,6 +12,12 @@ namespace everkernel::jit {
 /// The C++ type of a value. Integers of both kinds are words.
 std::string_view cuda_type(ir::Type type);
 
+/// The C++ type of a variable, what is assigned to it, and its value. Floats are kept as words: the
+/// compiler chooses between words correctly (item.cuh, `choose`).
+std::string_view cuda_variable_type(ir::Type type);
+std::string cuda_assigned(ir::Type type, std::string_view value);
+std::string cuda_variable(ir::Type type, std::string_view name);
+
 /// A literal by its bits.
 std::string cuda_literal(ir::Type type, std::uint32_t bits);
 /// A unary operator on an operand of `type`.

@@ -277,7 +277,7 @@ TEST(PtxMachine, what_must_not_happen_ends_the_run) {
 
 // ---- what must not come out ----
 
-// Magnitudes, and extremes of negations (item.cuh).
+// Magnitudes, extremes of negations, and choices of floats (item.cuh).
 TEST(CudaPtx, what_ptxas_gets_wrong_is_not_there) {
   EVERKERNEL_NEEDS_NVRTC(nvrtc);
   constexpr std::string_view kWays[] = {
@@ -312,11 +312,17 @@ TEST(CudaPtx, what_ptxas_gets_wrong_is_not_there) {
       "var y = z; if y < -x { y = -x; } if y < w { y = w; }",
       "var y = x * -1i; for i in 0 .. 3 { if z < y { y = z; } }",
       "var y = -x; if y > 0i { y = 0i; } if y < z { y = z; }",
+      "let y = bits_i32(select(f < 0.0, f, 0.0));",
+      "let y = bits_i32(select(f < g, -0.0, g));",
+      "let y = bits_i32(min(f, max(g, -0.0)));",
+      "var v = -0.0; if f < g { v = g; } let y = bits_i32(v);",
+      "var v = f; while v < g { v = -0.0; } let y = bits_i32(v);",
   };
   for (const std::string_view way : kWays) {
     const std::string text = fmt::format(
         "handler h = 64 {{ let x = bits_i32(args[3]); let z = bits_i32(args[4]); "
-        "let w = bits_i32(args[5]); {} output[0] = bits_u32(min(y, 0i)); }}",
+        "let w = bits_i32(args[5]); let f = bits_f32(args[3]); let g = bits_f32(args[4]); "
+        "{} output[0] = bits_u32(min(y, 0i)); }}",
         way);
     const auto program = check_text(text);
     ASSERT_TRUE(program) << text << ": " << program.error().message;
@@ -328,7 +334,8 @@ TEST(CudaPtx, what_ptxas_gets_wrong_is_not_there) {
       const auto request = request_for(source, architecture, headers);
       const auto code = backend::cuda::compile_for_ptxas(*nvrtc, request);
       ASSERT_TRUE(code) << text << ": " << code.error().message;
-      for (const char* const what : {"abs.s32", "min.s32", "max.s32"}) {
+      for (const char* const what :
+           {"abs.s32", "min.s32", "max.s32", "min.f32", "max.f32", "selp.f32"}) {
         EXPECT_EQ(code->ptx.find(what), std::string::npos) << architecture << ": " << text;
       }
     }

@@ -148,15 +148,15 @@ constexpr std::string_view kPair =
     "let s = (x & 1) != 0; let t = (y & 1) != 0; ";
 constexpr std::string_view kThird = "let r = i32(z); let h = bits_f32(z); let v = (z & 1) != 0; ";
 
-// One handler an expression. The operands lie one array behind the other, so that the loop
+// One handler a statement. The operands lie one array behind the other, so that the loop
 // vectorises where memory is exclusive and stays scalar where it is shared: both are checked.
-std::string handler_text(std::size_t index, std::string_view expression, std::size_t operands) {
+std::string handler_text(std::size_t index, std::string_view statement, std::size_t operands) {
   const std::string third =
       operands == 3 ? fmt::format("let z = input[i + n + n]; {}", kThird) : "";
   return fmt::format(
       "handler op_{} = {} {{ let n = len(output); for i in 0 .. n {{ let x = input[i]; "
-      "let y = input[i + n]; {} {} output[i] = {}; }} }}\n",
-      index, 1000 + index, kPair, third, expression);
+      "let y = input[i + n]; {} {} {} }} }}\n",
+      index, 1000 + index, kPair, third, statement);
 }
 
 FrameSpec frame_of(const std::vector<Word>& input, std::size_t output_words) {
@@ -171,23 +171,33 @@ FrameSpec frame_of(const std::vector<Word>& input, std::size_t output_words) {
   return spec;
 }
 
-void expect_all_agree(std::span<const std::string_view> expressions, const std::vector<Word>& input,
-                      std::size_t operands) {
+// Statements store to `output[i]`.
+void expect_statements_agree(std::span<const std::string> statements,
+                             const std::vector<Word>& input, std::size_t operands) {
   std::string text;
-  for (std::size_t i = 0; i < expressions.size(); ++i) {
-    text += handler_text(i, expressions[i], operands);
+  for (std::size_t i = 0; i < statements.size(); ++i) {
+    text += handler_text(i, statements[i], operands);
   }
   const Trial trial = Trial::from_text(text);
   const std::size_t count = input.size() / operands;
   for (const Edge edge : {Edge::end, Edge::start}) {
     FrameSpec spec = frame_of(input, count);
     for (BufferSpec& buffer : spec.buffers) buffer.edge = edge;
-    for (std::size_t i = 0; i < expressions.size(); ++i) {
+    for (std::size_t i = 0; i < statements.size(); ++i) {
       const auto compared = trial.run(i, spec);
-      EXPECT_EQ(compared.interpreted.outcome, ir::Outcome{}) << expressions[i];
-      EXPECT_EQ(compared.difference, "") << expressions[i];
+      EXPECT_EQ(compared.interpreted.outcome, ir::Outcome{}) << statements[i];
+      EXPECT_EQ(compared.difference, "") << statements[i];
     }
   }
+}
+template <class Expressions>
+void expect_all_agree(const Expressions& expressions, const std::vector<Word>& input,
+                      std::size_t operands) {
+  std::vector<std::string> statements;
+  for (const std::string_view expression : expressions) {
+    statements.push_back(fmt::format("output[i] = {};", expression));
+  }
+  expect_statements_agree(statements, input, operands);
 }
 
 // The operands of each position one after the other.
@@ -252,22 +262,18 @@ std::vector<std::string> extremes_of(std::span<const std::string_view> sums, std
   return expressions;
 }
 
-std::vector<std::string_view> views_of(const std::vector<std::string>& texts) {
-  return {texts.begin(), texts.end()};
-}
-
 TEST(Operators, native_code_agrees_on_signed_extremes_of_three) {
   EVERKERNEL_NEEDS_SUBJECT();
   constexpr std::string_view kSums[] = {"(-p)", "(p * -1i)", "(1i - p)"};
   std::vector<std::string> expressions = extremes_of(kSums, "q", "r");
   for (std::string& expression : expressions) expression = fmt::format("u32({})", expression);
-  expect_all_agree(views_of(expressions), every_triple(), 3);
+  expect_all_agree(expressions, every_triple(), 3);
 }
 
 TEST(Operators, native_code_agrees_on_unsigned_extremes_of_three) {
   EVERKERNEL_NEEDS_SUBJECT();
   constexpr std::string_view kSums[] = {"(x * 0xffffffff)", "(1 - x)"};
-  expect_all_agree(views_of(extremes_of(kSums, "y", "z")), every_triple(), 3);
+  expect_all_agree(extremes_of(kSums, "y", "z"), every_triple(), 3);
 }
 
 TEST(Operators, native_code_agrees_on_magnitudes) {
@@ -281,7 +287,29 @@ TEST(Operators, native_code_agrees_on_magnitudes) {
     expressions.push_back(fmt::format("u32({} < 0i)", magnitude));
     expressions.push_back(fmt::format("u32({})", lesser(magnitude, "q")));
   }
-  expect_all_agree(views_of(expressions), every_pair(), 2);
+  expect_all_agree(expressions, every_pair(), 2);
+}
+
+// Zeros have a sign, which they have lost here too.
+TEST(Operators, native_code_agrees_on_choices_of_floats) {
+  EVERKERNEL_NEEDS_SUBJECT();
+  std::vector<std::string> statements;
+  for (const std::string_view choice :
+       {"select(f < 0.0, f, 0.0)", "select(f > -0.0, f, -0.0)", "select(f < g, f, g)",
+        "select(f >= g, f, g)", "select(!(f < g), f, g)", "select(s, -0.0, 1.0)",
+        "select(s, f, -0.0)", "min(f, -0.0)", "max(-0.0, f)", "min(f, 0.0)", "max(0.0, f)"}) {
+    statements.push_back(fmt::format("output[i] = bits_u32({});", choice));
+  }
+  for (const std::string_view branches :
+       {"var v = -0.0; if s { v = 1.0; }", "var v = 1.0; if s { v = -0.0; }",
+        "var v = f; if g < v { v = g; }", "var v = -f; if v < 0.0 { v = 0.0; } if t { v = g; }",
+        "var v = 0.0; if s { if t { v = -0.0; } else { v = f; } }",
+        "var v = g; while v < f { v = f; }"}) {
+    statements.push_back(fmt::format("{} output[i] = bits_u32(v);", branches));
+  }
+  statements.push_back("if f < g { output[i] = bits_u32(f); } else { output[i] = bits_u32(g); }");
+  statements.push_back("if s { output[i] = bits_u32(-0.0); } else { output[i] = bits_u32(1.0); }");
+  expect_statements_agree(statements, every_pair(), 2);
 }
 
 // Division, shifts and float arithmetic by a constant are other instructions than by a variable.

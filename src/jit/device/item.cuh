@@ -431,9 +431,12 @@ struct GroupLanes {
 EK_DEVICE float as_float(Word bits) {
   return __uint_as_float(bits);
 }
+EK_DEVICE Word raw_bits(float value) {
+  return __float_as_uint(value);
+}
 /// The bits; those of every NaN are the same.
 EK_DEVICE Word as_bits(float value) {
-  return value != value ? 0x7FC00000u : __float_as_uint(value);
+  return value != value ? 0x7FC00000u : raw_bits(value);
 }
 EK_DEVICE int as_signed(Word bits) {
   return static_cast<int>(bits);
@@ -459,6 +462,27 @@ EK_DEVICE Wide opaque(Wide value) {
 #else
   return value;
 #endif
+}
+
+/// One of two. NVVM does not see what is chosen by which comparison: it would make extremes and
+/// magnitudes of that, and take no care of the sign of a zero. Floats are chosen as words: of one
+/// that is -0, ptxas 13.0 has made +0.
+EK_DEVICE Word choose(bool is_first, Word a, Word b) {
+#if defined(__CUDACC__)
+  Word chosen;
+  asm("{ .reg .pred is_first;\nsetp.ne.u32 is_first, %3, 0;\nselp.b32 %0, %1, %2, is_first;\n}"
+      : "=r"(chosen)
+      : "r"(a), "r"(b), "r"(is_first ? 1u : 0u));
+  return chosen;
+#else
+  return is_first ? a : b;
+#endif
+}
+EK_DEVICE float choose(bool is_first, float a, float b) {
+  return as_float(choose(is_first, raw_bits(a), raw_bits(b)));
+}
+EK_DEVICE bool choose(bool is_first, bool a, bool b) {
+  return is_first ? a : b;
 }
 
 // NVVM makes three instructions of signed words of which ptxas 13.0 makes something wrong. It takes
@@ -556,7 +580,7 @@ EK_DEVICE Word max_i32(Word a, Word b) {
 }
 #endif
 EK_DEVICE Word abs_i32(Word a) {
-  return as_signed(a) < 0 ? subtract(0, a) : a;
+  return choose(as_signed(a) < 0, subtract(0, a), a);
 }
 EK_DEVICE Word leading_zeros(Word a) {
   return static_cast<Word>(__clz(as_signed(a)));
@@ -587,24 +611,20 @@ EK_DEVICE float floor_f32(float a) {
   return floorf(a);
 }
 EK_DEVICE float negate_f32(float a) {
-  return __uint_as_float(__float_as_uint(a) ^ 0x80000000u);
+  return as_float(raw_bits(a) ^ 0x80000000u);
 }
 EK_DEVICE float abs_f32(float a) {
-  return __uint_as_float(__float_as_uint(a) & 0x7FFFFFFFu);
+  return as_float(raw_bits(a) & 0x7FFFFFFFu);
 }
 /// The lesser; the other operand if one is NaN; -0 is below +0.
 EK_DEVICE float min_f32(float a, float b) {
-  if (a != a) return b;
-  if (b != b) return a;
-  if (a == b) return as_signed(__float_as_uint(a)) < 0 ? a : b;
-  return a < b ? a : b;
+  const bool is_first = a < b || b != b || (a == b && as_signed(raw_bits(a)) < 0);
+  return choose(is_first && a == a, a, b);
 }
 /// The greater; the other operand if one is NaN; -0 is below +0.
 EK_DEVICE float max_f32(float a, float b) {
-  if (a != a) return b;
-  if (b != b) return a;
-  if (a == b) return as_signed(__float_as_uint(a)) < 0 ? b : a;
-  return a > b ? a : b;
+  const bool is_first = a > b || b != b || (a == b && as_signed(raw_bits(a)) >= 0);
+  return choose(is_first && a == a, a, b);
 }
 
 /// Truncates and saturates; NaN gives 0.
