@@ -1,8 +1,7 @@
 // What the CUDA backend costs, beside what one would write by hand and beside what the device can.
 //
-// Times are the host's, from the call to the moment its end is seen; peers are waited for in the
-// way the backend waits. What rings need between two rounds (statuses, counters) is outside of
-// them.
+// Times are the host's, from the call to the moment its end is seen; peers are looked at without a
+// pause. What rings need between two rounds (statuses, counters) is outside of them.
 #include <fmt/format.h>
 #include <unistd.h>
 

@@ -219,7 +219,12 @@ Result<std::unique_ptr<Peers>> Peers::open() {
 }
 
 void Peers::wait() const {
-  must(context_->wait(stream_.get(), backend::Clock::now() + kPatience, "a peer"));
+  const auto deadline = backend::Clock::now() + kPatience;
+  CuResult result = kCuNotReady;
+  while (result == kCuNotReady && backend::Clock::now() < deadline) {
+    result = context_->driver().cuStreamQuery(stream_.get());
+  }
+  must(context_->check(result, "waiting for a peer"));
 }
 
 void Peers::synchronize() const {

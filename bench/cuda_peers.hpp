@@ -68,7 +68,7 @@ class Peers {
               const Arguments&... arguments) const {
     must(context_->launch(kernel, grid, stream_.get(), arguments...));
   }
-  /// As the backend waits: it turns for a while, then sleeps between looks.
+  /// Looks again and again: nothing is seen sooner.
   void wait() const;
   /// As cuStreamSynchronize waits, which most programs call.
   void synchronize() const;

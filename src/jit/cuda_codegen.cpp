@@ -66,6 +66,7 @@ struct Each {
   std::size_t number;
   LocalId counter = {};
   bool has_tile = false;                     // its updates of output go through a tile
+  bool gathers = false;                      // a turn makes one such update, at its end
   std::map<ExprId, std::size_t> ahead = {};  // loads whose words are fetched for several turns
   std::set<LocalId> declared = {};           // in its body
   bool is_quick = false;                     // while turns are emitted that have their words
@@ -73,6 +74,12 @@ struct Each {
 };
 
 // ---- walking ----
+
+/// Whether a statement gives a name a value and does nothing else.
+bool is_computation(StmtKind kind) {
+  return kind == StmtKind::let_value || kind == StmtKind::let_variable ||
+         kind == StmtKind::assign_name;
+}
 
 /// Calls `visit` for each expression below, parts first, as they are evaluated.
 template <class Visit>
@@ -205,6 +212,7 @@ class HandlerCodegen {
   void emit_quick_turns(const Stmt& stmt, std::string_view first, const BlockFacts& facts);
   void emit_counter(LocalId counter, std::string_view value);
   std::optional<std::string> tile_condition(const BlockFacts& facts);
+  bool ends_with_its_update(const Stmt& stmt) const;
   void find_ahead_loads(const Stmt& stmt, const BlockFacts& facts);
   bool can_load_ahead(const Expr& load) const;
   void emit_ahead_loads();
@@ -298,6 +306,7 @@ std::string HandlerCodegen::fault(std::string_view code) {
   if (!is_in_turn()) return fmt::format("return fault_outcome({});", code);
   if (each_.is_quick && !each_.has_effect) {
     quick_is_left_ = true;
+    if (each_.gathers) return fmt::format("goto careful_{};", each_.number);
     return fmt::format("{{ u_{0} = q_{0}; goto careful_{0}; }}", each_.number);
   }
   turn_is_left_ = true;
@@ -578,6 +587,7 @@ void HandlerCodegen::emit_each(StmtId id, const Stmt& stmt) {
   each_ = {.number = each, .counter = verified_.local(id), .declared = facts.declared};
   if (const auto is_alone = tile_condition(facts)) {
     each_.has_tile = true;
+    each_.gathers = ends_with_its_update(stmt);
     line("const Tile<Lanes, {0}> tile_{1}(lanes, {2}, turns_{1}, {3});",
          cuda_combine(*facts.output_atomic), each, output_buffer(), *is_alone);
   }
@@ -606,6 +616,28 @@ std::optional<std::string> HandlerCodegen::tile_condition(const BlockFacts& fact
     conditions.insert(fmt::format("is_apart({}, {})", *known, output_buffer()));
   }
   return conditions.empty() ? "true" : fmt::format("{}", fmt::join(conditions, " && "));
+}
+
+// Whether all that a turn does before it updates output is to compute. Then several turns can
+// compute, and be found to be inside, before the first of them changes anything.
+bool HandlerCodegen::ends_with_its_update(const Stmt& stmt) const {
+  const auto& statements = body_[stmt.body].statements;
+  const auto computes = [&](ExprId root) {
+    bool is_pure = true;
+    for_each_expr(body_, root,
+                  [&](ExprId part) { is_pure &= body_[part].kind != ExprKind::atomic; });
+    return is_pure;
+  };
+  for (const StmtId id : std::span(statements).first(statements.size() - 1)) {
+    const Stmt& inner = body_[id];
+    const bool goes_on = is_computation(inner.kind) && each_.declared.contains(verified_.local(id));
+    if (!goes_on || !computes(inner.operands[0])) return false;
+  }
+  const Stmt& last = body_[statements.back()];
+  if (last.kind != StmtKind::evaluate) return false;
+  const Expr& update = body_[last.operands[0]];
+  return update.kind == ExprKind::atomic && update.buffer.kind == BufferKind::output &&
+         computes(update.operands[0]) && computes(update.operands[1]);
 }
 
 // The turns of one lane: some for all lanes, a look at the abort word, the next ones.
@@ -648,9 +680,12 @@ void HandlerCodegen::emit_quick_turns(const Stmt& stmt, std::string_view first,
                                       const BlockFacts& facts) {
   const std::size_t each = each_.number;
   quick_is_left_ = false;
-  open("if (some_{0} - j_{0} > (kAhead - 1) * lanes.count()) {{", each);
+  // One lane runs its turns in order.
+  open("if ({1}some_{0} - j_{0} > (kAhead - 1) * lanes.count()) {{", each,
+       each_.gathers ? "!Lanes::kKeepsOrder && " : "");
   line("const Word begin_{0} = {1} + base_{0} + j_{0};", each, first);
   emit_ahead_loads();
+  if (each_.gathers) line("Word to_{0}[kAhead], by_{0}[kAhead];", each);
   line("#pragma unroll");
   open("for (Word q_{0} = 0; q_{0} < kAhead; ++q_{0}) {{", each);
   line("const Word k_{0} = j_{0} + q_{0} * lanes.count();", each);
@@ -658,7 +693,12 @@ void HandlerCodegen::emit_quick_turns(const Stmt& stmt, std::string_view first,
   emit_turn(stmt, first, facts);
   each_.is_quick = false;
   close();
+  if (each_.gathers) {
+    open("if (are_inside({}.updatable, to_{})) {{", output_buffer(), each);
+    line("tile_{0}.update({1}, to_{0}, by_{0});", each, output_buffer());
+  }
   line("continue;");
+  if (each_.gathers) close();
   close();
   close();
   if (quick_is_left_) line("careful_{}:;", each);
@@ -704,10 +744,7 @@ void HandlerCodegen::find_ahead_loads(const Stmt& stmt, const BlockFacts& facts)
     const bool is_store = inner.kind == StmtKind::store;
     if (is_store && inner.buffer.kind == BufferKind::handle) scan(inner.buffer.handle);
     for (std::size_t i = 0; i < operand_count(inner.kind); ++i) scan(inner.operands[i]);
-    const bool goes_on = inner.kind == StmtKind::let_value ||
-                         inner.kind == StmtKind::let_variable ||
-                         inner.kind == StmtKind::assign_name;
-    if (!goes_on || has_effect) return;
+    if (!is_computation(inner.kind) || has_effect) return;
   }
 }
 
@@ -739,7 +776,7 @@ void HandlerCodegen::emit_ahead_loads() {
   std::vector<std::string> conditions;
   for (const auto& [load, number] : each_.ahead) {
     conditions.push_back(
-        fmt::format("are_readable({}, at_{})", *known_buffer(body_[load].buffer), number));
+        fmt::format("are_inside({}.readable, at_{})", *known_buffer(body_[load].buffer), number));
   }
   open("if ({}) {{", fmt::join(conditions, " && "));
   for (const auto& [load, number] : each_.ahead) {
@@ -1044,6 +1081,10 @@ std::string HandlerCodegen::emit_atomic(const Expr& expr, bool has_result) {
   const std::string index = emit(expr.operands[0]);
   std::string values = emit(expr.operands[1]);
   if (expr.operand_count > 2) values += ", " + emit(expr.operands[2]);
+  if (each_.is_quick && each_.gathers) {
+    line("to_{0}[q_{0}] = {1}, by_{0}[q_{0}] = {2};", each_.number, index, values);
+    return "";
+  }
   if (is_control) {
     check_control(index, /*writes=*/true);
   } else {

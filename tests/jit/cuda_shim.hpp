@@ -347,14 +347,13 @@ inline Word load_tile(Word at) {
 inline void store_tile(Word at, Word value) {
   tile_words[at / sizeof(Word)] = value;
 }
-#define EK_COMBINE(name, update, identity)                                                       \
-  struct name {                                                                                  \
-    static constexpr Word kIdentity = identity;                                                  \
-    static void in_either(Word has_tile, Word tile_at, Wide memory_at, Word value) {             \
-      Word* const in_memory = __builtin_bit_cast(Word*, memory_at);                              \
-      AtomicWord(has_tile != 0 ? tile_words + tile_at / sizeof(Word) : in_memory).update(value); \
-    }                                                                                            \
-    static void in_memory(const AtomicWord& word, Word value) { word.update(value); }            \
+#define EK_COMBINE(name, update, identity)                                            \
+  struct name {                                                                       \
+    static constexpr Word kIdentity = identity;                                       \
+    static void in_tile(Word at, Word value) {                                        \
+      AtomicWord(tile_words + at / sizeof(Word)).update(value);                       \
+    }                                                                                 \
+    static void in_memory(const AtomicWord& word, Word value) { word.update(value); } \
   };
 EK_COMBINE(CombineAdd, add, 0)
 EK_COMBINE(CombineMin, min, ~0u)

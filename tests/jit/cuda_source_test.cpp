@@ -186,5 +186,24 @@ TEST(CudaSource, lets_updates_of_a_group_wait_only_where_nobody_can_tell) {
   EXPECT_FALSE(has_tile("scope group commutes", "let h = i; atomic_add(output[0], buffer(h)[0]);"));
 }
 
+// Several turns compute before the first of them updates, where an update is all they change.
+TEST(CudaSource, gathers_updates_only_of_turns_that_do_nothing_else) {
+  const auto gathers = [](std::string_view body) {
+    return has(cuda_of(fmt::format("handler h = 64 scope group commutes {{ each i in 0 .. "
+                                   "len(input) {{ {} }} }}",
+                                   body)),
+               "to_0[q_0] = ");
+  };
+  constexpr std::string_view kUpdate = "atomic_add(output[input[i] & 255], 1);";
+  EXPECT_TRUE(gathers(kUpdate));
+  EXPECT_TRUE(gathers("let a = input[i]; var b = a; b = b + 1; atomic_add(output[b], a);"));
+  EXPECT_FALSE(gathers(fmt::format("{0} {0}", kUpdate)));
+  EXPECT_FALSE(gathers(fmt::format("{} if i == 3 {{ fault 1; }}", kUpdate)));
+  EXPECT_FALSE(gathers(fmt::format("if input[i] == 3 {{ continue; }} {}", kUpdate)));
+  EXPECT_FALSE(gathers(fmt::format("if input[i] == 3 {{ {} }}", kUpdate)));
+  EXPECT_FALSE(gathers(fmt::format("atomic_add(control[160], input[i]); {}", kUpdate)));
+  EXPECT_FALSE(gathers(fmt::format("emit(input[i], 1, 2); {}", kUpdate)));
+}
+
 }  // namespace
 }  // namespace everkernel::test

@@ -115,6 +115,15 @@ constexpr std::string_view kUpdates[] = {
     // Handles that only the turn knows.
     "each i in 1 .. 2 {{ {0}(output[0], buffer(i)[i]); }}",
     "each i in 0 .. len(input) {{ let h = 1; {0}(output[i % 5], buffer(h)[i]); }}",
+    // Turns that compute and then update; some of their words lie outside, of what they update or
+    // of what they read last.
+    "each i in 0 .. len(input) {{ {0}(output[input[i] % (len(output) + 3)], i); }}",
+    "each i in 0 .. len(input) {{ let a = input[i]; var b = a % 9; b = b + i; {0}(output[b % 6], "
+    "buffer(3)[a % 41]); }}",
+    "each i in 0 .. len(input) {{ let a = input[i]; {0}(output[buffer(3)[(a + lane) % 41] % 5], a "
+    "^ i); }}",
+    "each i in 0 .. len(input) {{ {0}(output[input[i] % 4], 3); if input[i] % 3 == 0 {{ continue; "
+    "}} {0}(control[160 + i % 4], i); }}",
 };
 
 TEST(Groups, updates_that_commute_all_arrive_wherever_they_wait) {

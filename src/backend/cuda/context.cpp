@@ -14,8 +14,9 @@
 namespace everkernel::backend::cuda {
 namespace {
 
-// Longer than a launch and a short kernel take; looking again costs less than a sleep that is late.
-constexpr auto kSpinTime = std::chrono::microseconds(100);
+// How late a thread wakes up that wanted to sleep for no time at all: the timer slack of Linux, and
+// the way back.
+constexpr auto kWakeDelay = std::chrono::microseconds(60);
 constexpr auto kLongestSleep = std::chrono::microseconds(200);
 
 // Memory the driver keeps instead of giving it back at every free: all of it.
@@ -105,13 +106,15 @@ Result<void> Context::poll(CuResult (*query)(Handle), Handle handle, Clock::time
                   "give it more time, or look whether a kernel holds the whole device",
                   kCuNotReady);
     }
-    if (now - begin < kSpinTime) {
+    // Late by a sixteenth of what it takes at most; what is shorter than a millisecond is seen when
+    // it ends.
+    const auto sleep =
+        std::min<Clock::duration>({(now - begin) / 16, kLongestSleep, deadline - now}) - kWakeDelay;
+    if (sleep > Clock::duration::zero()) {
+      std::this_thread::sleep_for(sleep);
+    } else {
       spin_pause();
-      continue;
     }
-    // An eighth of the time it took so far: late by an eighth at most.
-    std::this_thread::sleep_for(
-        std::min<Clock::duration>({(now - begin) / 8, kLongestSleep, deadline - now}));
   }
 }
 

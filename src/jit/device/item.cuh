@@ -688,18 +688,12 @@ EK_DEVICE void store_tile(Word at, Word value) {
   asm volatile("st.shared.u32 [%0], %1;" ::"r"(at), "r"(value) : "memory");
 }
 
-/// What a commuting atomic does to a word of the tile, or to the word it stands for. Either is done
-/// without a branch.
+/// What a commuting atomic does to a word of the tile, and to the word it stands for.
 #define EK_COMBINE(name, operation, update, identity)                                           \
   struct name {                                                                                 \
     static constexpr Word kIdentity = identity;                                                 \
-    static EK_DEVICE void in_either(Word has_tile, Word tile_at, Wide memory_at, Word value) {  \
-      asm volatile(                                                                             \
-          "{ .reg .pred p;\nsetp.ne.u32 p, %0, 0;\n"                                            \
-          "@p red.shared." operation                                                            \
-          " [%1], %3;\n"                                                                        \
-          "@!p red.relaxed.gpu.global." operation " [%2], %3; // ek:atomic\n}" ::"r"(has_tile), \
-          "r"(tile_at), "l"(memory_at), "r"(value));                                            \
+    static EK_DEVICE void in_tile(Word at, Word value) {                                        \
+      asm volatile("red.shared." operation " [%0], %1;" ::"r"(at), "r"(value));                 \
     }                                                                                           \
     static EK_DEVICE void in_memory(const AtomicWord& word, Word value) { word.update(value); } \
   };
@@ -843,11 +837,11 @@ EK_DEVICE Word load_control(const Lanes& lanes, const Item& item, Word index) {
   return lanes.from_leader(value);
 }
 
-/// Whether all these indices can be loaded.
-EK_DEVICE bool are_readable(const Buffer& buffer, const Word (&at)[kAhead]) {
+/// Whether all these indices are below a count.
+EK_DEVICE bool are_inside(Word count, const Word (&at)[kAhead]) {
   bool are = true;
 #pragma unroll
-  for (Word i = 0; i < kAhead; ++i) are = are && at[i] < buffer.readable;
+  for (Word i = 0; i < kAhead; ++i) are = are && at[i] < count;
   return are;
 }
 
@@ -959,10 +953,20 @@ class Tile {
     }
   }
   EK_DEVICE void update(const Buffer& output, Word index, Word value) const {
-    if constexpr (Lanes::kHasTile) {
-      Combine::in_either(count_, at(index), output.at(index), value);
+    if (Lanes::kHasTile && count_ != 0) {
+      Combine::in_tile(at(index), value);
     } else {
       Combine::in_memory(output.atomic(index), value);
+    }
+  }
+  EK_DEVICE void update(const Buffer& output, const Word (&to)[kAhead],
+                        const Word (&by)[kAhead]) const {
+    if (Lanes::kHasTile && count_ != 0) {
+#pragma unroll
+      for (Word i = 0; i < kAhead; ++i) Combine::in_tile(at(to[i]), by[i]);
+    } else {
+#pragma unroll
+      for (Word i = 0; i < kAhead; ++i) Combine::in_memory(output.atomic(to[i]), by[i]);
     }
   }
   /// Behind the last turn, before the lanes meet.
@@ -976,7 +980,9 @@ class Tile {
   }
 
  private:
-  EK_DEVICE Word at(Word index) const { return begin_ + index * sizeof(Word); }
+  EK_DEVICE Word at(Word index) const {
+    return begin_ + index * sizeof(Word);
+  }
 
   Word begin_;  // where the tile is
   Word count_;  // words in it; 0 without it
