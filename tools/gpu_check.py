@@ -10,6 +10,7 @@ import argparse
 import json
 import os
 import platform
+import random
 import re
 import shutil
 import signal
@@ -28,6 +29,7 @@ NO_GPU = 77
 STANDARD_KEYS = {"name", "file", "line", "status", "result", "timestamp", "time", "classname",
                  "failures", "type_param", "value_param"}
 SANITIZER_PLACES = ["/usr/local/cuda/bin", "/opt/cuda/bin"]
+MOST_PROCESSES = 16  # at one time: each has a context of its own in the memory of the device
 
 
 @dataclass
@@ -42,9 +44,12 @@ class Step:
     copies: int = 1  # processes at one time, each with seeds of its own
     shards: int = 1  # processes at one time, each with a part of the tests
     tool: str = ""  # of compute-sanitizer, under which it runs
+    programs: int = 0  # that all copies together are to try; 0 = not told
 
 
 CACHE_VARIABLE = "EVERKERNEL_TEST_CACHE_DIR"
+# Copies of a random test take turns with the seeds from this one on.
+FIRST_SEED = int(os.environ.get("EVERKERNEL_SEED") or random.randrange(1 << 31))
 CUDA = {"EVERKERNEL_BACKEND": "cuda"}
 # Under a sanitizer a batch takes its time, and is to be over before the step is.
 SLOW = {"EVERKERNEL_TRIALS": "10"}
@@ -60,8 +65,13 @@ def sanitizer_step(tool, share, arguments):
     return Step(tool, "sanitizer_workload", share, "sanitizer", arguments, tool=tool)
 
 
+def processors():
+    """Those this process may run on."""
+    return len(os.sched_getaffinity(0))
+
+
 def make_steps(quick, programs):
-    cores = os.cpu_count() or 1
+    cores = min(processors(), MOST_PROCESSES)
     number = {"EVERKERNEL_PROGRAMS": str(-(-programs // cores))} if programs else {}
     items = "--items=16384" if quick else "--items=100000"
     groups = "--items=4096" if quick else "--items=8192"
@@ -71,7 +81,8 @@ def make_steps(quick, programs):
         Step("handler tables", "cuda_handlers_test", 90, environment=COMPILES, seconds=0.2,
              shards=cores),
         Step("random programs", "cuda_differential_test", 90, environment={**COMPILES, **number},
-             arguments=["--gtest_filter=*bit_for_bit"], seconds=0.8, copies=cores),
+             arguments=["--gtest_filter=*bit_for_bit"], seconds=0.8, copies=cores,
+             programs=programs),
         Step("random arithmetic", "cuda_handlers_test", 40, environment=COMPILES,
              arguments=["--gtest_filter=Arithmetic*"], seconds=0.5, copies=cores),
         # These launch all the time: more processes would wait for each other's turn on the GPU.
@@ -103,11 +114,18 @@ class Ending:
     note: str = ""
 
 
+RUNNING = set()  # processes that were started and not yet waited for
+
+
+def leave(number, _frame):
+    """Who ends the check ends what it started."""
+    for process in list(RUNNING):
+        kill_group_remains(process)
+    os._exit(128 + number)
+
+
 def kill_group(process):
-    try:
-        os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
+    kill_group_remains(process)
     try:
         process.wait(KILL_PATIENCE)
         return ""
@@ -125,6 +143,7 @@ def run(command, limit, environment):
                 env={**os.environ, **environment}, start_new_session=True)
         except OSError as error:
             return Ending(0, -1, "", f"cannot be started: {error.strerror}")
+        RUNNING.add(process)
         note = ""
         try:
             status = process.wait(max(limit, 0.1))
@@ -132,6 +151,7 @@ def run(command, limit, environment):
             status = None
             note = f"reached its limit of {limit:.0f} s" + kill_group(process)
         kill_group_remains(process)
+        RUNNING.discard(process)
         output.seek(0)
         text = output.read().decode("utf-8", "replace")
     return Ending(time.monotonic() - begin, status, text, note)
@@ -212,9 +232,14 @@ def last_line(output):
     return lines[-1].strip() if lines else ""
 
 
-def judge_gtest(result, ending, tests, backend):
+def programs_tried(tests):
+    return sum(int(properties.get("programs", 0)) for properties in tests["properties"].values())
+
+
+def judge_gtest(result, ending, tests, backend, programs):
     if tests is None:
-        result.update(status="failed", detail=f"exit status {ending.status}, no report")
+        detail = f"exit status {ending.status}, no report: {last_line(ending.output)}"
+        result.update(status="failed", detail=detail)
         return
     result["tests"] = tests
     counts = f'{tests["passed"]} passed'
@@ -236,6 +261,8 @@ def judge_gtest(result, ending, tests, backend):
         # A program that does not know the variable would run on the CPU, and pass.
         detail = f"{counts}; its output does not say that it ran on {backend}"
         result.update(status="failed", detail=detail)
+    elif programs_tried(tests) < programs:
+        result.update(status="failed", detail=f"{counts}; time was over before {programs} programs")
     else:
         result.update(status="passed", detail=counts)
 
@@ -338,6 +365,9 @@ def run_step(step, folder, limit, scratch):
     for index in range(step.shards if step.shards > 1 else 0):
         environments[index]["GTEST_TOTAL_SHARDS"] = str(step.shards)
         environments[index]["GTEST_SHARD_INDEX"] = str(index)
+    for index in range(step.copies if step.copies > 1 else 0):
+        environments[index]["EVERKERNEL_SEED"] = str(FIRST_SEED + index)
+        environments[index]["EVERKERNEL_SEED_STEP"] = str(step.copies)
     reports = [scratch / f"{step.name.replace(' ', '_')}_{index}.json"
                for index in range(len(environments))]
     commands = [make_command(step, str(program), report) for report in reports]
@@ -352,7 +382,7 @@ def run_step(step, folder, limit, scratch):
     elif step.kind == "gtest":
         tests = [read_gtest(report, ending.output) for report in reports]
         judge_gtest(result, ending, None if None in tests else add_up(tests),
-                    environment.get("EVERKERNEL_BACKEND"))
+                    environment.get("EVERKERNEL_BACKEND"), step.programs)
         if step.tool:
             judge_summaries(result, ending, len(commands))
     elif step.kind == "sanitizer":
@@ -401,32 +431,38 @@ def first_output(command, folder=None):
     return done.stdout.strip() if done.returncode == 0 else None
 
 
-def why_no_gpu(folder):
-    """None if the library finds a GPU, else its reason."""
-    text = first_output([str(folder / "everkernel"), "info", "--json"])
-    if text is None:
-        return None if first_output(["nvidia-smi", "-L"]) else "nvidia-smi finds no GPU"
+class CannotRun(Exception):
+    """The programs of the folder do not run on this machine at all."""
+
+
+def find_gpu(folder):
+    """What the library says of the CUDA backend, or of why there is none."""
+    program = str(folder / "everkernel")
+    if not os.access(program, os.X_OK):
+        is_there = first_output(["nvidia-smi", "-L"])
+        return {"available": bool(is_there), "reason": "nvidia-smi finds no GPU"}
+    ending = run([program, "info", "--json"], 60, {})
+    if ending.status != 0:
+        raise CannotRun(f"{ending.note} {last_line(ending.output)}".strip())
     try:
-        backends = json.loads(text)["backends"]
+        backends = json.loads(ending.output)["backends"]
     except (ValueError, KeyError):
-        return "everkernel info --json is not understood"
-    for backend in backends:
-        if backend["id"] == "cuda":
-            return None if backend["available"] else backend["reason"]
-    return "this build has no CUDA backend"
+        return {"available": False, "reason": "everkernel info --json is not understood"}
+    absent = {"available": False, "reason": "this build has no CUDA backend"}
+    return next((backend for backend in backends if backend["id"] == "cuda"), absent)
 
 
-def describe_machine():
+def describe_machine(gpu):
     query = ["nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"]
     fields = (first_output(query) or "unknown, unknown, unknown").splitlines()[0].split(", ")
     here = Path(__file__).resolve().parent
     return {
-        "gpu": fields[0],
+        "gpu": gpu.get("device") or fields[0],
         "driver": fields[1] if len(fields) > 1 else "unknown",
         "gpu_memory": fields[2] if len(fields) > 2 else "unknown",
         "commit": os.environ.get("EVERKERNEL_COMMIT")
         or first_output(["git", "rev-parse", "--short", "HEAD"], here) or "unknown",
-        "host": f"{platform.system()} {platform.release()}, {os.cpu_count()} processors",
+        "host": f"{platform.system()} {platform.release()}, {processors()} processors",
         "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }
 
@@ -471,18 +507,25 @@ def main(arguments):
         if not steps:
             print(f"error: there is no step '{options.only}'\nhint: {names}", file=sys.stderr)
             return 2
+    signal.signal(signal.SIGINT, leave)
+    signal.signal(signal.SIGTERM, leave)
+    try:
+        gpu = find_gpu(folder)
+    except CannotRun as problem:
+        print(f"error: {options.folder}/everkernel does not run here: {problem}\n"
+              "hint: build it on a system that is not newer than this one", file=sys.stderr)
+        return 2
     report = {"check": "gpu", "quick": options.quick, "budget_seconds": options.budget,
-              "machine": describe_machine(), "steps": [], "verdict": "not finished"}
+              "machine": describe_machine(gpu), "steps": [], "verdict": "not finished"}
 
     def keep(steps):
         report.update(steps=steps, seconds=round(time.monotonic() - begin, 1))
         options.out.write_text(json.dumps(report, indent=1) + "\n")
 
-    reason = why_no_gpu(folder)
-    if reason is not None:
-        report.update(verdict="no GPU", reason=reason)
+    if not gpu["available"]:
+        report.update(verdict="no GPU", reason=gpu["reason"])
         keep([])
-        print(f"skipped: {reason}")
+        print(f'skipped: {gpu["reason"]}')
         return NO_GPU
     run_steps(steps, folder, begin + options.budget, options.quick, keep)
     is_passed = all(step["status"] == "passed" for step in report["steps"])

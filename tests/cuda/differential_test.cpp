@@ -1,12 +1,12 @@
 // Random programs by the hundred thousand on a GPU: each run must leave what the interpreter left.
 //
-// Every core makes programs, compiles them, runs them on the device and compares. EVERKERNEL_SEED=N
-// begins with batch N, EVERKERNEL_SECONDS=S says how long to go on and EVERKERNEL_PROGRAMS=P when
-// to stop before that; EVERKERNEL_WORKERS=W is how many threads work. What a batch does follows
-// from its seed alone.
+// Every core makes programs, compiles them, runs them on the device and compares. Seeds and time
+// are those of all random tests (support/seeds.hpp); EVERKERNEL_PROGRAMS=P says when to stop before
+// that, EVERKERNEL_WORKERS=W how many threads work.
 //
 // Compiling takes nearly all of the time, and needs no GPU. EVERKERNEL_COMPILED_DIR=folder keeps
-// what is compiled there; CudaDifferential.batches_are_compiled_ahead fills it on another machine.
+// what is compiled there; CudaDifferential.batches_are_compiled_ahead fills it on another machine,
+// with the same NVRTC, for batches from EVERKERNEL_SEED on.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -71,7 +71,7 @@ void work(const GpuAccess& gpu, Campaign& campaign) {
   if (!current) return fail_with(campaign, current.error().message);
   Tally tally;
   do {
-    const std::uint64_t seed = campaign.next_seed++;
+    const std::uint64_t seed = campaign.next_seed.fetch_add(seed_step());
     const auto batch = batch_of(seed, tally);
     if (!batch) {
       fail_with(campaign, fmt::format("seed {}: {}", seed, batch.error().message));

@@ -1,7 +1,11 @@
 // Loading the driver and asking for a device: everything that can be missing is one sentence.
 #include "backend/cuda/driver.hpp"
 
+#include <filesystem>
+
+#include "backend/cuda/shared_library.hpp"
 #include "cuda/fake_fixture.hpp"
+#include "support/temp_dir.hpp"
 
 namespace everkernel::test {
 namespace {
@@ -45,6 +49,22 @@ TEST_F(LoadingTheDriver, a_file_that_is_no_library_is_named) {
   const auto driver = Driver::load();
   EXPECT_EQ(code_of(driver), Code::unsupported);
   EXPECT_NE(message_of(driver).find("/proc/self/status"), std::string::npos);
+}
+
+TEST_F(LoadingTheDriver, a_library_is_found_where_a_variable_says_its_toolkit_is) {
+  const TempDir home;
+  std::filesystem::create_directory(home.path() / "lib");
+  std::filesystem::create_symlink(beside_program("libfake_cuda.so"),
+                                  home.path() / "lib" / "libof_a_toolkit.so");
+  ::setenv("EVERKERNEL_TEST_HOME", home.path().c_str(), 1);
+  constexpr const char* kFiles[] = {"libof_a_toolkit.so"};
+  constexpr const char* kHomes[] = {"EVERKERNEL_TEST_HOME"};
+  const backend::cuda::LibraryPlaces places{.files = kFiles, .homes = kHomes};
+  const auto found = backend::cuda::SharedLibrary::open(places);
+  ::unsetenv("EVERKERNEL_TEST_HOME");
+  ASSERT_TRUE(found) << message_of(found);
+  EXPECT_EQ(found->name(), (home.path() / "lib" / "libof_a_toolkit.so").string());
+  EXPECT_EQ(code_of(backend::cuda::SharedLibrary::open(places)), Code::unsupported);
 }
 
 TEST_F(LoadingTheDriver, a_missing_function_is_named) {

@@ -107,6 +107,30 @@ class GpuCheck(unittest.TestCase):
         for name in [step["name"] for step in report["steps"]]:
             self.assertIn(name, self.output)
 
+    def test_programs_that_do_not_run_here(self):
+        self.program("everkernel", "#!/bin/sh\necho 'no version GLIBC_9.9' >&2\nexit 1\n")
+        done = subprocess.run(
+            [str(ROOT / "tools/gpu_check.sh"), str(self.folder), "--out", "/dev/null"],
+            capture_output=True, text=True, timeout=100)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("GLIBC_9.9", done.stderr)
+
+    def test_who_ends_it_ends_what_it_started(self):
+        self.program("cuda_conformance_test", HANGS)
+        check = subprocess.Popen(
+            [str(ROOT / "tools/gpu_check.sh"), str(self.folder), "--out", "/dev/null"],
+            stdout=subprocess.DEVNULL)
+        child = self.folder / "cuda_conformance_test.child"
+        deadline = time.monotonic() + 30
+        while not (child.exists() and child.read_text()) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        pid = int(child.read_text())
+        check.terminate()
+        self.assertEqual(check.wait(30), 128 + 15)
+        while is_running(pid) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        self.assertFalse(is_running(pid))
+
     def test_without_a_gpu(self):
         self.program("everkernel", f"#!/bin/sh\ncat <<END\n{INFO % ABSENT}\nEND\n")
         status, report = self.check()
@@ -165,16 +189,37 @@ class GpuCheck(unittest.TestCase):
         self.assertRegex(rings["output_tail"], r"seconds \d+")  # it was told how long
 
     def test_processes_of_a_step_count_together(self):
-        cores = os.cpu_count()
+        cores = len(os.sched_getaffinity(0))
+        self.program("cuda_differential_test",
+                     PASSES.replace('"rounds": "12"', '"programs": "100"'))
         status, report = self.check("--only", "random programs", "--programs", "100")
         self.assertEqual(status, 0, self.output)
         self.assertEqual([step["name"] for step in report["steps"]], ["random programs"])
         programs = self.step(report, "random programs")
         self.assertEqual(programs["processes"], cores)
         self.assertEqual(programs["tests"]["passed"], cores)
-        rounds = programs["tests"]["properties"]["Suite.Test"]["rounds"]
-        self.assertEqual(rounds, str(12 * cores))
+        tried = programs["tests"]["properties"]["Suite.Test"]["programs"]
+        self.assertEqual(tried, str(100 * cores))
         self.assertGreaterEqual(int(programs["environment"]["EVERKERNEL_PROGRAMS"]) * cores, 100)
+
+    def test_time_that_is_over_before_all_programs_were_tried(self):
+        self.program("cuda_differential_test", PASSES.replace("rounds", "programs"))
+        cores = len(os.sched_getaffinity(0))
+        arguments = ["--only", "random programs", "--programs"]
+        status, report = self.check(*arguments, str(12 * cores + 1))
+        self.assertEqual(status, 1, self.output)
+        self.assertIn("time was over", self.step(report, "random programs")["detail"])
+        self.assertEqual(self.check(*arguments, str(12 * cores))[0], 0, self.output)
+
+    def test_processes_of_a_step_share_the_seeds(self):
+        self.program("random_job_test", PASSES.replace(
+            "backend", "seed $EVERKERNEL_SEED by $EVERKERNEL_SEED_STEP backend").replace(
+            "exit 0", f'echo "$EVERKERNEL_SEED $EVERKERNEL_SEED_STEP" >> {self.folder}/seeds'))
+        status, report = self.check("--only", "random jobs")
+        self.assertEqual(status, 0, self.output)
+        first = int(self.step(report, "random jobs")["environment"]["EVERKERNEL_SEED"])
+        self.assertEqual(sorted((self.folder / "seeds").read_text().split("\n")[:-1]),
+                         sorted(f"{first + index} 4" for index in range(4)))
 
     def test_one_process_of_a_step_that_fails(self):
         body = FAILS.split("\n", 1)[1]

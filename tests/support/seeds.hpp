@@ -1,6 +1,7 @@
-// Seeds and time of random tests. EVERKERNEL_SEED=N begins with batch N, EVERKERNEL_SECONDS=S says
-// how long to run; 0 is one batch. What a batch does follows from its seed alone;
-// EVERKERNEL_TRIALS=N has the first N rings or jobs of each, where every one takes long.
+// Seeds and time of random tests. EVERKERNEL_SEED=N begins with batch N and EVERKERNEL_SEED_STEP=S
+// goes on with batch N + S, so that processes can share the batches; EVERKERNEL_SECONDS=S says how
+// long to run; 0 is one batch. What a batch does follows from its seed alone; EVERKERNEL_TRIALS=N
+// has the first N rings or jobs of each, where every one takes long.
 #pragma once
 
 #include <fmt/format.h>
@@ -30,6 +31,11 @@ inline std::uint64_t first_seed() {
   if (const auto given = number_from("EVERKERNEL_SEED")) return *given;
   std::random_device device;
   return device() & 0x7FFFFFFFu;  // short enough to type
+}
+
+/// From one seed to the next.
+inline std::uint64_t seed_step() {
+  return number_from("EVERKERNEL_SEED_STEP").value_or(1);
 }
 
 /// How long to run: as asked, else as usual.
@@ -66,7 +72,7 @@ double run_batches(double seconds, RunBatch run_batch) {
   const auto elapsed = [&] {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   };
-  while (run_batch(seed) && elapsed() < seconds) ++seed;
+  while (run_batch(seed) && elapsed() < seconds) seed += seed_step();
   return elapsed();
 }
 

@@ -21,7 +21,9 @@ constexpr std::string_view kBusy =
     "another process has the device for itself, or nvidia-smi forbids its use";
 constexpr std::string_view kMachine = "look at nvidia-smi and the services of the driver";
 constexpr std::string_view kOther = "--backend cpu runs on every machine";
-constexpr std::string_view kCode = "remove the folder of compiled code, so that it is made anew";
+constexpr std::string_view kCode =
+    "NVRTC may be newer than the driver: update the driver, or name an older NVRTC in "
+    "EVERKERNEL_LIBNVRTC";
 constexpr std::string_view kDefect = "please report it: this call should not be possible";
 
 constexpr CudaError kErrors[] = {
@@ -41,7 +43,7 @@ constexpr CudaError kErrors[] = {
      "put in an NVIDIA GPU, or make one visible with CUDA_VISIBLE_DEVICES"},
     {101, "INVALID_DEVICE", Code::invalid_argument, "nvidia-smi -L lists the devices"},
     {102, "DEVICE_NOT_LICENSED", Code::unsupported, kMachine},
-    {200, "INVALID_IMAGE", Code::corrupt, kCode},
+    {200, "INVALID_IMAGE", Code::unsupported, kCode},
     {201, "INVALID_CONTEXT", Code::invalid_argument, kDefect},
     {202, "CONTEXT_ALREADY_CURRENT", Code::invalid_argument, kDefect},
     {205, "MAP_FAILED", Code::io, kLess},
@@ -67,7 +69,7 @@ constexpr CudaError kErrors[] = {
     {224, "UNSUPPORTED_EXEC_AFFINITY", Code::unsupported, kOther},
     {225, "UNSUPPORTED_DEVSIDE_SYNC", Code::unsupported, kOther},
     {226, "CONTAINED", Code::device_lost, kReplace},
-    {300, "INVALID_SOURCE", Code::corrupt, kCode},
+    {300, "INVALID_SOURCE", Code::unsupported, kCode},
     {301, "FILE_NOT_FOUND", Code::io, kMachine},
     {302, "SHARED_OBJECT_SYMBOL_NOT_FOUND", Code::unsupported, kNewDriver},
     {303, "SHARED_OBJECT_INIT_FAILED", Code::io, kMachine},
@@ -75,7 +77,7 @@ constexpr CudaError kErrors[] = {
     {400, "INVALID_HANDLE", Code::invalid_argument, kDefect},
     {401, "ILLEGAL_STATE", Code::invalid_argument, kDefect},
     {402, "LOSSY_QUERY", Code::invalid_argument, kDefect},
-    {500, "NOT_FOUND", Code::invalid_argument, kCode},
+    {500, "NOT_FOUND", Code::invalid_argument, kDefect},
     {600, "NOT_READY", Code::timeout, "give it more time"},
     {700, "ILLEGAL_ADDRESS", Code::device_lost, kReplace},
     {701, "LAUNCH_OUT_OF_RESOURCES", Code::invalid_argument, kSmaller},

@@ -12,6 +12,7 @@ namespace everkernel::backend::cuda {
 namespace {
 
 constexpr const char* kFiles[] = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"};
+constexpr const char* kHomes[] = {"CUDA_HOME", "CUDA_PATH"};
 constexpr const char* kFolders[] = {
     "/usr/local/cuda/lib64",     "/usr/local/cuda/lib",        "/opt/cuda/lib64",
     "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64",
@@ -19,6 +20,7 @@ constexpr const char* kFolders[] = {
 constexpr LibraryPlaces kPlaces = {
     .variable = "EVERKERNEL_LIBNVRTC",
     .files = kFiles,
+    .homes = kHomes,
     .folders = kFolders,
     .advice =
         "install NVRTC of CUDA 12 or 13 (libnvrtc and libnvrtc-builtins), or name the library "

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <cstdlib>
+#include <vector>
 
 namespace everkernel::backend::cuda {
 namespace {
@@ -33,7 +34,16 @@ Result<SharedLibrary> SharedLibrary::open(const LibraryPlaces& places) {
     if (void* const handle = open_file(file)) return SharedLibrary(handle, file);
     if (problem.empty()) problem = last_problem();
   }
-  for (const char* const folder : places.folders) {
+  std::vector<std::string> folders;
+  for (const char* const variable : places.homes) {
+    const char* const home = ::secure_getenv(variable);
+    if (home == nullptr || *home == '\0') continue;
+    for (const char* const library : {"lib64", "lib"}) {
+      folders.push_back(fmt::format("{}/{}", home, library));
+    }
+  }
+  folders.insert(folders.end(), places.folders.begin(), places.folders.end());
+  for (const std::string& folder : folders) {
     for (const char* const file : places.files) {
       const std::string path = fmt::format("{}/{}", folder, file);
       if (void* const handle = open_file(path.c_str())) return SharedLibrary(handle, path);

@@ -14,6 +14,7 @@ namespace everkernel::backend::cuda {
 struct LibraryPlaces {
   const char* variable = "";  // names the file instead, and then nothing else is tried
   std::span<const char* const> files = {};    // first as the loader finds them, best first
+  std::span<const char* const> homes = {};    // then in lib64 and lib of what these variables name
   std::span<const char* const> folders = {};  // then in these
   std::string_view advice = {};               // what to do without it
 };
