@@ -248,11 +248,15 @@ class HandlerCodegen {
   std::string emit_function(const Expr& expr);
   std::string emit_atomic(const Expr& expr, bool has_result);
   bool is_plain(ExprId id) const;
+  bool is_computed_word(ExprId id) const {
+    const ExprKind kind = body_[id].kind;
+    return verified_.type(id) != Type::f32 && kind != ExprKind::literal && kind != ExprKind::load;
+  }
   std::optional<Word> constant_arg(ExprId index) const;
 
   bool is_in_turn() const { return is_in_turn_; }
   // Who acts: the leader outside each, every lane for itself inside.
-  std::string_view if_leading() const { return is_in_turn() ? "" : "if (lanes.leads()) "; }
+  void emit_effect(const std::string& effect);
   std::string_view lanes() const { return is_in_turn() ? "OneLane{}" : "lanes"; }
   std::string_view fuel() const { return is_in_turn() ? "turn_fuel" : "fuel"; }
 
@@ -388,6 +392,14 @@ void HandlerCodegen::emit_let(StmtId id, const Stmt& stmt) {
   }
 }
 
+// Lanes that had nothing to do wait for the leader: ptxas 13.0 lets them run ahead, past the next
+// thing that only the leader does, and then takes them for one with it all the same.
+void HandlerCodegen::emit_effect(const std::string& effect) {
+  if (is_in_turn()) return line("{};", effect);
+  line("if (lanes.leads()) {};", effect);
+  line("lanes.converge();");
+}
+
 void HandlerCodegen::emit_assign_arg(const Stmt& stmt) {
   each_.has_effect = true;
   if (const auto index = constant_arg(stmt.operands[0])) {
@@ -408,15 +420,15 @@ void HandlerCodegen::emit_store(const Stmt& stmt) {
     const std::string value = emit(stmt.operands[1]);
     check_control(index, /*writes=*/true);
     each_.has_effect = true;
-    return line("{}item.control.store_relaxed({}, {});", if_leading(), index, value);
+    return emit_effect(fmt::format("item.control.store_relaxed({}, {})", index, value));
   }
   const std::string buffer = resolve(stmt.buffer);
   const std::string index = emit(stmt.operands[0]);
   const std::string value = emit(stmt.operands[1]);
   check(buffer, index, Need::write);
   each_.has_effect = true;
-  line("{}{}({}, {}, {});", if_leading(), has_shared_buffers_ ? "store_shared" : "store_owned",
-       buffer, index, value);
+  emit_effect(fmt::format("{}({}, {}, {})", has_shared_buffers_ ? "store_shared" : "store_owned",
+                          buffer, index, value));
 }
 
 void HandlerCodegen::emit_branch(const Stmt& stmt) {
@@ -1064,11 +1076,14 @@ std::string HandlerCodegen::emit_logical(const Expr& expr) {
 std::string HandlerCodegen::emit_function(const Expr& expr) {
   std::string values[3];
   for (std::size_t i = 0; i < expr.operand_count; ++i) values[i] = emit(expr.operands[i]);
+  if (expr.function == Function::bits_f32 && is_computed_word(expr.operands[0])) {
+    values[0] = fmt::format("hidden({})", values[0]);
+  }
   if (expr.function == Function::printf || expr.function == Function::emit) {
     each_.has_effect = true;
-    line("{}{}(item, {}, {}, {});", if_leading(),
-         expr.function == Function::printf ? "print_record" : "append_hit", values[0], values[1],
-         values[2]);
+    emit_effect(fmt::format("{}(item, {}, {}, {})",
+                            expr.function == Function::printf ? "print_record" : "append_hit",
+                            values[0], values[1], values[2]));
     return "";
   }
   return cuda_call(expr.function, verified_.type(expr.operands[0]), values[0], values[1],
@@ -1098,7 +1113,7 @@ std::string HandlerCodegen::emit_atomic(const Expr& expr, bool has_result) {
   const std::string call = fmt::format("{}.atomic({}).{}({})", buffer, index,
                                        cuda_atomic(expr.atomic, has_result), values);
   if (!has_result) {
-    line("{}{};", if_leading(), call);
+    emit_effect(call);
     return "";
   }
   if (is_in_turn()) return named(Type::u32, call);

@@ -200,6 +200,7 @@ struct OneLane {
   Word count() const { return 1; }
   bool leads() const { return true; }
   void meet() const {}
+  void converge() const {}
   Word from_leader(Word value) const { return value; }
   bool meet_any(bool value) const { return value; }
   Word lowest(Word value) const { return value; }
@@ -307,6 +308,7 @@ struct ManyLanes {
   Word count() const { return Fibers::kLanes; }
   bool leads() const { return fibers.current() == 0; }
   void meet() const { fibers.meet(1, 0); }
+  void converge() const {}
   Word from_leader(Word value) const { return static_cast<Word>(fibers.meet(2, value)[0]); }
   bool meet_any(bool value) const {
     const Wide* const all = fibers.meet(3, value);

@@ -97,6 +97,83 @@ TEST(Groups, lanes_act_as_one_thread_outside_each_and_as_many_inside) {
   }
 }
 
+// Things that one lane does for all, one behind the other, and then something that it tells the
+// others. Lanes that have nothing to do must not be somewhere else by then.
+constexpr std::string_view kLeaderBodies[] = {
+    "output[0] = 1; output[1] = 2; args[5] = output[0] + input[1];",
+    "atomic_add(output[0], 1); atomic_add(output[1], 2); args[5] = input[2]; args[6] = input[3];",
+    "var n = 0; while n < 3 { n = n + 1; for i in 0 .. len(input) { atomic_min(output[i], 7); for "
+    "k "
+    "in 2 .. 3 { if lane <= 13 { atomic_min(output[k % len(output)], k); } atomic_min(output[i * 3 "
+    "+ 1], k); } atomic_min(output[0], args[2]); if true { break; } } atomic_min(output[0], n); "
+    "args[5] = args[5] + input[n]; }",
+    "var n = 0; while n < 9 { n = n + 1; if len(output) != 0 { output[0] = n; } output[n % "
+    "len(output)] = n; args[5] = args[5] + input[n]; }",
+    "var n = 0; while n < 9 { n = n + 1; if input[n] > 50 { atomic_add(output[0], n); } else { "
+    "atomic_xor(output[1], n); } atomic_add(output[2], n); args[5] = args[5] * 3 + input[n]; }",
+    "for i in 0 .. 5 { for k in 0 .. 9 { atomic_add(output[k], i); if k == i { break; } } "
+    "atomic_add(output[0], i); args[5] = args[5] + input[i] + output[i]; }",
+    "var n = 0; while n < 4 { n = n + 1; if args[2] > 2 { printf(n, 1, 2); } emit(n, 1, 2); if "
+    "input[n] % 2 == 0 { continue; } output[n] = input[n + 1]; } args[5] = output[1];",
+    "if input[0] % 2 == 0 { output[0] = 3; } else { output[1] = 4; } output[2] = 5; if input[1] > "
+    "9 { output[3] = 6; return; } output[4] = input[4];",
+    "for i in 0 .. 20 { if input[i] % 3 == 0 { output[i] = i; continue; } if input[i] % 3 == 1 { "
+    "control[160 + i] = i; } output[i + 1] = output[i] + control[160 + i]; }",
+    // Random programs that showed it.
+    "atomic_min(output[(param ^ 4 | min(3472883712, 11)) % len(output)], input[(param >> 38) "
+    "% len(input)]); atomic_min(output[len(output) % len(output)], -((3 & 3) / abs(lane))); "
+    "if param >= popcount(~2476865838) { if select(14i > 12i, 3i != i32(3212836864), false && "
+    "false) { atomic_min(output[len(output) % len(output)], select(abs(args[2]) < "
+    "len(output), input[(args[2] ^ 12) % len(input)], ~(1078530011 | 4290772993))); "
+    "atomic_min(output[rotl(2139095039, 33) % len(output)], lane * 219682418); var v0 = "
+    "(16777216.0 - bits_f32(2147483648)) * (bits_f32(256) - 2147483600.0); } "
+    "atomic_min(output[(args[2] >> min(14, 13) - input[param % len(input)]) % len(output)], "
+    "lanes % ~abs(4290772993)); } else { var v0 = bits_f32(select(args[2] > lanes, "
+    "input[param % len(input)], param / param)); var v1 = 0; while v1 < 3 { v1 = v1 + 1; for "
+    "v2 in 0 .. (max(lane, v1) | input[lane % len(input)]) % 16 { v0 = f32((v1 | 2139095041) "
+    "+ (7 - v1)); if -2143289344i <= 5i { for v3 in 0 .. len(output) { "
+    "atomic_min(output[input[(max(v1, lanes) - u32(-2i)) % len(input)] % len(output)], "
+    "u32(sqrt(1.0e-40))); } for v3 in -0i .. 0i { atomic_min(output[v2], input[v2 % "
+    "len(input)]); } atomic_min(output[v2 >> 2], args[2]); atomic_min(output[v2 * 0], "
+    "8388607); } let v3 = v1 >> 17; each v4 in 0 .. abs(input[lanes % len(input)]) % 1 { "
+    "atomic_min(output[v4 + 1], v1 / (0 % v2) % (max(param, v3) << 32)); } } for v2 in 0 .. "
+    "len(input) { atomic_min(output[v2], -max(1333788672, param)); for v3 in 2 .. 3 { if lane "
+    "<= 13 || (false || false) { atomic_min(output[v3 % len(output)], clz(13) * v3); } "
+    "atomic_min(output[v2 * 3 + 1], v3); } atomic_min(output[0], args[2]); if true { break; } "
+    "} atomic_min(output[lane % len(output)], v1); v0 = bits_f32(1333788672); } if false { "
+    "return; } } let v0 = param; var v1 = 1.0;",
+    "var v0 = i32(-4i % -13i) * -13i; let v1 = bits_f32(4290772993); let v2 = 14i > "
+    "-1333788671i; output[output[min(4294967295, args[3]) % len(output)] % len(output)] = "
+    "bits_u32(bits_f32(3472883712)); if tenant < input[6 % len(input)] != (input[opcode % "
+    "len(input)] != args[2]) { v0 = bits_i32(-16777216.0); atomic_min(output[bits_u32(v1 + "
+    "bits_f32(8388607)) % len(output)], bits_u32(8388607i % 864026624i)); var v3 = 2.0 + v1; "
+    "if -0.1 != f32(v0) { await write(1, 16777217 - 33, args[5], slot / lanes); } } else { "
+    "each v3 in 0 .. len(output) { atomic_cas(output[v3 + 2], 4286578688, v3 & 10); "
+    "emit(input[opcode % len(input)], v3 & 8388608, abs(v3)); let v4 = len(output); } "
+    "atomic_max(output[(16777217 >> 23) / abs(lanes) % len(output)], u32(11i | "
+    "i32(2147483648))); v0 = bits_i32(v1); var v3 = atomic_or(output[0], 10 & param); } v0 = "
+    "v0 & 16i; control[160 + (select(true, lane, lane) + 2139095039 & 7)] = "
+    "u32(bits_i32(v0)); if (args[2] & slot) < ~args[1] { fault select(true, slot, lane); }",
+};
+
+TEST(Groups, what_one_lane_does_for_all_leaves_nobody_behind) {
+  EVERKERNEL_NEEDS_SUBJECT();
+  for (const std::string_view scope : {"scope group", "scope warp", ""}) {
+    const Trial trial = Trial::from_text(program_of(scope, kLeaderBodies));
+    for (std::size_t i = 0; i < std::size(kLeaderBodies); ++i) {
+      for (const std::size_t words : {37u, 1u}) {
+        for (const Word input : {1u, 2u, 3u}) {
+          FrameSpec spec = group_frame(words, words);
+          if (scope.empty()) spec.lanes = 1;
+          spec.args[0] = input;
+          EXPECT_EQ(trial.run(i, spec).difference, "")
+              << scope << " " << kLeaderBodies[i] << " " << words << ", input " << input;
+        }
+      }
+    }
+  }
+}
+
 constexpr std::string_view kAtomics[] = {"atomic_add", "atomic_min", "atomic_max",
                                          "atomic_and", "atomic_or",  "atomic_xor"};
 // {0} is an atomic.

@@ -247,6 +247,52 @@ constexpr std::string_view kBodies[] = {
 };
 
 // Loads, two buffers, and the rest of what the chunks must get right; the interpreter is the model.
+// Loops over values that are known before they run, whose ends depend on what such a value is as a
+// float: a compiler that runs them itself must take its bits.
+constexpr std::string_view kKnownBodies[] = {
+    "var n = 0; while n < 5 { n = n + 1; if bits_f32(n) > 0.001 { break; } } args[5] = n;",
+    "var n = 0; while n < 5 { n = n + 1; if bits_f32(n) > bits_f32(864026624) + 0.001 { break; } } "
+    "args[5] = n;",
+    "var n = 9; while n > 2 { n = n - 1; if bits_f32(n) < 0.5 { args[6] = args[6] + 1; } else { "
+    "break; } } args[5] = n;",
+    "for i in 0 .. 7 { args[5] = i; if bits_f32(i) >= 1.0 { break; } }",
+    "for i in 0x3f800000 .. 0x3f800007 { args[5] = i; if bits_f32(i) > 1.5 { break; } }",
+    "var n = 1i; while n < 40i { n = n * 3i; if bits_f32(n) > 2.0 { break; } } args[5] = u32(n);",
+    "for k in 0 .. 4 { var n = 0; while n < 5 { n = n + 1; if bits_f32(n) > 0.001 { break; } } "
+    "args[5] = args[5] + n; }",
+    "each k in 0 .. 4 { var n = 0; while n < 5 { n = n + 1; if bits_f32(n) > bits_f32(864026624) + "
+    "0.001 { break; } } output[k] = n; }",
+    "var n = 3; for k in 0 .. 4 { n = 0; while n < 5 { n = n + 1; if bits_f32(n) > 0.001 { break; "
+    "} "
+    "} args[5] = args[5] + n; }",
+    "var n = param - param; while n < 5 { n = n + 1; let f = bits_f32(n * 2); if f > 0.001 { "
+    "break; "
+    "} } args[5] = n;",
+    "var f = bits_f32(1); var n = 0; while n < 5 { n = n + 1; if f > 0.001 { break; } f = "
+    "bits_f32(2); } args[5] = n;",
+    "var n = 0; while n < 5 { n = n + 1; if select(n > 2, bits_f32(3), bits_f32(4)) > 0.001 { "
+    "break; } } args[5] = n;",
+    "var f = 0.0; while f < 5.0 { f = f + 1.0; if bits_u32(f) > 5 { break; } } args[5] = u32(f);",
+};
+
+TEST(Loops, floats_that_are_known_before_a_loop_are_taken_by_their_bits) {
+  EVERKERNEL_NEEDS_SUBJECT();
+  std::string text;
+  for (std::size_t i = 0; i < std::size(kKnownBodies); ++i) {
+    text += fmt::format("handler h_{} = {} {{ {} }}\n", i, 1000 + i, kKnownBodies[i]);
+  }
+  const Trial trial = Trial::from_text(text);
+  for (std::size_t i = 0; i < std::size(kKnownBodies); ++i) {
+    for (const Word fuel : {2u, 7u, 1000u}) {
+      FrameSpec spec;
+      spec.args = {1, 2, 3};
+      spec.fuel = fuel;
+      spec.buffers = {{.handle = 1, .words = {1, 2, 3}}, {.handle = 2, .words = {4, 5, 6, 7}}};
+      EXPECT_EQ(trial.run(i, spec).difference, "") << kKnownBodies[i] << " fuel " << fuel;
+    }
+  }
+}
+
 TEST(Loops, native_code_agrees_where_several_accesses_are_checked_at_one_time) {
   EVERKERNEL_NEEDS_SUBJECT();
   std::string text;

@@ -124,6 +124,7 @@ class GraphCrew {
   /// for company alone: whoever releases takes what nobody else does.
   EK_DEVICE bool wait_for_work() {
     if (crew_.leads()) working().fetch_add_acq_rel(0, 0u - 1);
+    __syncwarp();  // before the leader is alone again: see Crew
     for (Word pause = 250;; pause = pause < 8000 ? pause * 2 : pause) {
       Word has_end = 0;
       Word has_work = 0;

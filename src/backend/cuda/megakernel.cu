@@ -151,7 +151,9 @@ EK_DEVICE Word lane_index() {
   return WarpLanes().index();
 }
 
-/// The threads that go through slots together, and what they do as one.
+/// The threads that go through slots together, and what they do as one. What the leader does alone
+/// ends with something that all lanes of its warp do: ptxas 13.0 joins two such things that follow
+/// each other, and loses the lanes in between.
 struct Crew {
   Word lane = kHasGroupHandlers ? threadIdx.x : threadIdx.x % kWarp;
   Word slots = 1;  // that it looks at together
@@ -1758,13 +1760,12 @@ class Drain {
       is_sound = !crew_.any(!is_sound);
       __syncwarp();  // what all lanes stored comes before the leader's release
       if (crew_.leads()) setup.store_release(0, is_sound ? 2 : 3);
+      __syncwarp();
     }
     Word state = 0;
-    if (crew_.leads()) {
-      for (state = setup.load_acquire(0); state < 2; state = setup.load_acquire(0)) sleep(200);
-    }
     Word starts = 0;
     if (crew_.leads()) {
+      for (state = setup.load_acquire(0); state < 2; state = setup.load_acquire(0)) sleep(200);
       starts = kByPriority ? ring_.control().load_relaxed(abi::kControlStarvation.first)
                            : one_word(&ring_.row.shared->first_ticket).load_relaxed(0);
     }
