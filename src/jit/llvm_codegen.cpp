@@ -135,6 +135,7 @@ class HandlerCodegen {
   Value* emit_given(Builtin builtin);
   Value* emit_logical(const Expr& expr);
   Value* emit_function(const Expr& expr);
+  void hide_one(const Expr& expr, Value*& left, Value*& right);
   Value* emit_atomic(ExprId id, const Expr& expr);
   Value* emit_length(const Expr& expr);
   Value* arg_pointer(Value* index);
@@ -1001,8 +1002,9 @@ Value* HandlerCodegen::emit(ExprId id, bool cannot_wrap) {
         return emit_logical(expr);
       }
       const bool is_sum = expr.binary == BinaryOp::add || expr.binary == BinaryOp::multiply;
-      Value* const left = emit(expr.operands[0], cannot_wrap && is_sum);
-      Value* const right = emit(expr.operands[1], cannot_wrap && is_sum);
+      Value* left = emit(expr.operands[0], cannot_wrap && is_sum);
+      Value* right = emit(expr.operands[1], cannot_wrap && is_sum);
+      if (verified_.type(id) == Type::boolean) hide_one(expr, left, right);
       return emit_binary(builder_, expr.binary, verified_.type(expr.operands[0]), left, right,
                          cannot_wrap);
     }
@@ -1063,8 +1065,25 @@ Value* HandlerCodegen::emit_function(const Expr& expr) {
   }
   Value* values[3] = {};
   for (std::size_t i = 0; i < expr.operand_count; ++i) values[i] = emit(expr.operands[i]);
+  if (expr.function == Function::min || expr.function == Function::max) {
+    hide_one(expr, values[0], values[1]);
+  }
   return emit_call(builder_, expr.function, verified_.type(expr.operands[0]), values[0], values[1],
                    values[2]);
+}
+
+// Of two floats that are compared, LLVM gets to know one. Hiding a constant costs nothing in a
+// loop; hiding a variable that one turn hands to the next makes every turn longer.
+void HandlerCodegen::hide_one(const Expr& expr, Value*& left, Value*& right) {
+  if (!left->getType()->isFloatTy()) return;
+  const auto cost = [&](const Value* value, ExprId id) {
+    if (llvm::isa<llvm::Constant>(value)) return 0;
+    if (body_[id].kind != ExprKind::name) return 1;
+    return verified_.locals[static_cast<std::size_t>(verified_.local(id))].is_variable ? 2 : 1;
+  };
+  const bool hides_left = cost(left, expr.operands[0]) < cost(right, expr.operands[1]);
+  Value*& chosen = hides_left ? left : right;
+  chosen = hidden(builder_, chosen);
 }
 
 void HandlerCodegen::call_hook(const char* name, const Expr& expr) {

@@ -3,7 +3,9 @@
 // contracted.
 #include "jit/llvm_values.hpp"
 
+#include <llvm/IR/InlineAsm.h>
 #include <llvm/IR/Intrinsics.h>
+#include <llvm/IR/ValueSymbolTable.h>
 
 #include "everkernel/base/assert.hpp"
 
@@ -17,6 +19,22 @@ using llvm::Value;
 
 Value* word(llvm::IRBuilder<>& builder, std::uint32_t bits) {
   return builder.getInt32(bits);
+}
+
+// A zero that LLVM does not know to be one, made once at the start of a function.
+Value* hidden_zero(llvm::IRBuilder<>& builder) {
+  constexpr const char* kName = "hidden.zero";  // names of handlers have no dot
+  llvm::Function* const function = builder.GetInsertBlock()->getParent();
+  if (Value* const known = function->getValueSymbolTable()->lookup(kName)) return known;
+  llvm::Type* const i32 = builder.getInt32Ty();
+  auto* const same = llvm::InlineAsm::get(llvm::FunctionType::get(i32, {i32}, false), "", "=r,0",
+                                          /*hasSideEffects=*/false);
+  llvm::BasicBlock& entry = function->getEntryBlock();
+  llvm::IRBuilder<> at_entry(&entry, entry.begin());
+  llvm::CallInst* const zero = at_entry.CreateCall(same, {word(builder, 0)}, kName);
+  zero->setDoesNotAccessMemory();
+  zero->setDoesNotThrow();
+  return zero;
 }
 
 Value* divide(llvm::IRBuilder<>& builder, bool is_signed, Value* a, Value* b) {
@@ -146,6 +164,11 @@ llvm::Type* llvm_type(llvm::LLVMContext& context, Type type) {
       return llvm::Type::getInt1Ty(context);
   }
   return nullptr;
+}
+
+Value* hidden(llvm::IRBuilder<>& builder, Value* value) {
+  Value* const bits = builder.CreateBitCast(value, builder.getInt32Ty());
+  return builder.CreateBitCast(builder.CreateXor(bits, hidden_zero(builder)), builder.getFloatTy());
 }
 
 Value* emit_unary(llvm::IRBuilder<>& builder, ir::UnaryOp op, Type type, Value* a) {

@@ -10,6 +10,11 @@ namespace everkernel::jit {
 /// The LLVM type of a value.
 llvm::Type* llvm_type(llvm::LLVMContext& context, ir::Type type);
 
+/// A float that LLVM knows nothing of. It draws wrong conclusions from comparing magnitudes with
+/// zero (decision 0013), so that one operand of every comparison, `min` and `max` of floats is
+/// hidden by the caller.
+llvm::Value* hidden(llvm::IRBuilder<>& builder, llvm::Value* value);
+
 /// A unary operator on an operand of `type`.
 llvm::Value* emit_unary(llvm::IRBuilder<>& builder, ir::UnaryOp op, ir::Type type, llvm::Value* a);
 /// A binary operator on operands of `type` (of the left one for shifts); not && and ||. With

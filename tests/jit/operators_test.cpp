@@ -312,6 +312,31 @@ TEST(Operators, native_code_agrees_on_choices_of_floats) {
   expect_statements_agree(statements, every_pair(), 2);
 }
 
+// What LLVM 19 knows of a magnitude next to zero is wrong: of min(abs(f), 0.0) it keeps `f > 0.0`.
+TEST(Operators, native_code_agrees_on_magnitudes_next_to_zero) {
+  EVERKERNEL_NEEDS_SUBJECT();
+  std::vector<std::string> statements;
+  for (const std::string_view magnitude :
+       {"abs(f)", "(-abs(f))", "abs(-f)", "bits_f32(bits_u32(f) & 0x7fffffff)",
+        "select(f <= 0.0, 0.0 - f, f)", "select(f < 0.0, -f, f)", "max(f, -f)"}) {
+    for (const std::string_view zero : {"0.0", "(-0.0)"}) {
+      for (const std::string_view value :
+           {"min({1}, {0})", "max({0}, {1})", "select({0} > {1}, {1}, {0})",
+            "select(f == {1}, {1}, select({0} > {1}, {1}, {0}))",
+            "select(f > {1}, {1}, select({0} > {1}, {0}, {1}))",
+            "select({0} < {1} || {0} != {0}, {1}, select({0} > {1}, {1}, {0}))"}) {
+        const std::string filled = fmt::format(fmt::runtime(value), magnitude, zero);
+        statements.push_back(fmt::format("output[i] = bits_u32({});", filled));
+      }
+      statements.push_back(fmt::format(
+          "var v = {0}; if v > {1} {{ v = {1}; }} if f >= {1} {{ v = {1}; }} if !(f == f) {{ v = "
+          "{1}; }} output[i] = bits_u32(v);",
+          magnitude, zero));
+    }
+  }
+  expect_statements_agree(statements, every_pair(), 2);
+}
+
 // Division, shifts and float arithmetic by a constant are other instructions than by a variable.
 TEST(Operators, native_code_agrees_when_one_operand_is_a_constant) {
   EVERKERNEL_NEEDS_SUBJECT();
