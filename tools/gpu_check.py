@@ -49,7 +49,7 @@ class Step:
 
 CACHE_VARIABLE = "EVERKERNEL_TEST_CACHE_DIR"
 # Copies of a random test take turns with the seeds from this one on.
-FIRST_SEED = int(os.environ.get("EVERKERNEL_SEED") or random.randrange(1 << 31))
+FIRST_SEED = int(os.environ.get("EVERKERNEL_SEED") or str(random.randrange(1 << 31)), 0)
 CUDA = {"EVERKERNEL_BACKEND": "cuda"}
 # Under a sanitizer a batch takes its time, and is to be over before the step is.
 SLOW = {"EVERKERNEL_TRIALS": "10"}
@@ -444,8 +444,9 @@ def find_gpu(folder):
     ending = run([program, "info", "--json"], 60, {})
     if ending.status != 0:
         raise CannotRun(f"{ending.note} {last_line(ending.output)}".strip())
-    try:
-        backends = json.loads(ending.output)["backends"]
+    try:  # a driver may say something before or behind it
+        text = ending.output[ending.output.find("{"):ending.output.rfind("}") + 1]
+        backends = json.loads(text)["backends"]
     except (ValueError, KeyError):
         return {"available": False, "reason": "everkernel info --json is not understood"}
     absent = {"available": False, "reason": "this build has no CUDA backend"}

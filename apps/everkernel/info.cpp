@@ -1,4 +1,5 @@
-// `everkernel info`: the version, the constants of the wire format, and the backends.
+// `everkernel info`: the version, the constants of the wire format, the backends, and where
+// compiled code is kept.
 #include <fmt/format.h>
 
 #include <memory>
@@ -15,6 +16,7 @@
 #include "everkernel/abi/slot.hpp"
 #include "everkernel/base/json_writer.hpp"
 #include "everkernel/base/version.hpp"
+#include "everkernel/jit/code_cache.hpp"
 #include "everkernel/jit/native.hpp"
 #include "files.hpp"
 #include "options.hpp"
@@ -31,6 +33,19 @@ struct InfoOptions {
 std::string_view native_code_reason() {
   if (jit::has_native_code()) return "";
   return "built without LLVM 19: handlers run on the interpreter";
+}
+
+/// Where compiled code is kept, or why it is not.
+struct CodeCacheState {
+  std::string directory;
+  std::string reason;
+};
+
+CodeCacheState code_cache_state() {
+  const auto cache = jit::CodeCache::open({});
+  if (!cache) return {"", fmt::format("{}; {}", cache.error().message, cache.error().hint)};
+  if (!cache->is_enabled()) return {"", "EVERKERNEL_CACHE_DIR switches it off"};
+  return {cache->directory().string(), ""};
 }
 
 struct Constant {
@@ -87,6 +102,10 @@ std::string json_text() {
   }
   json.end_array().key("native_code").begin_object();
   json.field("available", jit::has_native_code()).field("reason", native_code_reason());
+  const CodeCacheState cache = code_cache_state();
+  json.end_object().key("code_cache").begin_object();
+  json.field("available", cache.reason.empty()).field("reason", cache.reason);
+  json.field("directory", cache.directory);
   json.end_object().key("backends").begin_array();
   for (const backend::Capabilities& backend : all_backends()) {
     json.begin_object().field("id", backend.id).field("available", backend.supported);
@@ -146,10 +165,17 @@ std::string human_text() {
          row.name, fmt::format("{}", row.argument_count)});
   }
   const std::string_view native_code = jit::has_native_code() ? "by LLVM 19" : native_code_reason();
+  const CodeCacheState cache = code_cache_state();
+  Table kept({{}, {}}, 1);
+  if (cache.reason.empty()) {
+    kept.add({"kept in", cache.directory});
+  } else {
+    kept.add({"not kept", cache.reason});
+  }
   return fmt::format(
-      "everkernel {}\n\nbackends\n{}\nnative code for handlers\n  {}\n\nwire format\n{}\n"
-      "built-in operations\n{}",
-      version(), backends.text(2), native_code, format_text(), opcodes.text(2));
+      "everkernel {}\n\nbackends\n{}\nnative code for handlers\n  {}\n\ncompiled code\n{}\n"
+      "wire format\n{}\nbuilt-in operations\n{}",
+      version(), backends.text(2), native_code, kept.text(2), format_text(), opcodes.text(2));
 }
 
 }  // namespace

@@ -192,8 +192,9 @@ CodeKey make_code_key(std::span<const CodeKeyPart> parts) {
 /// that what was checked is what is used.
 class CodeCache::Folder {
  public:
-  Folder(Descriptor directory, const CodeCacheOptions& options)
-      : directory_(std::move(directory)),
+  Folder(std::filesystem::path path, Descriptor directory, const CodeCacheOptions& options)
+      : path_(std::move(path)),
+        directory_(std::move(directory)),
         max_bytes_(options.max_bytes),
         max_entries_(options.max_entries) {}
 
@@ -202,6 +203,7 @@ class CodeCache::Folder {
   void reject(const std::string& name, std::string_view reason);
   void remove_stale_temporaries();
 
+  const std::filesystem::path& path() const { return path_; }
   CodeCacheCounters counters() const {
     const std::scoped_lock held(mutex_);
     return counters_;
@@ -237,6 +239,7 @@ class CodeCache::Folder {
     note(fmt::format("code cache: {}: {}", call, std::strerror(errno)));
   }
 
+  const std::filesystem::path path_;
   const Descriptor directory_;
   const std::uint64_t max_bytes_;
   const std::uint64_t max_entries_;
@@ -425,13 +428,17 @@ Result<CodeCache> CodeCache::open(const CodeCacheOptions& options) {
   if (!*path) return CodeCache(nullptr);
   auto directory = open_directory(**path);
   if (!directory) return Failure(directory.error());
-  auto folder = std::make_unique<Folder>(std::move(*directory), options);
+  auto folder = std::make_unique<Folder>(**path, std::move(*directory), options);
   folder->remove_stale_temporaries();
   return CodeCache(std::move(folder));
 }
 
 bool CodeCache::is_enabled() const {
   return folder_ != nullptr;
+}
+
+std::filesystem::path CodeCache::directory() const {
+  return folder_ ? folder_->path() : std::filesystem::path();
 }
 
 std::optional<std::vector<std::byte>> CodeCache::get(const CodeKey& key) {

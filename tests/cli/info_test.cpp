@@ -109,6 +109,42 @@ TEST_F(Info, json_says_whether_handlers_become_native_code) {
   EXPECT_EQ(native["reason"].get<std::string>().empty(), jit::has_native_code());
 }
 
+/// The environment says where compiled code is kept, which other tests do not want it to be.
+struct InfoCache : Info {
+  void keep_in(const std::string& place) { ::setenv("EVERKERNEL_CACHE_DIR", place.c_str(), 1); }
+  ~InfoCache() override { keep_in("off"); }
+};
+
+TEST_F(InfoCache, says_where_compiled_code_is_kept) {
+  const std::string place = dir.path() / "kept";
+  keep_in(place);
+  EXPECT_EQ(json({"info"})["code_cache"],
+            Json({{"available", true}, {"reason", ""}, {"directory", place}}));
+  EXPECT_NE(everkernel({"info"}).out.find("compiled code\n  kept in  " + place + "\n"),
+            std::string::npos);
+}
+
+TEST_F(InfoCache, says_that_it_is_switched_off) {
+  keep_in("off");
+  const Json cache = json({"info"})["code_cache"];
+  EXPECT_EQ(cache["available"], false);
+  EXPECT_EQ(cache["reason"], "EVERKERNEL_CACHE_DIR switches it off");
+  EXPECT_EQ(cache["directory"], "");
+}
+
+TEST_F(InfoCache, says_why_a_folder_is_not_used) {
+  const std::filesystem::path place = dir.path() / "open";
+  std::filesystem::create_directory(place);
+  std::filesystem::permissions(place, std::filesystem::perms::all);
+  keep_in(place);
+  const std::string reason = json({"info"})["code_cache"]["reason"];
+  EXPECT_EQ(reason, "code cache: " + place.string() +
+                        " is another user's, or others can write to it; remove it, or chmod go-w, "
+                        "or set EVERKERNEL_CACHE_DIR to a folder of yours");
+  EXPECT_NE(everkernel({"info"}).out.find("compiled code\n  not kept  code cache: "),
+            std::string::npos);
+}
+
 TEST_F(Info, text_says_the_same_to_people) {
   const Outcome outcome = everkernel({"info"});
   EXPECT_EQ(outcome.status, 0);

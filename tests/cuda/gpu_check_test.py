@@ -65,8 +65,12 @@ class GpuCheck(unittest.TestCase):
         self.program("sanitizer_workload", "#!/bin/sh\n")
         self.program("compute-sanitizer", SANITIZER.format(bad="none"))
         self.program("cuda_bench", BENCH % ("0.9", "true"))
-        self.program("everkernel", f"#!/bin/sh\ncat <<END\n{INFO % FOUND}\nEND\n")
+        self.program("everkernel", "#!/bin/sh\necho a driver talks >&2\n"
+                     f"cat <<END\n{INFO % FOUND}\nEND\n")
         self.program("nvidia-smi", "#!/bin/sh\necho 'A GPU, 999.9, 1 MiB'\n")
+
+    def lines(self, name):
+        return sorted((self.folder / name).read_text().split("\n")[:-1])
 
     def program(self, name, text):
         path = self.folder / name
@@ -218,8 +222,12 @@ class GpuCheck(unittest.TestCase):
         status, report = self.check("--only", "random jobs")
         self.assertEqual(status, 0, self.output)
         first = int(self.step(report, "random jobs")["environment"]["EVERKERNEL_SEED"])
-        self.assertEqual(sorted((self.folder / "seeds").read_text().split("\n")[:-1]),
-                         sorted(f"{first + index} 4" for index in range(4)))
+        self.assertEqual(self.lines("seeds"), sorted(f"{first + index} 4" for index in range(4)))
+        (self.folder / "seeds").unlink()
+        os.environ["EVERKERNEL_SEED"] = "0x10"  # as the tests themselves take it
+        self.addCleanup(os.environ.pop, "EVERKERNEL_SEED")
+        self.assertEqual(self.check("--only", "random jobs")[0], 0, self.output)
+        self.assertEqual(self.lines("seeds"), ["16 4", "17 4", "18 4", "19 4"])
 
     def test_one_process_of_a_step_that_fails(self):
         body = FAILS.split("\n", 1)[1]

@@ -580,6 +580,7 @@ TEST_F(DefaultPlace, can_be_switched_off) {
     auto cache = CodeCache::open({});
     ASSERT_TRUE(cache);
     EXPECT_FALSE(cache->is_enabled());
+    EXPECT_EQ(cache->directory(), "");
     cache->put(key_, payload_of(10));
     EXPECT_FALSE(cache->get(key_));
     cache->reject(key_, "no good");
@@ -592,6 +593,7 @@ TEST_F(DefaultPlace, can_be_switched_off) {
 TEST_F(DefaultPlace, gives_way_to_a_folder_that_the_program_names) {
   set("EVERKERNEL_CACHE_DIR", "off");
   EXPECT_TRUE(open().is_enabled());
+  EXPECT_EQ(open().directory(), dir_.path());
 }
 
 }  // namespace

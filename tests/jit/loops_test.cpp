@@ -246,7 +246,6 @@ constexpr std::string_view kBodies[] = {
     "for i in 0 .. n { if i == 20 { await write(i, input[i], 1, 2); } output[i] = 1; }",
 };
 
-// Loads, two buffers, and the rest of what the chunks must get right; the interpreter is the model.
 // Loops over values that are known before they run, whose ends depend on what such a value is as a
 // float: a compiler that runs them itself must take its bits.
 constexpr std::string_view kKnownBodies[] = {
@@ -262,12 +261,10 @@ constexpr std::string_view kKnownBodies[] = {
     "args[5] = args[5] + n; }",
     "each k in 0 .. 4 { var n = 0; while n < 5 { n = n + 1; if bits_f32(n) > bits_f32(864026624) + "
     "0.001 { break; } } output[k] = n; }",
-    "var n = 3; for k in 0 .. 4 { n = 0; while n < 5 { n = n + 1; if bits_f32(n) > 0.001 { break; "
-    "} "
-    "} args[5] = args[5] + n; }",
-    "var n = param - param; while n < 5 { n = n + 1; let f = bits_f32(n * 2); if f > 0.001 { "
-    "break; "
-    "} } args[5] = n;",
+    "var n = 3; for k in 0 .. 4 { n = 0; while n < 5 { n = n + 1; "
+    "if bits_f32(n) > 0.001 { break; } } args[5] = args[5] + n; }",
+    "var n = param - param; while n < 5 { n = n + 1; let f = bits_f32(n * 2); "
+    "if f > 0.001 { break; } } args[5] = n;",
     "var f = bits_f32(1); var n = 0; while n < 5 { n = n + 1; if f > 0.001 { break; } f = "
     "bits_f32(2); } args[5] = n;",
     "var n = 0; while n < 5 { n = n + 1; if select(n > 2, bits_f32(3), bits_f32(4)) > 0.001 { "
@@ -293,6 +290,7 @@ TEST(Loops, floats_that_are_known_before_a_loop_are_taken_by_their_bits) {
   }
 }
 
+// Loads, two buffers, and the rest of what the chunks must get right; the interpreter is the model.
 TEST(Loops, native_code_agrees_where_several_accesses_are_checked_at_one_time) {
   EVERKERNEL_NEEDS_SUBJECT();
   std::string text;

@@ -75,6 +75,8 @@ class CodeCache {
 
   /// Whether it keeps anything. One that does not counts nothing either.
   bool is_enabled() const;
+  /// The folder; empty if it keeps nothing.
+  std::filesystem::path directory() const;
   /// The bytes stored under a key. An entry that is damaged or not our own is removed and a miss.
   std::optional<std::vector<std::byte>> get(const CodeKey& key);
   /// Stores bytes under a key, in place of what was there; then the entries used longest ago go
