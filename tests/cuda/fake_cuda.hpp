@@ -13,12 +13,15 @@ namespace everkernel::test {
 /// What the fake does, and what was done to it. A test changes it between calls.
 struct FakeCuda {
   // The machine.
+  const char* name = "Fake GPU";
   int version = 13000;
   int device_count = 1;
   int architecture = 90;
   int sm_count = 4;
+  int shared_bytes_per_sm = 200 << 10;
   bool can_map_host_memory = true;
   bool has_memory_pools = true;
+  bool takes_pageable_memory = false;  // copies from memory of the host that is not pinned
   std::size_t memory_bytes = std::size_t{1} << 30;
 
   // Operations of a stream that are done between two looks at it; 0 is a device that hangs.

@@ -1,0 +1,165 @@
+// Operations on floats.
+#include <algorithm>
+#include <cfenv>
+
+#include "operations.hpp"
+
+namespace everkernel::test::sass {
+namespace {
+
+void select_float(Lane lane, const Step& step) {
+  const bool is_first = truth(lane, step.operand(3));
+  set(lane, step.operand(0), float_bits(lane, step, step.operand(is_first ? 1 : 2)));
+}
+
+// Arithmetic in a rounding of its own.
+template <class Function>
+float rounded(const Step& step, const Function& function) {
+  if (step.kind == FE_TONEAREST) return function();
+  std::fesetround(step.kind == 1 ? FE_DOWNWARD : step.kind == 2 ? FE_UPWARD : FE_TOWARDZERO);
+  const volatile float result = function();
+  std::fesetround(FE_TONEAREST);
+  return result;
+}
+float saturated(const Step& step, float value) {
+  if (!step.has(kSat)) return value;
+  return std::isnan(value) ? 0.0f : std::clamp(value, 0.0f, 1.0f);
+}
+
+void float_add(Lane lane, const Step& step) {
+  const volatile float a = number(lane, step, 1), b = number(lane, step, 2);
+  set_number(lane, step, saturated(step, rounded(step, [&] { return a + b; })));
+}
+void float_multiply(Lane lane, const Step& step) {
+  const volatile float a = number(lane, step, 1), b = number(lane, step, 2);
+  set_number(lane, step, saturated(step, rounded(step, [&] { return a * b; })));
+}
+void float_multiply_add(Lane lane, const Step& step) {
+  const float a = number(lane, step, 1), b = number(lane, step, 2), c = number(lane, step, 3);
+  set_number(lane, step, saturated(step, rounded(step, [&] { return std::fmaf(a, b, c); })));
+}
+
+void float_compare(Lane lane, const Step& step) {
+  const float a = number(lane, step, 2), b = number(lane, step, 3);
+  const bool is_unordered = std::isnan(a) || std::isnan(b);
+  bool result = false;
+  if (step.kind == kNum) {
+    result = !is_unordered;
+  } else if (step.kind == kIsNan) {
+    result = is_unordered;
+  } else if (step.kind > kIsNan && step.kind < kT) {
+    result = is_unordered || compares<float>(static_cast<u8>(step.kind - kLtu + kLt), a, b);
+  } else {
+    result = !is_unordered && compares<float>(step.kind, a, b);
+  }
+  set_compared(lane, step, result);
+}
+
+// A NaN counts only if both are; -0 is below +0.
+void float_extreme(Lane lane, const Step& step) {
+  const float a = number(lane, step, 1), b = number(lane, step, 2);
+  const bool wants_least = truth(lane, step.operand(3));
+  if (std::isnan(a) || std::isnan(b)) return set_number(lane, step, std::isnan(a) ? b : a);
+  const bool is_below = a == b ? std::signbit(a) : a < b;
+  set_number(lane, step, is_below == wants_least ? a : b);
+}
+
+u32 exponent_of(float value) {
+  return std::bit_cast<u32>(value) >> 23 & 0xFF;
+}
+// Whether a quotient needs more care than a few multiplications. Where the device does without,
+// this may still ask for it: the result is the same.
+void check_division(Lane lane, const Step& step) {
+  const auto a = static_cast<s32>(exponent_of(number(lane, step, 1)));
+  const auto b = static_cast<s32>(exponent_of(number(lane, step, 2)));
+  const bool is_easy = a > 30 && a < 250 && b > 5 && b < 250 && a - b > -120 && a - b < 120;
+  set_truth(lane, step.operand(0), !is_easy);
+}
+
+// The device's are off by one in the last place. What the compiler makes of them must not depend on
+// that, so that any such value will do.
+void reciprocal(Lane lane, const Step& step) {
+  const float a = std::bit_cast<float>(flushed(float_bits(lane, step, step.operand(1))));
+  const float result = 1.0f / a;
+  set(lane, step.operand(0), std::isnan(result) ? kNan : flushed(std::bit_cast<u32>(result)));
+}
+void reciprocal_root(Lane lane, const Step& step) {
+  const float a = std::bit_cast<float>(flushed(float_bits(lane, step, step.operand(1))));
+  const auto result = static_cast<float>(1.0 / std::sqrt(static_cast<double>(a)));
+  set(lane, step.operand(0), std::isnan(result) ? kNan : std::bit_cast<u32>(result));
+}
+
+void to_float(Lane lane, const Step& step) {
+  if (step.has(kU64)) {
+    const volatile u64 value = wide(lane, step.operand(1));
+    return set_number(lane, step, rounded(step, [&] { return static_cast<float>(value); }));
+  }
+  const u32 bits = step.has(kU8) ? 0xFFu : step.has(kU16) ? 0xFFFFu : ~0u;
+  const u32 value = word(lane, step.operand(1)) & bits;
+  const bool is_signed = !step.has(kU32) && bits == ~0u;
+  const volatile s64 integer = is_signed ? s64{static_cast<s32>(value)} : s64{value};
+  set_number(lane, step, rounded(step, [&] { return static_cast<float>(integer); }));
+}
+float whole(const Step& step, float value) {
+  switch (step.kind) {
+    case 1:
+      return std::floor(value);
+    case 2:
+      return std::ceil(value);
+    case 3:
+      return std::trunc(value);
+    default:
+      return std::nearbyint(value);
+  }
+}
+// Saturates. NaN gives 0, or the top bit of 64.
+void to_integer(Lane lane, const Step& step) {
+  const float value = number(lane, step, 1);
+  if (step.has(kU64)) {
+    constexpr float kEnd = 18446744073709551616.0f;
+    const u64 result = std::isnan(value) ? u64{1} << 63
+                       : value >= kEnd   ? ~u64{0}
+                       : value < 1.0f    ? 0
+                                         : static_cast<u64>(whole(step, value));
+    return set_wide(lane, step.operand(0), result);
+  }
+  if (std::isnan(value)) return set(lane, step.operand(0), 0);
+  const double rounded_value = static_cast<double>(whole(step, value));
+  const double low = step.has(kU32) ? 0.0 : -2147483648.0;
+  const double high = step.has(kU32) ? 4294967295.0 : 2147483647.0;
+  const double clamped = std::clamp(rounded_value, low, high);
+  set(lane, step.operand(0), static_cast<u32>(static_cast<s64>(clamped)));
+}
+void round_float(Lane lane, const Step& step) {
+  set_number(lane, step, whole(step, number(lane, step, 1)));
+}
+
+// Ways to round, as results and as whole numbers.
+constexpr Part kRoundings[] = {
+    {"RM", 1, &Step::kind}, {"RP", 2, &Step::kind}, {"RZ", 3, &Step::kind}};
+constexpr Part kWholes[] = {
+    {"FLOOR", 1, &Step::kind}, {"CEIL", 2, &Step::kind}, {"TRUNC", 3, &Step::kind}};
+
+constexpr Form kForms[] = {
+    {"FSEL", select_float, nullptr, "FTZ", 4, 4},
+    {"FADD", float_add, nullptr, "FTZ SAT", 3, 3, kRoundings},
+    {"FMUL", float_multiply, nullptr, "FTZ SAT", 3, 3, kRoundings},
+    {"FFMA", float_multiply_add, nullptr, "FTZ SAT", 4, 4, kRoundings},
+    {"FSETP", float_compare, nullptr, "FTZ", 5, 5, kComparisonParts},
+    {"FMNMX", float_extreme, nullptr, "FTZ", 4, 4},
+    {"FCHK", check_division, nullptr, "", 3, 3},
+    {"MUFU.RCP", reciprocal, nullptr, "", 2, 2},
+    {"MUFU.RSQ", reciprocal_root, nullptr, "", 2, 2},
+    {"I2F", to_float, nullptr, "U8 U16 U32 U64", 2, 2, kRoundings},
+    {"I2FP", to_float, nullptr, "F32 U32 S32", 2, 2, kRoundings},
+    {"F2I", to_integer, nullptr, "U32 U64 FTZ NTZ", 2, 2, kWholes},
+    {"FRND", round_float, nullptr, "FTZ", 2, 2, kWholes},
+};
+
+}  // namespace
+
+std::span<const Form> float_forms() {
+  return kForms;
+}
+
+}  // namespace everkernel::test::sass

@@ -1,0 +1,306 @@
+// What lanes are, do together, and where they go on.
+#include <fmt/format.h>
+#include <algorithm>
+#include <array>
+#include <optional>
+
+#include "operations.hpp"
+
+namespace everkernel::test::sass {
+namespace {
+
+// ---- what a lane is ----
+
+// The numbers are the hardware's.
+void read_special(Lane lane, const Step& step) {
+  const Place& place = lane.warp.block().place();
+  const u32 thread = lane.warp.first_thread() + lane.number;
+  u64 value = 0;
+  switch (step.operand(1).index) {
+    case 0x00:  // SR_LANEID
+      value = lane.number;
+      break;
+    case 0x21:  // SR_TID.X
+      value = thread;
+      break;
+    case 0x22:  // SR_TID.Y
+    case 0x23:  // SR_TID.Z
+    case 0x26:  // SR_CTAID.Y
+    case 0x27:  // SR_CTAID.Z
+    case 0xff:  // SRZ
+    case 0x88:  // SR_CgaCtaId
+      break;
+    case 0x25:  // SR_CTAID.X
+      value = place.block;
+      break;
+    case 0x2f:  // SR_SWINHI
+      value = kSharedAddress >> 32;
+      break;
+    case 0x38:  // SR_EQMASK
+      value = 1u << lane.number;
+      break;
+    case 0x39:  // SR_LTMASK
+      value = (1u << lane.number) - 1;
+      break;
+    default:
+      return lane.warp.fail_with(
+          fmt::format("special register {:#x} is not known", step.operand(1).index));
+  }
+  if (step.bytes == 8) {
+    set_wide(lane, step.operand(0), value);
+  } else {
+    set(lane, step.operand(0), static_cast<u32>(value));
+  }
+}
+
+// ---- lanes together ----
+
+template <class Function>
+void each_lane(Warp& warp, u32 mask, const Function& function) {
+  for (; mask != 0; mask &= mask - 1) {
+    function(Lane{warp, static_cast<u32>(std::countr_zero(mask))});
+  }
+}
+
+// [R,] P, P: who says so, and whether all or any do.
+void vote(Warp& warp, const Step& step, u32 mask) {
+  const std::size_t at = is_predicate(step.operand(0)) ? 0 : 1;
+  const u32 said = warp.predicate_mask(step.operand(at + 1)) & mask;
+  const bool result = step.kind == 0   ? said == mask
+                      : step.kind == 1 ? said != 0
+                                       : said == 0 || said == mask;
+  each_lane(warp, mask, [&](Lane lane) {
+    if (at == 1) set(lane, step.operand(0), said);
+    set_truth(lane, step.operand(at), result);
+  });
+}
+
+void reduce_lanes(Warp& warp, const Step& step, u32 mask) {
+  std::optional<u32> result;
+  each_lane(warp, mask, [&](Lane lane) {
+    const u32 value = word(lane, step.operand(1));
+    result = result ? updated<u32>(step, *result, value) : value;
+  });
+  set({warp, 0}, step.operand(0), *result);
+}
+
+// Which lanes have the value that a lane has.
+void match(Warp& warp, const Step& step, u32 mask) {
+  std::array<u32, kLanes> results{};
+  each_lane(warp, mask, [&](Lane lane) {
+    const u32 value = word(lane, step.operand(1));
+    each_lane(warp, mask, [&](Lane other) {
+      if (word(other, step.operand(1)) == value) results[lane.number] |= 1u << other.number;
+    });
+  });
+  each_lane(warp, mask, [&](Lane lane) { set(lane, step.operand(0), results[lane.number]); });
+}
+
+void to_uniform(Warp& warp, const Step& step, u32 mask) {
+  if (step.count() != 2) return warp.fail_with("a form that is not known");
+  const Lane first{warp, static_cast<u32>(std::countr_zero(mask))};
+  const u32 value = word(first, step.operand(1));
+  bool is_same = true;
+  each_lane(warp, mask, [&](Lane lane) { is_same &= word(lane, step.operand(1)) == value; });
+  if (!is_same) return warp.fail_with("lanes differ");
+  set(first, step.operand(0), value);
+}
+
+// P, R, source, lane, bounds
+void shuffle(Warp& warp, const Step& step, u32 mask) {
+  std::array<u32, kLanes> results{};
+  u32 inside = 0;
+  each_lane(warp, mask, [&](Lane lane) {
+    const u32 by = word(lane, step.operand(3));
+    const u32 bounds = word(lane, step.operand(4));
+    const u32 segment = bounds >> 8 & 31, clamp = bounds & 31;
+    const u32 low = lane.number & segment;
+    const u32 high = low | (clamp & ~segment & 31);
+    s64 from = lane.number;
+    bool is_inside = true;
+    if (step.kind == 0) {  // an index
+      from = low | (by & ~segment & 31);
+      is_inside = from <= high;
+    } else if (step.kind == 1) {  // up
+      from = s64{lane.number} - (by & 31);
+      is_inside = from >= high;
+    } else if (step.kind == 2) {  // down
+      from = s64{lane.number} + (by & 31);
+      is_inside = from <= high;
+    } else {
+      from = lane.number ^ (by & 31);
+      is_inside = from <= high;
+    }
+    if (!is_inside) from = lane.number;
+    inside |= is_inside ? 1u << lane.number : 0;
+    // Of one that is not here nobody knows.
+    results[lane.number] =
+        (mask >> from & 1) != 0 ? word({warp, static_cast<u32>(from)}, step.operand(2)) : kUnknown;
+  });
+  each_lane(warp, mask, [&](Lane lane) {
+    set(lane, step.operand(1), results[lane.number]);
+    set_truth(lane, step.operand(0), (inside >> lane.number & 1) != 0);
+  });
+}
+
+// ---- ways ----
+
+void branch(Warp& warp, const Step& step, u32 mask) {
+  const std::size_t at = step.count() - 1;
+  if (at == 1) mask &= warp.predicate_mask(step.operand(0));
+  if (step.has(kAllOrNone) && mask != warp.current().lanes) return;
+  warp.jump(mask, step.operand(at).value);
+}
+// A mask of lanes, as those have it who ask.
+u32 mask_operand(Warp& warp, const Operand& operand, u32 mask) {
+  return word({warp, static_cast<u32>(std::countr_zero(mask))}, operand);
+}
+// Where not all of these lanes are here.
+void branch_if_apart(Warp& warp, const Step& step, u32 mask) {
+  const u32 all = mask_operand(warp, step.operand(0), mask) & warp.lanes_left();
+  if (warp.current().lanes != all) warp.jump(mask, step.operand(1).value);
+}
+// Where all of them are.
+void branch_if_together(Warp& warp, const Step& step, u32 mask) {
+  const u32 all = mask_operand(warp, step.operand(0), mask) & warp.lanes_left();
+  if (warp.current().lanes == all) warp.jump(mask, step.operand(1).value);
+}
+// To a place that a register has.
+void jump_by_register(Warp& warp, const Step& step, u32 mask) {
+  while (mask != 0) {
+    const Lane first{warp, static_cast<u32>(std::countr_zero(mask))};
+    const u64 place = warp.get_wide(step.operand(0), first.number);
+    u32 same = 0;
+    each_lane(warp, mask, [&](Lane lane) {
+      if (warp.get_wide(step.operand(0), lane.number) == place) same |= 1u << lane.number;
+    });
+    warp.jump(same, place + step.operand(1).value);
+    mask &= ~same;
+  }
+}
+void end_lanes(Warp& warp, const Step&, u32 mask) {
+  warp.exit(mask);
+}
+void begin_meeting(Warp& warp, const Step& step, u32 mask) {
+  warp.begin_meeting(mask, step.operand(0).index);
+}
+void meet(Warp& warp, const Step& step, u32 mask) {
+  warp.meet(mask, step.operand(0).index);
+}
+void leave_meeting(Warp& warp, const Step& step, u32 mask) {
+  if (step.count() == 2) mask &= warp.predicate_mask(step.operand(0));
+  warp.leave_meeting(mask, step.operand(step.count() - 1).index);
+}
+void sync_warp(Warp& warp, const Step& step, u32 mask) {
+  if (mask != warp.current().lanes) return warp.fail_with("some lanes only");
+  const u32 wanted = step.count() == 0 ? ~0u : mask_operand(warp, step.operand(0), mask);
+  warp.wait(Fragment::Wait::warp, wanted);
+}
+// Lanes of one mask go on together, one mask after the other.
+void part_warp(Warp& warp, const Step& step, u32 mask) {
+  const std::size_t next = warp.current().next * kInstructionBytes;
+  while (mask != 0) {
+    const Lane first{warp, static_cast<u32>(std::countr_zero(mask))};
+    const u32 group = word(first, step.operand(0)) & warp.lanes_left();
+    if ((group & ~mask) != 0) return warp.fail_with("lanes that are apart");
+    warp.jump(group, next);
+    mask &= ~group;
+  }
+}
+void gather(Warp& warp, const Step& step, u32 mask) {
+  if (mask != warp.current().lanes) return warp.fail_with("some lanes only");
+  warp.current().gathered = static_cast<u32>(step.operand(1).value / kInstructionBytes);
+  warp.wait(Fragment::Wait::collective, mask_operand(warp, step.operand(0), mask));
+}
+void end_gathering(Warp& warp, const Step&, u32) {
+  warp.end_collective();
+}
+void sync_block(Warp& warp, const Step& step, u32 mask) {
+  if (step.operand(0).kind != OperandKind::immediate || step.operand(0).value != 0) {
+    return warp.fail_with("another barrier than 0");
+  }
+  if (mask != warp.lanes_left()) return warp.fail_with("lanes that are apart");
+  if (step.count() == 2) {
+    warp.bring(static_cast<u32>(std::popcount(warp.predicate_mask(step.operand(1)) & mask)));
+  } else if (step.count() != 1) {
+    return warp.fail_with("a form that is not known");
+  }
+  warp.wait(Fragment::Wait::block, 0);
+}
+void read_block_result(Warp& warp, const Step& step, u32 mask) {
+  each_lane(warp, mask, [&](Lane lane) {
+    set(lane, step.operand(0), warp.block_result());
+    if (step.count() == 2) set_truth(lane, step.operand(1), warp.block_result() != 0);
+  });
+}
+// A meeting goes into a register and back.
+void move_barrier(Warp& warp, const Step& step, u32 mask) {
+  const Operand& to = step.operand(0);
+  const Operand& from = step.operand(1);
+  each_lane(warp, mask, [&](Lane lane) {
+    if (to.kind == OperandKind::barrier) {
+      warp.set_meeting(to.index, lane.number, word(lane, from));
+    } else {
+      set(lane, to, warp.meeting_of(from.index, lane.number));
+    }
+  });
+}
+void let_others_run(Warp& warp, const Step&, u32) {
+  warp.let_others_run();
+}
+void nothing(Warp&, const Step&, u32) {}
+
+constexpr Part kVotes[] = {
+    {"ALL", 0, &Step::kind}, {"ANY", 1, &Step::kind}, {"EQ", 2, &Step::kind}};
+constexpr Part kShuffles[] = {{"IDX", 0, &Step::kind},
+                              {"UP", 1, &Step::kind},
+                              {"DOWN", 2, &Step::kind},
+                              {"BFLY", 3, &Step::kind}};
+constexpr Part kReductions[] = {{"AND", kAtomicAnd, &Step::kind}, {"OR", kAtomicOr, &Step::kind},
+                                {"XOR", kAtomicXor, &Step::kind}, {"SUM", kAtomicAdd, &Step::kind},
+                                {"MIN", kAtomicMin, &Step::kind}, {"MAX", kAtomicMax, &Step::kind}};
+constexpr Part kSpecialSizes[] = {{"32", 4, &Step::bytes}};
+
+constexpr Form kForms[] = {
+    {"S2R", read_special, nullptr, "", 2, 2},
+    {"CS2R", read_special, nullptr, "", 2, 2, kSpecialSizes},
+    {"VOTE", nullptr, vote, "", 2, 3, kVotes},
+    {"REDUX", nullptr, reduce_lanes, "S32", 2, 2, kReductions},
+    {"MATCH.ANY", nullptr, match, "", 2, 2},
+    {"R2UR", nullptr, to_uniform, "", 2, 2},
+    {"SHFL", nullptr, shuffle, "", 5, 5, kShuffles},
+    {"BRA", nullptr, branch, "U", 1, 2},
+    {"BRA.DIV", nullptr, branch_if_apart, "", 2, 2},
+    {"BRA.CONV", nullptr, branch_if_together, "", 2, 2},
+    {"CALL", nullptr, branch, "REL NOINC", 1, 1},
+    {"RET", nullptr, jump_by_register, "REL NODEC", 2, 2},
+    {"EXIT", nullptr, end_lanes, "", 0, 0},
+    {"BSSY", nullptr, begin_meeting, "", 2, 2},
+    {"BSYNC", nullptr, meet, "", 1, 1},
+    {"BREAK", nullptr, leave_meeting, "", 1, 2},
+    {"WARPSYNC", nullptr, sync_warp, "ALL", 0, 1},
+    {"WARPSYNC.EXCLUSIVE", nullptr, part_warp, "", 1, 1},
+    {"WARPSYNC.COLLECTIVE", nullptr, gather, "", 2, 2},
+    {"ENDCOLLECTIVE", nullptr, end_gathering, "", 0, 0},
+    {"BAR.SYNC", nullptr, sync_block, "DEFER_BLOCKING", 1, 1},
+    {"BAR.RED.OR", nullptr, sync_block, "DEFER_BLOCKING", 2, 2},
+    {"BAR.RED.POPC", nullptr, sync_block, "DEFER_BLOCKING", 2, 2},
+    {"B2R.RESULT", nullptr, read_block_result, "", 1, 2},
+    {"BMOV", nullptr, move_barrier, "32 CLEAR", 2, 2},
+    {"YIELD", nullptr, let_others_run, "", 0, 0},
+    {"NANOSLEEP", nullptr, let_others_run, "", 0, 1},
+    {"NOP", nullptr, nothing, "", 0, 0},
+    {"CCTL", nullptr, nothing, "IVALL E", 0, 1},
+    {"MEMBAR", nullptr, nothing, "SC ALL GPU SYS CTA", 0, 0},
+    {"ERRBAR", nullptr, nothing, "", 0, 0},
+    {"CGAERRBAR", nullptr, nothing, "", 0, 0},
+    {"BRX", nullptr, jump_by_register, "", 2, 2},
+};
+
+}  // namespace
+
+std::span<const Form> lane_forms() {
+  return kForms;
+}
+
+}  // namespace everkernel::test::sass

@@ -1,0 +1,176 @@
+// Loads, stores and atomic operations.
+#include <fmt/format.h>
+#include <algorithm>
+#include <optional>
+#include <type_traits>
+
+#include "operations.hpp"
+
+namespace everkernel::test::sass {
+namespace {
+
+enum class Kind : u8 { global, shared, local, any };
+
+std::byte* reach(Lane lane, const Step& step, Kind kind, const Operand& operand, bool writes) {
+  Operand place = operand;
+  if (kind == Kind::global || kind == Kind::any) place.is_wide = true;
+  const u64 address = lane.warp.address_of(place, lane.number);
+  switch (kind) {
+    case Kind::global:
+      return lane.warp.reach_global(address, step.bytes, writes);
+    case Kind::shared:
+      return lane.warp.reach_shared(address, step.bytes);
+    case Kind::local:
+      return lane.warp.reach_local(address, step.bytes, lane.number);
+    case Kind::any:
+      break;
+  }
+  return lane.warp.reach_any(address, step.bytes, lane.number, writes);
+}
+
+u32 sign_extended(u32 value, u32 bits) {
+  const u32 up = 32 - bits;
+  return static_cast<u32>(static_cast<s32>(value << up) >> up);
+}
+
+template <Kind kKind>
+void load(Lane lane, const Step& step) {
+  const std::byte* const from = reach(lane, step, kKind, step.operand(1), false);
+  if (from == nullptr) return;
+  Operand target = step.operand(0);
+  for (std::size_t done = 0; done < step.bytes; done += 4) {
+    u32 value = 0;
+    std::memcpy(&value, from + done, std::min<std::size_t>(4, step.bytes));
+    set(lane, target, step.has(kSigned) ? sign_extended(value, 8u * step.bytes) : value);
+    if (target.index != kNoRegister) ++target.index;
+  }
+}
+
+template <Kind kKind>
+void store(Lane lane, const Step& step) {
+  std::byte* const to = reach(lane, step, kKind, step.operand(0), true);
+  if (to == nullptr) return;
+  Operand source = step.operand(1);
+  for (std::size_t done = 0; done < step.bytes; done += 4) {
+    const u32 value = lane.warp.get(source, lane.number);
+    std::memcpy(to + done, &value, std::min<std::size_t>(4, step.bytes));
+    if (source.kind == OperandKind::reg && source.index != kNoRegister) ++source.index;
+  }
+}
+
+void load_constant(Lane lane, const Step& step) {
+  if (step.bytes == 8) {
+    set_wide(lane, step.operand(0), lane.warp.get_wide(step.operand(1), lane.number));
+  } else if (step.bytes < 4) {
+    const Operand& from = step.operand(1);
+    const bool is_indirect = from.kind == OperandKind::indirect_constant;
+    const u32 index =
+        is_indirect ? lane.warp.get({.kind = OperandKind::reg, .index = from.index}, lane.number)
+                    : 0;
+    const u32 place = index + from.value;
+    if (place % step.bytes != 0) return lane.warp.fail_with("a constant that is not aligned");
+    const u32 bits = 8u * step.bytes;
+    const u32 value = lane.warp.constant(from.bank, place & ~3u) >> (8 * (place & 3));
+    const u32 low = value & ((1u << bits) - 1);
+    set(lane, step.operand(0), step.has(kSigned) ? sign_extended(low, bits) : low);
+  } else {
+    set(lane, step.operand(0), lane.warp.get(step.operand(1), lane.number));
+  }
+}
+
+u64 value_of(Lane lane, const Step& step, const Operand& operand) {
+  return step.bytes == 8 ? lane.warp.get_wide(operand, lane.number)
+                         : lane.warp.get(operand, lane.number);
+}
+void set_value(Lane lane, const Step& step, const Operand& operand, u64 value) {
+  if (step.bytes == 8) {
+    set_wide(lane, operand, value);
+  } else {
+    set(lane, operand, static_cast<u32>(value));
+  }
+}
+
+// Changes the word at the address that is operand `at`; gives what was there.
+template <Kind kKind>
+std::optional<u64> change(Lane lane, const Step& step, std::size_t at) {
+  std::byte* const place = reach(lane, step, kKind, step.operand(at), true);
+  if (place == nullptr) return {};
+  u64 before = 0;
+  std::memcpy(&before, place, step.bytes);
+  const u64 given = value_of(lane, step, step.operand(at + 1));
+  u64 after = before;
+  if (step.has(kCas)) {
+    if (before == given) after = value_of(lane, step, step.operand(at + 2));
+  } else if (step.bytes == 8) {
+    after = updated<u64>(step, before, given);
+  } else {
+    after = updated<u32>(step, static_cast<u32>(before), static_cast<u32>(given));
+  }
+  std::memcpy(place, &after, step.bytes);
+  return before;
+}
+
+// P, R, [address], value
+void atomic_global(Lane lane, const Step& step) {
+  const auto before = change<Kind::global>(lane, step, 2);
+  if (before) set_value(lane, step, step.operand(1), *before);
+}
+void reduce_global(Lane lane, const Step& step) {
+  change<Kind::global>(lane, step, 0);
+}
+void atomic_shared(Lane lane, const Step& step) {
+  const auto before = change<Kind::shared>(lane, step, 1);
+  if (before) set_value(lane, step, step.operand(0), *before);
+}
+// Says whether it exchanged.
+void atomic_shared_test(Lane lane, const Step& step) {
+  const u64 expected = value_of(lane, step, step.operand(2));
+  const auto before = change<Kind::shared>(lane, step, 1);
+  if (before) set_value(lane, step, step.operand(0), *before == expected ? 1 : 0);
+}
+
+// Lanes that come to one word add one each.
+void count_shared(Lane lane, const Step& step) {
+  std::byte* const place = reach(lane, step, Kind::shared, step.operand(1), true);
+  if (place == nullptr) return;
+  if (step.operand(0).index != kNoRegister) return lane.warp.fail_with("a form that is not known");
+  u32 count = 0;
+  std::memcpy(&count, place, sizeof count);
+  ++count;
+  std::memcpy(place, &count, sizeof count);
+}
+
+constexpr Part kSizes[] = {{"U8", 1, &Step::bytes},  {"S8", 1, &Step::bytes},
+                           {"U16", 2, &Step::bytes}, {"S16", 2, &Step::bytes},
+                           {"64", 8, &Step::bytes},  {"128", 16, &Step::bytes}};
+constexpr Part kUpdates[] = {
+    {"64", 8, &Step::bytes},          {"ADD", kAtomicAdd, &Step::kind},
+    {"MIN", kAtomicMin, &Step::kind}, {"MAX", kAtomicMax, &Step::kind},
+    {"AND", kAtomicAnd, &Step::kind}, {"OR", kAtomicOr, &Step::kind},
+    {"XOR", kAtomicXor, &Step::kind}, {"EXCH", kAtomicExchange, &Step::kind}};
+
+constexpr Form kForms[] = {
+    {"LDG", load<Kind::global>, nullptr, "E CONSTANT STRONG GPU SYS", 2, 2, kSizes},
+    {"LD", load<Kind::any>, nullptr, "E STRONG GPU SYS", 2, 2, kSizes},
+    {"LDS", load<Kind::shared>, nullptr, "", 2, 2, kSizes},
+    {"LDL", load<Kind::local>, nullptr, "LU", 2, 2, kSizes},
+    {"LDC", load_constant, nullptr, "", 2, 2, kSizes},
+    {"STG", store<Kind::global>, nullptr, "E STRONG GPU SYS", 2, 2, kSizes},
+    {"ST", store<Kind::any>, nullptr, "E STRONG GPU SYS", 2, 2, kSizes},
+    {"STS", store<Kind::shared>, nullptr, "", 2, 2, kSizes},
+    {"STL", store<Kind::local>, nullptr, "", 2, 2, kSizes},
+    {"ATOMG", atomic_global, nullptr, "E STRONG GPU SYS CAS S32", 4, 5, kUpdates},
+    {"REDG", reduce_global, nullptr, "E STRONG GPU SYS S32", 2, 2, kUpdates},
+    {"RED", reduce_global, nullptr, "E STRONG GPU SYS S32", 2, 2, kUpdates},
+    {"ATOMS", atomic_shared, nullptr, "S32 CAS", 3, 4, kUpdates},
+    {"ATOMS.CAST", atomic_shared_test, nullptr, "SPIN", 4, 4, kUpdates},
+    {"ATOMS.POPC.INC.32", count_shared, nullptr, "", 2, 2},
+};
+
+}  // namespace
+
+std::span<const Form> memory_forms() {
+  return kForms;
+}
+
+}  // namespace everkernel::test::sass

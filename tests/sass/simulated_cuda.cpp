@@ -1,0 +1,528 @@
+// A library that stands for libcuda and runs kernels: machine.hpp's grids, on memory of the host.
+//
+// Nothing moves by itself. Whoever asks whether something is done lets every stream get on a
+// little, so that kernels of several streams, deadlines and words that the host writes meanwhile
+// are seen as on a device.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cubin.hpp"
+#include "cuda/fake_driver.hpp"
+#include "machine.hpp"
+
+namespace everkernel::test {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// A launch as it was asked for. It keeps what it needs of its module.
+struct Start {
+  std::shared_ptr<const sass::Cubin> cubin = {};
+  const sass::Kernel* kernel = nullptr;
+  std::shared_ptr<const sass::Program> program = {};
+  sass::Launch launch = {};
+  std::vector<std::byte> parameters = {};
+};
+
+// Gets on by that many instructions, and takes off what it used; says whether it is over.
+using Operation = std::function<bool(std::uint64_t& instructions)>;
+
+// A place between operations.
+struct Mark {
+  bool is_reached = false;
+  Clock::time_point time = {};
+};
+
+}  // namespace
+}  // namespace everkernel::test
+
+namespace everkernel::backend::cuda {
+
+// What the handles point to.
+struct CuFunctionOpaque {
+  std::shared_ptr<const test::sass::Cubin> cubin = {};
+  const test::sass::Kernel* kernel = nullptr;
+  std::shared_ptr<const test::sass::Program> program = {};
+  int dynamic_bytes = 0;  // of shared memory, that a launch may have
+  int preferred_percent = -1;
+};
+struct CuModuleOpaque {
+  std::shared_ptr<const test::sass::Cubin> cubin = {};
+  std::map<std::string, CuFunctionOpaque, std::less<>> functions = {};
+};
+struct CuStreamOpaque {
+  std::deque<test::Operation> operations = {};
+  bool is_destroyed = false;  // and stays until it has done what it has
+};
+struct CuEventOpaque {
+  std::shared_ptr<const test::Mark> mark = {};
+  bool has_timing = true;
+};
+struct CuGraphNodeOpaque {};
+struct CuGraphOpaque {
+  std::vector<test::Start> starts = {};
+};
+struct CuGraphExecOpaque {
+  std::vector<test::Start> starts = {};
+};
+
+}  // namespace everkernel::backend::cuda
+
+namespace everkernel::test {
+namespace {
+
+using namespace backend::cuda;
+
+// Of a multiprocessor, and how it hands them out.
+constexpr unsigned kWarp = 32;
+constexpr unsigned kWarpsPerSm = 64;
+constexpr unsigned kQuarters = 4;
+constexpr unsigned kRegistersPerQuarter = 16384;
+constexpr unsigned kRegisterUnit = 256;
+constexpr unsigned kSharedPerSm = 228 << 10;
+constexpr unsigned kSharedUnit = 128;
+constexpr unsigned kReservedShared = 1024;  // of every block
+constexpr int kSharedPerBlock = 227 << 10;
+constexpr int kUsualSharedPerBlock = 48 << 10;
+
+// Instructions of a warp that a kernel gets on by, while others wait for the lock.
+constexpr std::uint64_t kSlice = 100'000;
+
+struct Device {
+  std::vector<std::unique_ptr<CuStreamOpaque>> streams;  // in the order of their turns
+  std::map<CuEvent, std::unique_ptr<CuEventOpaque>> events;
+  std::map<CuModule, std::unique_ptr<CuModuleOpaque>> modules;
+};
+Device the_device;
+
+int number_from_environment(const char* name, int otherwise) {
+  const char* const text = std::getenv(name);
+  return text == nullptr ? otherwise : std::max(std::atoi(text), 1);
+}
+
+void say(const std::string& message) {
+  fmt::print(stderr, "simulated GPU: {}\n", message);
+}
+
+// ---- running ----
+
+CuStreamOpaque* find(CuStream stream) {
+  const auto found = std::ranges::find_if(the_device.streams, [&](const auto& known) {
+    return known.get() == stream && !known->is_destroyed;
+  });
+  return found == the_device.streams.end() ? nullptr : stream;
+}
+
+// Lets every stream get on by that many instructions; with none of them by all that is no kernel.
+void advance(std::uint64_t instructions) {
+  for (const auto& stream : the_device.streams) {
+    std::uint64_t left = instructions;
+    auto& operations = stream->operations;
+    while (world().broken == 0 && !operations.empty() && operations.front()(left)) {
+      operations.pop_front();
+    }
+  }
+  std::erase_if(the_device.streams, [](const auto& stream) {
+    return stream->is_destroyed && stream->operations.empty();
+  });
+}
+
+// A look at the device. Who does not wait for a kernel is not kept by one.
+template <class IsDone>
+CuResult look(IsDone is_done) {
+  advance(0);
+  if (world().broken == 0 && !is_done()) advance(kSlice);
+  if (world().broken != 0) return world().broken;
+  return is_done() ? 0 : kCuNotReady;
+}
+
+// Others have their turn between looks: they may bring what a kernel waits for.
+template <class IsDone>
+CuResult look_until(IsDone is_done) {
+  for (;;) {
+    if (const CuResult result = look(is_done); result != kCuNotReady) return result;
+    world_lock().unlock();
+    world_lock().lock();
+  }
+}
+
+std::shared_ptr<const Mark> put_mark(CuStreamOpaque& stream) {
+  auto mark = std::make_shared<Mark>();
+  stream.operations.emplace_back([mark](std::uint64_t&) {
+    *mark = {true, Clock::now()};
+    return true;
+  });
+  return mark;
+}
+
+void queue_launch(CuStream stream, Start start) {
+  struct Run {
+    Start start = {};
+    std::optional<sass::Grid> grid = {};
+  };
+  auto run = std::make_shared<Run>();
+  run->start = std::move(start);
+  stream->operations.emplace_back([run = std::move(run)](std::uint64_t& instructions) {
+    if (instructions == 0) return false;
+    const Start& what = run->start;
+    if (!run->grid) {
+      sass::Launch launch = what.launch;
+      launch.parameters = what.parameters;
+      const auto globals = what.cubin->globals();
+      const auto first = reinterpret_cast<std::uintptr_t>(globals.data());
+      run->grid.emplace(what.program, *what.cubin, launch,
+                        [=, end = first + globals.size()](auto address, auto size, bool) {
+                          const bool is_global =
+                              address >= first && address <= end && size <= end - address;
+                          return is_global || world().memory.can_reach(address, size);
+                        });
+    }
+    const std::uint64_t before = run->grid->instructions();
+    const auto is_over = run->grid->run(instructions);
+    instructions -= std::min(instructions, run->grid->instructions() - before);
+    if (is_over) return *is_over;
+    say(fmt::format("{}: {}", what.kernel->name, is_over.error().message));
+    world().broken = kIllegalAddress;
+    return false;
+  });
+}
+
+// ---- kernels ----
+
+// Warps that a multiprocessor has registers for.
+unsigned warps_by_registers(const sass::Kernel& kernel) {
+  const unsigned registers =
+      (kernel.register_count * kWarp + kRegisterUnit - 1) / kRegisterUnit * kRegisterUnit;
+  return registers == 0 ? kWarpsPerSm : kRegistersPerQuarter / registers * kQuarters;
+}
+
+unsigned max_threads(const sass::Kernel& kernel) {
+  return std::min(kernel.max_threads, warps_by_registers(kernel) * kWarp);
+}
+
+unsigned blocks_per_sm(const sass::Kernel& kernel, unsigned threads, std::size_t shared_bytes) {
+  const std::size_t shared =
+      (kernel.shared_bytes + shared_bytes + kReservedShared + kSharedUnit - 1) / kSharedUnit *
+      kSharedUnit;
+  if (threads == 0 || threads > max_threads(kernel)) return 0;
+  const unsigned warps = (threads + kWarp - 1) / kWarp;
+  const auto most = static_cast<unsigned>(number_from_environment("SIMULATED_BLOCKS_PER_SM", 2));
+  return std::min({most, kWarpsPerSm / 2, kWarpsPerSm / warps, warps_by_registers(kernel) / warps,
+                   static_cast<unsigned>(kSharedPerSm / shared)});
+}
+
+// Parameters are taken as they are now.
+std::vector<std::byte> parameters_of(const sass::Kernel& kernel, void** arguments) {
+  std::vector<std::byte> bytes(kernel.constants.size() - kernel.parameter_offset);
+  for (std::size_t i = 0; i < kernel.parameters.size(); ++i) {
+    const sass::Parameter& parameter = kernel.parameters[i];
+    std::memcpy(bytes.data() + parameter.offset, arguments[i], parameter.size);
+  }
+  return bytes;
+}
+
+CuResult make_start(const CuKernelNode& node, Start& start) {
+  if (node.function == nullptr) return kInvalidHandle;
+  const CuFunctionOpaque& function = *node.function;
+  const bool is_flat =
+      node.grid[1] == 1 && node.grid[2] == 1 && node.block[1] == 1 && node.block[2] == 1;
+  if (!is_flat || node.extra != nullptr) {
+    say("grids of more than one dimension and packed arguments are not known here");
+    return kNotSupported;
+  }
+  const sass::Kernel& kernel = *function.kernel;
+  if (node.grid[0] == 0 || node.block[0] == 0 || node.block[0] > max_threads(kernel) ||
+      node.shared_bytes > static_cast<unsigned>(function.dynamic_bytes) ||
+      (node.arguments == nullptr && !kernel.parameters.empty())) {
+    return kInvalidValue;
+  }
+  start = {.cubin = function.cubin,
+           .kernel = function.kernel,
+           .program = function.program,
+           .launch = {.block_count = node.grid[0],
+                      .thread_count = node.block[0],
+                      .shared_bytes = node.shared_bytes},
+           .parameters = parameters_of(kernel, node.arguments)};
+  return 0;
+}
+
+// The driver is not told how long an image is; its header says where it ends.
+std::span<const std::byte> image_bytes(const void* image) {
+  const auto* const bytes = static_cast<const std::byte*>(image);
+  const auto number = [&]<class T>(std::size_t at, T value) -> std::uint64_t {
+    std::memcpy(&value, bytes + at, sizeof value);
+    return value;
+  };
+  using std::uint16_t, std::uint64_t;
+  const uint64_t programs_end =
+      number(0x20, uint64_t{}) + number(0x36, uint16_t{}) * number(0x38, uint16_t{});
+  const uint64_t sections_end =
+      number(0x28, uint64_t{}) + number(0x3A, uint16_t{}) * number(0x3C, uint16_t{});
+  return {bytes, std::max({programs_end, sections_end, uint64_t{64}})};
+}
+
+}  // namespace
+
+void set_up(FakeCuda& state) {
+  state.name = "Simulated GPU";
+  state.sm_count = number_from_environment("SIMULATED_SM_COUNT", 2);
+  state.shared_bytes_per_sm = static_cast<int>(kSharedPerSm);
+  state.takes_pageable_memory = true;
+}
+
+void queue(CuStream stream, std::function<void()> operation) {
+  stream->operations.emplace_back([operation = std::move(operation)](std::uint64_t&) {
+    operation();
+    return true;
+  });
+}
+
+CuResult finish_all() {
+  std::vector<std::shared_ptr<const Mark>> marks;
+  for (const auto& stream : the_device.streams) marks.push_back(put_mark(*stream));
+  return look_until([&] { return std::ranges::all_of(marks, &Mark::is_reached); });
+}
+
+extern "C" {
+
+// ---- code ----
+
+CuResult cuModuleLoadData(CuModule* module, const void* image) {
+  FAKE_CALL(begin_call_in_context, "cuModuleLoadData");
+  constexpr std::array<unsigned char, 4> kMagic = {0x7F, 'E', 'L', 'F'};
+  if (std::memcmp(image, kMagic.data(), kMagic.size()) != 0) return kNoBinary;
+  auto cubin = sass::Cubin::load(image_bytes(image));
+  if (!cubin) {
+    say(cubin.error().message);
+    return cubin.error().code == Code::unsupported ? kNoBinary : kInvalidImage;
+  }
+  *module = make(the_device.modules, world().state.live_modules);
+  (*module)->cubin = std::make_shared<const sass::Cubin>(std::move(*cubin));
+  return 0;
+}
+CuResult cuModuleUnload(CuModule module) {
+  FAKE_CALL(begin_call_in_context, "cuModuleUnload");
+  return destroy(the_device.modules, world().state.live_modules, module);
+}
+CuResult cuModuleGetFunction(CuFunction* function, CuModule module, const char* name) {
+  FAKE_CALL(begin_call_in_context, "cuModuleGetFunction");
+  if (!the_device.modules.contains(module)) return kInvalidHandle;
+  auto known = module->functions.find(name);
+  if (known == module->functions.end()) {
+    const auto found = module->cubin->kernels().find(std::string_view(name));
+    if (found == module->cubin->kernels().end()) return kNotFound;
+    auto program = sass::read_program(found->second);
+    if (!program) {
+      say(fmt::format("{}: {}", name, program.error().message));
+      return kNoBinary;
+    }
+    const int most = kUsualSharedPerBlock - static_cast<int>(found->second.shared_bytes);
+    known = module->functions
+                .emplace(name, CuFunctionOpaque{.cubin = module->cubin,
+                                                .kernel = &found->second,
+                                                .program = std::move(*program),
+                                                .dynamic_bytes = std::max(most, 0)})
+                .first;
+  }
+  *function = &known->second;
+  return 0;
+}
+CuResult cuFuncGetAttribute(int* value, CuFunctionAttribute attribute, CuFunction function) {
+  FAKE_CALL(begin_call_in_context, "cuFuncGetAttribute");
+  const sass::Kernel& kernel = *function->kernel;
+  switch (attribute) {
+    case CuFunctionAttribute::max_threads_per_block:
+      *value = static_cast<int>(max_threads(kernel));
+      return 0;
+    case CuFunctionAttribute::shared_bytes:
+      *value = static_cast<int>(kernel.shared_bytes);
+      return 0;
+    case CuFunctionAttribute::local_bytes:
+      *value = static_cast<int>(kernel.local_bytes);
+      return 0;
+    case CuFunctionAttribute::register_count:
+      *value = static_cast<int>(kernel.register_count);
+      return 0;
+    case CuFunctionAttribute::max_dynamic_shared_bytes:
+      *value = function->dynamic_bytes;
+      return 0;
+    case CuFunctionAttribute::preferred_shared_percent:
+      *value = function->preferred_percent;
+      return 0;
+  }
+  return kInvalidValue;
+}
+CuResult cuFuncSetAttribute(CuFunction function, CuFunctionAttribute attribute, int value) {
+  FAKE_CALL(begin_call_in_context, "cuFuncSetAttribute");
+  const int most = kSharedPerBlock - static_cast<int>(function->kernel->shared_bytes);
+  if (attribute == CuFunctionAttribute::max_dynamic_shared_bytes && value >= 0 && value <= most) {
+    function->dynamic_bytes = value;
+    return 0;
+  }
+  if (attribute == CuFunctionAttribute::preferred_shared_percent && value >= -1 && value <= 100) {
+    function->preferred_percent = value;
+    return 0;
+  }
+  return kInvalidValue;
+}
+CuResult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, CuFunction function, int threads,
+                                                     std::size_t shared_bytes) {
+  FAKE_CALL(begin_call_in_context, "cuOccupancyMaxActiveBlocksPerMultiprocessor");
+  if (threads <= 0) return kInvalidValue;
+  *blocks = static_cast<int>(
+      blocks_per_sm(*function->kernel, static_cast<unsigned>(threads), shared_bytes));
+  return 0;
+}
+CuResult cuLaunchKernel(CuFunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                        unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
+                        CuStream stream, void** arguments, void** extra) {
+  FAKE_CALL(begin_call_in_context, "cuLaunchKernel");
+  if (find(stream) == nullptr) return kInvalidHandle;
+  Start start;
+  const CuResult result = make_start({.function = function,
+                                      .grid = {grid_x, grid_y, grid_z},
+                                      .block = {block_x, block_y, block_z},
+                                      .shared_bytes = shared_bytes,
+                                      .arguments = arguments,
+                                      .extra = extra},
+                                     start);
+  if (result == 0) queue_launch(stream, std::move(start));
+  return result;
+}
+
+// ---- streams and events ----
+
+CuResult cuStreamCreate(CuStream* stream, unsigned flags) {
+  FAKE_CALL(begin_call_in_context, "cuStreamCreate");
+  if (flags != kCuStreamNonBlocking) return kInvalidValue;
+  the_device.streams.push_back(std::make_unique<CuStreamOpaque>());
+  *stream = the_device.streams.back().get();
+  ++world().state.live_streams;
+  return 0;
+}
+CuResult cuStreamDestroy_v2(CuStream stream) {
+  FAKE_CALL(begin_call_in_context, "cuStreamDestroy_v2");
+  if (find(stream) == nullptr) return kInvalidHandle;
+  stream->is_destroyed = true;
+  --world().state.live_streams;
+  return 0;
+}
+CuResult cuStreamQuery(CuStream stream) {
+  FAKE_CALL(begin_call_in_context, "cuStreamQuery");
+  if (find(stream) == nullptr) return kInvalidHandle;
+  return look([&] { return stream->operations.empty(); });
+}
+CuResult cuStreamSynchronize(CuStream stream) {
+  FAKE_CALL(begin_call_in_context, "cuStreamSynchronize");
+  if (find(stream) == nullptr) return kInvalidHandle;
+  return look_until([mark = put_mark(*stream)] { return mark->is_reached; });
+}
+CuResult cuStreamWaitEvent(CuStream stream, CuEvent event, unsigned) {
+  FAKE_CALL(begin_call_in_context, "cuStreamWaitEvent");
+  if (find(stream) == nullptr || !the_device.events.contains(event)) return kInvalidHandle;
+  if (event->mark == nullptr) return 0;
+  stream->operations.emplace_back(
+      [mark = event->mark](std::uint64_t&) { return mark->is_reached; });
+  return 0;
+}
+CuResult cuEventCreate(CuEvent* event, unsigned flags) {
+  FAKE_CALL(begin_call_in_context, "cuEventCreate");
+  *event = make(the_device.events, world().state.live_events);
+  (*event)->has_timing = (flags & kCuEventDisableTiming) == 0;
+  return 0;
+}
+CuResult cuEventRecord(CuEvent event, CuStream stream) {
+  FAKE_CALL(begin_call_in_context, "cuEventRecord");
+  if (find(stream) == nullptr || !the_device.events.contains(event)) return kInvalidHandle;
+  event->mark = put_mark(*stream);
+  return 0;
+}
+CuResult cuEventQuery(CuEvent event) {
+  FAKE_CALL(begin_call_in_context, "cuEventQuery");
+  if (!the_device.events.contains(event)) return kInvalidHandle;
+  return look([mark = event->mark] { return mark == nullptr || mark->is_reached; });
+}
+CuResult cuEventSynchronize(CuEvent event) {
+  FAKE_CALL(begin_call_in_context, "cuEventSynchronize");
+  if (!the_device.events.contains(event)) return kInvalidHandle;
+  return look_until([mark = event->mark] { return mark == nullptr || mark->is_reached; });
+}
+CuResult cuEventElapsedTime(float* milliseconds, CuEvent begin, CuEvent end) {
+  FAKE_CALL(begin_call_in_context, "cuEventElapsedTime");
+  for (const CuEvent event : {begin, end}) {
+    if (!the_device.events.contains(event) || !event->has_timing || event->mark == nullptr) {
+      return kInvalidHandle;
+    }
+    if (!event->mark->is_reached) return kCuNotReady;
+  }
+  const std::chrono::duration<float, std::milli> time = end->mark->time - begin->mark->time;
+  *milliseconds = time.count();
+  return 0;
+}
+CuResult cuEventDestroy_v2(CuEvent event) {
+  FAKE_CALL(begin_call_in_context, "cuEventDestroy_v2");
+  return destroy(the_device.events, world().state.live_events, event);
+}
+
+// ---- graphs ----
+
+CuResult cuGraphCreate(CuGraph* graph, unsigned) {
+  FAKE_CALL(begin_call_in_context, "cuGraphCreate");
+  *graph = new CuGraphOpaque;
+  return 0;
+}
+// A node depends on nodes that are there, so that the order in which they come will do. A handle
+// is the node's number, and no pointer to anything.
+CuResult cuGraphAddKernelNode_v2(CuGraphNode* node, CuGraph graph, const CuGraphNode* dependencies,
+                                 std::size_t dependency_count, const CuKernelNode* parameters) {
+  FAKE_CALL(begin_call_in_context, "cuGraphAddKernelNode_v2");
+  for (const CuGraphNode other : std::span(dependencies, dependency_count)) {
+    const auto number = reinterpret_cast<std::uintptr_t>(other);
+    if (number == 0 || number > graph->starts.size()) return kInvalidValue;
+  }
+  Start start;
+  if (const CuResult result = make_start(*parameters, start); result != 0) return result;
+  graph->starts.push_back(std::move(start));
+  *node = reinterpret_cast<CuGraphNode>(graph->starts.size());
+  return 0;
+}
+CuResult cuGraphInstantiateWithFlags(CuGraphExec* executable, CuGraph graph, unsigned long long) {
+  FAKE_CALL(begin_call_in_context, "cuGraphInstantiateWithFlags");
+  *executable = new CuGraphExecOpaque{graph->starts};
+  return 0;
+}
+CuResult cuGraphUpload(CuGraphExec, CuStream stream) {
+  FAKE_CALL(begin_call_in_context, "cuGraphUpload");
+  return find(stream) == nullptr ? kInvalidHandle : 0;
+}
+CuResult cuGraphLaunch(CuGraphExec executable, CuStream stream) {
+  FAKE_CALL(begin_call_in_context, "cuGraphLaunch");
+  if (find(stream) == nullptr) return kInvalidHandle;
+  for (const Start& start : executable->starts) queue_launch(stream, start);
+  return 0;
+}
+CuResult cuGraphExecDestroy(CuGraphExec executable) {
+  FAKE_CALL(begin_call_in_context, "cuGraphExecDestroy");
+  delete executable;
+  return 0;
+}
+CuResult cuGraphDestroy(CuGraph graph) {
+  FAKE_CALL(begin_call_in_context, "cuGraphDestroy");
+  delete graph;
+  return 0;
+}
+
+}  // extern "C"
+
+}  // namespace everkernel::test
