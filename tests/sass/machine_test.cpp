@@ -48,10 +48,14 @@ EVERKERNEL_ON_BOTH(
       out[3] = x * y;
       out[4] = static_cast<Wide>(x) * y;
       out[5] = static_cast<Wide>(static_cast<long long>(s) * t);
-      out[6] = (a < b) | (a <= b) << 1 | (a == b) << 2 | (a > b) << 3 | (a >= b) << 4;
-      out[7] = (u < v) | (u <= v) << 1 | (u != v) << 2 | (u > v) << 3 | (u >= v) << 4;
-      out[8] = (x < y) | (x <= y) << 1 | (x == y) << 2 | (x > y) << 3 | (x >= y) << 4;
-      out[9] = (s < t) | (s <= t) << 1 | (s != t) << 2 | (s > t) << 3 | (s >= t) << 4;
+      out[6] = (a < b ? 1u : 0u) | (a <= b ? 1u : 0u) << 1 | (a == b ? 1u : 0u) << 2 |
+               (a > b ? 1u : 0u) << 3 | (a >= b ? 1u : 0u) << 4;
+      out[7] = (u < v ? 1u : 0u) | (u <= v ? 1u : 0u) << 1 | (u != v ? 1u : 0u) << 2 |
+               (u > v ? 1u : 0u) << 3 | (u >= v ? 1u : 0u) << 4;
+      out[8] = (x < y ? 1u : 0u) | (x <= y ? 1u : 0u) << 1 | (x == y ? 1u : 0u) << 2 |
+               (x > y ? 1u : 0u) << 3 | (x >= y ? 1u : 0u) << 4;
+      out[9] = (s < t ? 1u : 0u) | (s <= t ? 1u : 0u) << 1 | (s != t ? 1u : 0u) << 2 |
+               (s > t ? 1u : 0u) << 3 | (s >= t ? 1u : 0u) << 4;
       out[10] = x < y ? x : y;
       out[11] = static_cast<Word>(s < t ? s : t);
       out[12] = x > y ? x : y;
