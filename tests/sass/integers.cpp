@@ -15,7 +15,7 @@ void add3(Lane lane, const Step& step) {
     // What is taken away is its complement and one, so that the carry says that nothing was
     // borrowed.
     if (operand.is_negative && operand.kind != OperandKind::immediate) {
-      sum += u64{~lane.warp.get(operand, lane.number)} + (step.has(kX) ? 0u : 1u);
+      sum += u64{~lane.warp.get(operand, lane.number)} + 1;
     } else {
       sum += word(lane, operand);
     }
@@ -33,7 +33,6 @@ void add2(Lane lane, const Step& step) {
 }
 
 void multiply_add(Lane lane, const Step& step) {
-  if (is_predicate(step.operand(1))) return lane.warp.fail_with("a carry");
   const u32 product = word(lane, step.operand(1)) * word(lane, step.operand(2));
   const u32 carry = step.count() > 4 && truth(lane, step.operand(4)) ? 1 : 0;
   set(lane, step.operand(0), product + word(lane, step.operand(3)) + carry);
@@ -51,6 +50,7 @@ void multiply_wide(Lane lane, const Step& step) {
   const u128 carry = step.count() > first + 3 && truth(lane, step.operand(first + 3)) ? 1 : 0;
   const u128 sum =
       u128{product_of(lane, step, first)} + wide(lane, step.operand(first + 2)) + carry;
+  if (first == 2 && step.operand(first + 2).is_negative) return lane.warp.fail_with("a carry");
   if (first == 2) set_truth(lane, step.operand(1), sum >> 64 != 0);
   set_wide(lane, step.operand(0), static_cast<u64>(sum));
 }
@@ -67,6 +67,7 @@ void shift_add(Lane lane, const Step& step) {
   const bool is_high = step.has(kHi);
   const bool extends = step.has(kSx32);
   const bool is_negative = step.operand(first).is_negative;
+  const bool is_inverted = step.operand(first).is_inverted;
   if (is_negative && is_high) return lane.warp.fail_with("a form that is not known");
   const u32 low = lane.warp.get(step.operand(first), lane.number);
   const Operand& base = step.operand(first + 1);
@@ -79,10 +80,9 @@ void shift_add(Lane lane, const Step& step) {
   const u64 shifted = (u64{upper} << 32 | low) << count;
   const auto part = static_cast<u32>(is_high ? shifted >> 32 : shifted);
   // As with other sums: the carry says that nothing was borrowed.
-  const u32 one = step.has(kX) ? 0 : 1;
-  u64 sum = is_negative ? u64{~part} + one : u64{part};
+  u64 sum = is_negative ? u64{~part} + 1 : is_inverted ? u64{~part} : u64{part};
   if (base.is_negative && base.kind != OperandKind::immediate) {
-    sum += u64{~lane.warp.get(base, lane.number)} + one;
+    sum += u64{~lane.warp.get(base, lane.number)} + 1;
   } else {
     sum += word(lane, base);
   }
@@ -218,16 +218,11 @@ void permute(Lane lane, const Step& step) {
 void extend(Lane lane, const Step& step) {
   const u32 value = word(lane, step.operand(1));
   const u32 given = word(lane, step.operand(2));
-  const u32 count = step.has(kW) ? given & 31 : std::min(given, 32u);
+  const u32 count = std::min(given, 32u);
   if (count == 0) return set(lane, step.operand(0), 0);
   const u32 up = value << (32 - count);
   set(lane, step.operand(0),
       step.has(kU32) ? up >> (32 - count) : static_cast<u32>(static_cast<s32>(up) >> (32 - count)));
-}
-void make_mask(Lane lane, const Step& step) {
-  const u32 first = std::min(word(lane, step.operand(1)), 32u);
-  const u32 count = std::min(word(lane, step.operand(2)), 32u);
-  set(lane, step.operand(0), static_cast<u32>(((u64{1} << count) - 1) << first));
 }
 Operand predicate_of(const Step& step, u8 index) {
   return {.kind = step.is_uniform ? OperandKind::uniform_predicate : OperandKind::predicate,
@@ -263,7 +258,6 @@ constexpr Form kForms[] = {
     {"PLOP3", predicate_logic, nullptr, "LUT", 7, 7},
     {"ISETP", compare, nullptr, "U32 EX", 5, 6, kComparisonParts},
     {"SEL", select, nullptr, "", 4, 4},
-    {"IMNMX", extreme, nullptr, "U32", 4, 4},
     {"VIMNMX", extreme, nullptr, "U32", 4, 4},
     {"VIADDMNMX", add_extreme, nullptr, "U32", 5, 5},
     {"MOV", move, nullptr, "", 2, 2},
@@ -273,8 +267,7 @@ constexpr Form kForms[] = {
     {"FLO", find_highest, nullptr, "U32 SH", 2, 2},
     {"BREV", reverse_bits, nullptr, "", 2, 2},
     {"PRMT", permute, nullptr, "", 4, 4},
-    {"SGXT", extend, nullptr, "U32 W", 3, 3},
-    {"BMSK", make_mask, nullptr, "", 3, 3},
+    {"SGXT", extend, nullptr, "U32", 3, 3},
     {"P2R", predicates_to_register, nullptr, "", 3, 3},
     {"R2P", register_to_predicates, nullptr, "", 2, 2},
 };

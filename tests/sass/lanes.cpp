@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <optional>
 
 #include "operations.hpp"
@@ -97,7 +98,6 @@ void match(Warp& warp, const Step& step, u32 mask) {
 }
 
 void to_uniform(Warp& warp, const Step& step, u32 mask) {
-  if (step.count() != 2) return warp.fail_with("a form that is not known");
   const Lane first{warp, static_cast<u32>(std::countr_zero(mask))};
   const u32 value = word(first, step.operand(1));
   bool is_same = true;
@@ -148,12 +148,17 @@ void shuffle(Warp& warp, const Step& step, u32 mask) {
 void branch(Warp& warp, const Step& step, u32 mask) {
   const std::size_t at = step.count() - 1;
   if (at == 1) mask &= warp.predicate_mask(step.operand(0));
+  // Code that takes this way is always followed by what the lanes do that cannot all take it.
   if (step.has(kAllOrNone) && mask != warp.current().lanes) return;
   warp.jump(mask, step.operand(at).value);
 }
 // A mask of lanes, as those have it who ask.
 u32 mask_operand(Warp& warp, const Operand& operand, u32 mask) {
-  return word({warp, static_cast<u32>(std::countr_zero(mask))}, operand);
+  const u32 wanted = word({warp, static_cast<u32>(std::countr_zero(mask))}, operand);
+  each_lane(warp, mask, [&](Lane lane) {
+    if (word(lane, operand) != wanted) warp.fail_with("lanes that ask for different lanes");
+  });
+  return wanted;
 }
 // Where not all of these lanes are here.
 void branch_if_apart(Warp& warp, const Step& step, u32 mask) {
@@ -196,13 +201,14 @@ void sync_warp(Warp& warp, const Step& step, u32 mask) {
   const u32 wanted = step.count() == 0 ? ~0u : mask_operand(warp, step.operand(0), mask);
   warp.wait(Fragment::Wait::warp, wanted);
 }
-// Lanes of one mask go on together, one mask after the other.
+// Lanes of one mask go on together.
 void part_warp(Warp& warp, const Step& step, u32 mask) {
   const std::size_t next = warp.current().next * kInstructionBytes;
   while (mask != 0) {
     const Lane first{warp, static_cast<u32>(std::countr_zero(mask))};
     const u32 group = word(first, step.operand(0)) & warp.lanes_left();
-    if ((group & ~mask) != 0) return warp.fail_with("lanes that are apart");
+    if ((group & ~mask) != 0 || (group >> first.number & 1) == 0)
+      return warp.fail_with("lanes that are apart");
     warp.jump(group, next);
     mask &= ~group;
   }
@@ -216,14 +222,10 @@ void end_gathering(Warp& warp, const Step&, u32) {
   warp.end_collective();
 }
 void sync_block(Warp& warp, const Step& step, u32 mask) {
-  if (step.operand(0).kind != OperandKind::immediate || step.operand(0).value != 0) {
-    return warp.fail_with("another barrier than 0");
-  }
+  if (step.operand(0).value != 0) return warp.fail_with("another barrier than 0");
   if (mask != warp.lanes_left()) return warp.fail_with("lanes that are apart");
   if (step.count() == 2) {
     warp.bring(static_cast<u32>(std::popcount(warp.predicate_mask(step.operand(1)) & mask)));
-  } else if (step.count() != 1) {
-    return warp.fail_with("a form that is not known");
   }
   warp.wait(Fragment::Wait::block, 0);
 }
@@ -233,20 +235,11 @@ void read_block_result(Warp& warp, const Step& step, u32 mask) {
     if (step.count() == 2) set_truth(lane, step.operand(1), warp.block_result() != 0);
   });
 }
-// A meeting goes into a register and back.
-void move_barrier(Warp& warp, const Step& step, u32 mask) {
-  const Operand& to = step.operand(0);
-  const Operand& from = step.operand(1);
-  each_lane(warp, mask, [&](Lane lane) {
-    if (to.kind == OperandKind::barrier) {
-      warp.set_meeting(to.index, lane.number, word(lane, from));
-    } else {
-      set(lane, to, warp.meeting_of(from.index, lane.number));
-    }
-  });
-}
 void let_others_run(Warp& warp, const Step&, u32) {
   warp.let_others_run();
+}
+void fence(Warp&, const Step&, u32) {
+  std::atomic_thread_fence(std::memory_order_seq_cst);  // threads of the host look, too
 }
 void nothing(Warp&, const Step&, u32) {}
 
@@ -286,12 +279,11 @@ constexpr Form kForms[] = {
     {"BAR.RED.OR", nullptr, sync_block, "DEFER_BLOCKING", 2, 2},
     {"BAR.RED.POPC", nullptr, sync_block, "DEFER_BLOCKING", 2, 2},
     {"B2R.RESULT", nullptr, read_block_result, "", 1, 2},
-    {"BMOV", nullptr, move_barrier, "32 CLEAR", 2, 2},
     {"YIELD", nullptr, let_others_run, "", 0, 0},
     {"NANOSLEEP", nullptr, let_others_run, "", 0, 1},
     {"NOP", nullptr, nothing, "", 0, 0},
-    {"CCTL", nullptr, nothing, "IVALL E", 0, 1},
-    {"MEMBAR", nullptr, nothing, "SC ALL GPU SYS CTA", 0, 0},
+    {"CCTL", nullptr, nothing, "IVALL", 0, 1},
+    {"MEMBAR", nullptr, fence, "SC ALL GPU SYS CTA", 0, 0},
     {"ERRBAR", nullptr, nothing, "", 0, 0},
     {"CGAERRBAR", nullptr, nothing, "", 0, 0},
     {"BRX", nullptr, jump_by_register, "", 2, 2},

@@ -14,9 +14,7 @@
 namespace everkernel::test::sass {
 namespace {
 
-constexpr std::uint32_t kReservedShared = 1024;  // what the driver has for itself in every block
-constexpr std::uint32_t kSharedUnit = 128;       // in which shared memory is given out
-constexpr std::uint32_t kStackSpare = 256;       // for what a kernel calls and does not tell of
+constexpr std::uint32_t kSharedUnit = 128;  // in which shared memory is given out
 
 // Where bank 0 has what a launch is.
 constexpr std::size_t kBlockSize = 0x0, kGridSize = 0xC;  // three words each
@@ -31,6 +29,9 @@ void put(std::vector<std::byte>& bytes, std::size_t offset, const T& value) {
 std::vector<std::byte> bank_of(const Kernel& kernel, const Launch& launch,
                                std::uint32_t local_bytes) {
   std::vector<std::byte> bank = kernel.constants;
+  // What the driver puts there and is not known here looks like nothing.
+  std::fill_n(bank.begin(), std::min<std::size_t>(bank.size(), kernel.parameter_offset),
+              std::byte{0xA5});
   const std::uint32_t block[3] = {launch.thread_count, 1, 1};
   const std::uint32_t grid[3] = {launch.block_count, 1, 1};
   put(bank, kBlockSize, block);
@@ -77,7 +78,6 @@ struct Grid::State {
   Launch launch;
   Memory memory;
   std::vector<std::unique_ptr<Block>> blocks = {};
-  std::size_t next_block = 0;
   std::uint64_t executed = 0;
 };
 
@@ -85,7 +85,7 @@ Grid::Grid(std::shared_ptr<const Program> program, const Cubin& cubin, const Lau
            MayAccess may_access)
     : state_(std::make_unique<State>()) {
   const Kernel& kernel = program->kernel;
-  const std::uint32_t local_bytes = (kernel.local_bytes + kStackSpare + 15) / 16 * 16;
+  const std::uint32_t local_bytes = (kernel.local_bytes + 15) / 16 * 16;
   const std::uint32_t shared_bytes =
       (kReservedShared + kernel.shared_bytes + launch.shared_bytes + kSharedUnit - 1) /
       kSharedUnit * kSharedUnit;
@@ -99,14 +99,12 @@ Grid::Grid(std::shared_ptr<const Program> program, const Cubin& cubin, const Lau
     state_->memory.banks[bank].assign(constants.begin(), constants.end());
   }
   for (std::uint32_t i = 0; i < launch.block_count; ++i) {
-    state_->blocks.push_back(
-        std::make_unique<Block>(Place{.block = i,
-                                      .block_count = launch.block_count,
-                                      .thread_count = launch.thread_count,
-                                      .dynamic_shared_bytes = launch.shared_bytes,
-                                      .shared_bytes = shared_bytes,
-                                      .local_bytes = local_bytes},
-                                state_->memory));
+    state_->blocks.push_back(std::make_unique<Block>(Place{.block = i,
+                                                           .thread_count = launch.thread_count,
+                                                           .shared_bytes = shared_bytes,
+                                                           .local_bytes = local_bytes,
+                                                           .seed = launch.seed},
+                                                     state_->memory));
   }
   state_->program = std::move(program);
 }

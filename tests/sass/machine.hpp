@@ -26,6 +26,7 @@ struct Launch {
   std::uint32_t shared_bytes = 0;              // beside what the kernel has
   std::span<const std::byte> parameters = {};  // as they lie in bank 0
   std::uint64_t instruction_limit = 10'000'000'000;
+  std::uint64_t seed = 1;  // of turns, and of what nobody has written yet
 };
 
 /// A kernel that has been read.

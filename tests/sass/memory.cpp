@@ -1,6 +1,6 @@
 // Loads, stores and atomic operations.
 #include <fmt/format.h>
-#include <algorithm>
+#include <array>
 #include <optional>
 #include <type_traits>
 
@@ -28,6 +28,29 @@ std::byte* reach(Lane lane, const Step& step, Kind kind, const Operand& operand,
   return lane.warp.reach_any(address, step.bytes, lane.number, writes);
 }
 
+using Words = std::array<u32, 4>;
+
+// At one time, where the host can: its threads see no half of 64 bits.
+void copy_whole(std::byte* to, const std::byte* from, std::size_t bytes) {
+  switch (bytes) {
+    case 1:
+      *to = *from;
+      break;
+    case 2:
+      std::memcpy(to, from, 2);
+      break;
+    case 4:
+      std::memcpy(to, from, 4);
+      break;
+    case 8:
+      std::memcpy(to, from, 8);
+      break;
+    default:
+      std::memcpy(to, from, 16);
+      break;
+  }
+}
+
 u32 sign_extended(u32 value, u32 bits) {
   const u32 up = 32 - bits;
   return static_cast<u32>(static_cast<s32>(value << up) >> up);
@@ -37,11 +60,12 @@ template <Kind kKind>
 void load(Lane lane, const Step& step) {
   const std::byte* const from = reach(lane, step, kKind, step.operand(1), false);
   if (from == nullptr) return;
+  Words words{};
+  copy_whole(reinterpret_cast<std::byte*>(words.data()), from, step.bytes);
+  if (step.has(kSigned)) words[0] = sign_extended(words[0], 8u * step.bytes);
   Operand target = step.operand(0);
   for (std::size_t done = 0; done < step.bytes; done += 4) {
-    u32 value = 0;
-    std::memcpy(&value, from + done, std::min<std::size_t>(4, step.bytes));
-    set(lane, target, step.has(kSigned) ? sign_extended(value, 8u * step.bytes) : value);
+    set(lane, target, words[done / 4]);
     if (target.index != kNoRegister) ++target.index;
   }
 }
@@ -50,16 +74,19 @@ template <Kind kKind>
 void store(Lane lane, const Step& step) {
   std::byte* const to = reach(lane, step, kKind, step.operand(0), true);
   if (to == nullptr) return;
+  Words words{};
   Operand source = step.operand(1);
   for (std::size_t done = 0; done < step.bytes; done += 4) {
-    const u32 value = lane.warp.get(source, lane.number);
-    std::memcpy(to + done, &value, std::min<std::size_t>(4, step.bytes));
+    words[done / 4] = lane.warp.get(source, lane.number);
     if (source.kind == OperandKind::reg && source.index != kNoRegister) ++source.index;
   }
+  copy_whole(to, reinterpret_cast<const std::byte*>(words.data()), step.bytes);
 }
 
 void load_constant(Lane lane, const Step& step) {
   if (step.bytes == 8) {
+    if (step.operand(1).value % 8 != 0)
+      return lane.warp.fail_with("a constant that is not aligned");
     set_wide(lane, step.operand(0), lane.warp.get_wide(step.operand(1), lane.number));
   } else if (step.bytes < 4) {
     const Operand& from = step.operand(1);
@@ -112,6 +139,7 @@ std::optional<u64> change(Lane lane, const Step& step, std::size_t at) {
 
 // P, R, [address], value
 void atomic_global(Lane lane, const Step& step) {
+  if (step.operand(0).index != kTrue) return lane.warp.fail_with("a form that is not known");
   const auto before = change<Kind::global>(lane, step, 2);
   if (before) set_value(lane, step, step.operand(1), *before);
 }
@@ -161,7 +189,6 @@ constexpr Form kForms[] = {
     {"STL", store<Kind::local>, nullptr, "", 2, 2, kSizes},
     {"ATOMG", atomic_global, nullptr, "E STRONG GPU SYS CAS S32", 4, 5, kUpdates},
     {"REDG", reduce_global, nullptr, "E STRONG GPU SYS S32", 2, 2, kUpdates},
-    {"RED", reduce_global, nullptr, "E STRONG GPU SYS S32", 2, 2, kUpdates},
     {"ATOMS", atomic_shared, nullptr, "S32 CAS", 3, 4, kUpdates},
     {"ATOMS.CAST", atomic_shared_test, nullptr, "SPIN", 4, 4, kUpdates},
     {"ATOMS.POPC.INC.32", count_shared, nullptr, "", 2, 2},

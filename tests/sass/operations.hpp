@@ -48,8 +48,7 @@ std::span<const Form> lane_forms();
 
 // ---- operands ----
 
-inline constexpr u32 kNan = 0x7FFFFFFFu;      // what arithmetic gives
-inline constexpr u32 kUnknown = 0xBADC0FFEu;  // what nobody can know
+inline constexpr u32 kNan = 0x7FFFFFFFu;  // what arithmetic gives
 
 inline bool is_predicate(const Operand& operand) {
   return operand.kind == OperandKind::predicate || operand.kind == OperandKind::uniform_predicate;
@@ -64,6 +63,7 @@ inline u32 word(Lane lane, const Operand& operand) {
 }
 inline u64 wide(Lane lane, const Operand& operand) {
   const u64 value = lane.warp.get_wide(operand, lane.number);
+  if (operand.is_inverted) return ~value;
   return operand.is_negative ? 0 - value : value;
 }
 inline bool truth(Lane lane, const Operand& operand) {

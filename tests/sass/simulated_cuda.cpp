@@ -166,6 +166,12 @@ std::shared_ptr<const Mark> put_mark(CuStreamOpaque& stream) {
   return mark;
 }
 
+// Every launch takes turns of its own, and the same ones again in the next process.
+std::uint64_t next_seed() {
+  static auto seed = static_cast<std::uint64_t>(number_from_environment("SIMULATED_SEED", 1));
+  return seed++;
+}
+
 void queue_launch(CuStream stream, Start start) {
   struct Run {
     Start start = {};
@@ -179,6 +185,7 @@ void queue_launch(CuStream stream, Start start) {
     if (!run->grid) {
       sass::Launch launch = what.launch;
       launch.parameters = what.parameters;
+      launch.seed = next_seed();
       const auto globals = what.cubin->globals();
       const auto first = reinterpret_cast<std::uintptr_t>(globals.data());
       run->grid.emplace(what.program, *what.cubin, launch,
@@ -325,7 +332,7 @@ CuResult cuModuleGetFunction(CuFunction* function, CuModule module, const char* 
     auto program = sass::read_program(found->second);
     if (!program) {
       say(fmt::format("{}: {}", name, program.error().message));
-      return kNoBinary;
+      return kNotSupported;
     }
     const int most = kUsualSharedPerBlock - static_cast<int>(found->second.shared_bytes);
     known = module->functions

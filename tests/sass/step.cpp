@@ -27,7 +27,7 @@ u32 modifier_of(std::string_view part) {
       {"U32", kU32},   {"X", kX},     {"EX", kEx},   {"HI", kHi},       {"W", kW},
       {"FTZ", kFtz},   {"U8", kU8},   {"U16", kU16}, {"U", kAllOrNone}, {"L", kL},
       {"R", kR},       {"S32", kS32}, {"U64", kU64}, {"S64", kS64},     {"SH", kSh},
-      {"SX32", kSx32}, {"SAT", kSat}, {"CAS", kCas}};
+      {"SX32", kSx32}, {"NTZ", kNtz}, {"CAS", kCas}};
   const auto found = all.find(part);
   return found == all.end() ? 0 : found->second;
 }
@@ -56,9 +56,9 @@ bool read_part(Step& step, const Form& form, std::string_view part) {
 
 // Uniform instructions do what others do, on other registers.
 std::string_view common_name(std::string_view name) {
-  static constexpr std::string_view kUniform[] = {
-      "UIADD3", "UIMAD", "ULEA", "USHF",  "ULOP3", "UPLOP3", "UISETP", "USEL",
-      "UMOV",   "UPOPC", "UFLO", "UBREV", "UPRMT", "USGXT",  "UBMSK",  "ULDC"};
+  static constexpr std::string_view kUniform[] = {"UIADD3", "UIMAD",  "ULEA",  "USHF",  "ULOP3",
+                                                  "UPLOP3", "UISETP", "USEL",  "UMOV",  "UPOPC",
+                                                  "UFLO",   "UBREV",  "UPRMT", "USGXT", "ULDC"};
   static constexpr std::pair<std::string_view, std::string_view> kOthers[] = {
       {"VOTEU.ANY", "VOTE.ANY"}, {"VOTEU.ALL", "VOTE.ALL"}, {"VOTEU.EQ", "VOTE.EQ"},
       {"S2UR", "S2R"},           {"UP2UR", "P2R"},          {"UR2UP", "R2P"}};

@@ -8,11 +8,10 @@
 namespace everkernel::test::sass {
 namespace {
 
-constexpr std::uint32_t kRubbish = 0xBADC0FFEu;  // what nobody has written yet
 // Lanes that are apart take turns where the code lets them, and after that many instructions: who
-// waits for another lane in a loop would wait for ever.
-constexpr std::uint64_t kTurn = 20'000;
-constexpr std::uint64_t kTurnOfWarp = 2'000;
+// waits for another lane in a loop would wait for ever. Not sooner: they share uniform registers.
+constexpr std::uint64_t kPatience = 20'000;
+constexpr std::uint64_t kLongestTurn = 256;  // of a warp, before another has its turn
 
 std::size_t bit_of(std::uint32_t mask) {
   return static_cast<std::size_t>(std::countr_zero(mask));
@@ -28,8 +27,11 @@ Warp::Warp(Block& block, std::uint32_t first_thread, std::uint32_t lanes)
       all_(lanes),
       registers_(256),
       local_(std::size_t{block.place().local_bytes} * kLanes, std::byte{0xA5}) {
-  for (auto& lanes_of : registers_) lanes_of.fill(kRubbish);
-  uniforms_.fill(kRubbish);
+  // What nobody has written yet is different everywhere, so that no program can live with it.
+  for (auto& lanes_of : registers_) std::ranges::generate(lanes_of, [&] { return block.draw(); });
+  std::ranges::generate(uniforms_, [&] { return block.draw(); });
+  std::ranges::generate(predicates_, [&] { return block.draw(); });
+  std::ranges::generate(uniform_predicates_, [&] { return block.draw() % 2 != 0; });
   registers_[kNoRegister].fill(0);
   uniforms_[kNoUniform] = 0;
   predicates_[kTrue] = ~0u;
@@ -42,7 +44,7 @@ std::uint32_t Warp::constant(std::size_t bank, std::uint32_t offset) {
   std::uint32_t value = 0;
   if (offset % 4 != 0 || offset + sizeof value > bytes.size()) {
     fail_with(fmt::format("there is no c[{:#x}][{:#x}]", bank, offset));
-    return kRubbish;
+    return kUnknown;
   }
   std::memcpy(&value, &bytes[offset], sizeof value);
   return value;
@@ -62,7 +64,7 @@ std::uint32_t Warp::get(const Operand& operand, std::uint32_t lane) {
       return constant(operand.bank, registers_[operand.index][lane] + operand.value);
     default:
       fail_with("an operand of a kind that has no value");
-      return kRubbish;
+      return kUnknown;
   }
 }
 
@@ -140,10 +142,8 @@ std::uint64_t Warp::address_of(const Operand& operand, std::uint32_t lane) const
     address |= std::uint64_t{registers_[operand.index + 1u][lane]} << 32;
   }
   if (operand.uniform != kNoUniform) {
-    // With a register of 32 bits the uniform one brings what is above them.
-    const bool is_wide = operand.is_wide;
     address += uniforms_[operand.uniform];
-    if (is_wide) address += std::uint64_t{uniforms_[operand.uniform + 1u]} << 32;
+    if (operand.is_wide) address += std::uint64_t{uniforms_[operand.uniform + 1u]} << 32;
   }
   const auto offset = static_cast<std::int64_t>(static_cast<std::int32_t>(operand.value));
   address += static_cast<std::uint64_t>(offset);
@@ -160,7 +160,8 @@ std::byte* Warp::reach_global(std::uint64_t address, std::size_t size, bool writ
 
 std::byte* Warp::reach_shared(std::uint64_t address, std::size_t size) {
   auto& bytes = block_.shared();
-  if (address % size == 0 && address <= bytes.size() && bytes.size() - address >= size) {
+  if (address % size == 0 && address >= kReservedShared && address <= bytes.size() &&
+      bytes.size() - address >= size) {
     return bytes.data() + address;
   }
   fail_with(
@@ -198,6 +199,7 @@ void Warp::split(std::uint32_t mask) {
 
 void Warp::jump(std::uint32_t mask, std::size_t place) {
   if (mask == 0) return;
+  if (place % kInstructionBytes != 0) return fail_with("goes to the middle of an instruction");
   const std::size_t next = place / kInstructionBytes;
   if (mask == current().lanes) {
     current().next = next;
@@ -211,11 +213,13 @@ void Warp::exit(std::uint32_t mask) {
   exited_ |= mask;
   current().lanes &= ~mask;
   for (auto& [number, lanes] : meetings_) lanes &= ~mask;
+  std::erase_if(meetings_, [](const auto& meeting) { return meeting.second == 0; });
   is_yielding_ |= current().lanes == 0;
   settle();
 }
 
 void Warp::begin_meeting(std::uint32_t mask, std::size_t barrier) {
+  leave_meeting(mask, barrier);
   const std::uint32_t number = next_meeting_++;
   meetings_[number] = mask;
   for (std::uint32_t left = mask; left != 0; left &= left - 1) {
@@ -226,7 +230,9 @@ void Warp::begin_meeting(std::uint32_t mask, std::size_t barrier) {
 void Warp::leave_meeting(std::uint32_t mask, std::size_t barrier) {
   for (std::uint32_t left = mask; left != 0; left &= left - 1) {
     const auto found = meetings_.find(meetings_of_[barrier][bit_of(left)]);
-    if (found != meetings_.end()) found->second &= ~(1u << bit_of(left));
+    if (found == meetings_.end()) continue;
+    found->second &= ~(1u << bit_of(left));
+    if (found->second == 0) meetings_.erase(found);
   }
   settle();
 }
@@ -263,6 +269,9 @@ void Warp::end_collective() {
   const auto found = collectives_.find(number);
   if (found == collectives_.end()) return fail_with("the end of a collective that did not begin");
   const std::vector<Fragment> back = found->second;
+  std::uint32_t lanes = 0;
+  for (const Fragment& fragment : back) lanes |= fragment.lanes;
+  if (lanes != current().lanes) return fail_with("lanes that are apart");
   collectives_.erase(found);
   current() = back.front();
   fragments_.insert(fragments_.end(), back.begin() + 1, back.end());
@@ -366,7 +375,7 @@ std::string Warp::where(const std::vector<Step>& steps) const {
                                          "waits for the block"};
   std::string text;
   for (const Fragment& fragment : fragments_) {
-    const std::size_t last = fragment.next == 0 ? 0 : fragment.next - 1;
+    const std::size_t last = std::min(fragment.next, steps.size()) - (fragment.next == 0 ? 0 : 1);
     text += fmt::format("lanes {:08x} at {:#x} ({}): {}; ", fragment.lanes,
                         last * kInstructionBytes, to_text(steps[last].instruction),
                         kWaits[static_cast<std::size_t>(fragment.wait)]);
@@ -394,43 +403,58 @@ void Warp::run_step(const Step& step) {
   }
 }
 
-std::uint64_t Warp::run(const std::vector<Step>& steps) {
-  std::uint64_t executed = 0;
-  for (std::size_t tries = 0; tries < fragments_.size() && executed < kTurnOfWarp; ++tries) {
-    drop_empty();
-    if (fragments_.empty()) return executed;
+// Finds lanes that can go on; says whether there are any.
+bool Warp::choose_fragment() {
+  drop_empty();
+  for (std::size_t tries = 0; tries < fragments_.size(); ++tries) {
     current_ = (current_ + 1) % fragments_.size();
     if (current().wait != Fragment::Wait::none) continue;
     is_yielding_ = false;
-    for (std::uint64_t left = kTurn; left > 0 && !is_yielding_; --left) {
-      const std::size_t at = current().next;
-      if (at >= steps.size()) {
-        fail_with("runs past the end");
-        break;
-      }
-      ++current().next;
-      run_step(steps[at]);
-      ++executed;
-      if (!failure_.empty()) {
-        failure_ = fmt::format("{:#x}: {}: {}", at * kInstructionBytes,
-                               to_text(steps[at].instruction), failure_);
-        return executed;
-      }
-    }
-    tries = 0;
+    patience_ = kPatience;
+    return true;
   }
-  drop_empty();
+  return false;
+}
+
+std::uint64_t Warp::run(const std::vector<Step>& steps) {
+  const std::uint64_t turn = 1 + block_.draw() % kLongestTurn;
+  std::uint64_t executed = 0;
+  for (; executed < turn; ++executed) {
+    if ((is_yielding_ || patience_-- == 0) && !choose_fragment()) return executed;
+    const std::size_t at = current().next;
+    if (at >= steps.size()) {
+      fail_with("runs past the end");
+      return executed;
+    }
+    ++current().next;
+    run_step(steps[at]);
+    if (!failure_.empty()) {
+      failure_ = fmt::format("{:#x}: {}: {}", at * kInstructionBytes,
+                             to_text(steps[at].instruction), failure_);
+      return executed + 1;
+    }
+  }
   return executed;
 }
 
 // ---- blocks ----
 
 Block::Block(const Place& place, Memory& memory)
-    : place_(place), memory_(memory), shared_(place.shared_bytes, std::byte{0xA5}) {
+    : place_(place),
+      memory_(memory),
+      shared_(place.shared_bytes, std::byte{0xA5}),
+      drawn_(place.seed * 0x9E3779B97F4A7C15u + place.block + 1) {
   for (std::uint32_t first = 0; first < place.thread_count; first += kLanes) {
     const std::uint32_t count = std::min(kLanes, place.thread_count - first);
     warps_.emplace_back(*this, first, count == kLanes ? ~0u : (1u << count) - 1);
   }
+}
+
+std::uint32_t Block::draw() {
+  drawn_ ^= drawn_ << 13;
+  drawn_ ^= drawn_ >> 7;
+  drawn_ ^= drawn_ << 17;
+  return static_cast<std::uint32_t>(drawn_ >> 32);
 }
 
 bool Block::is_over() const {

@@ -19,6 +19,10 @@ inline constexpr std::uint32_t kLanes = 32;
 inline constexpr std::uint64_t kLocalAddress = std::uint64_t{0x7D} << 56;
 inline constexpr std::uint64_t kSharedAddress = std::uint64_t{0x7E} << 56;
 inline constexpr std::uint64_t kWindowBytes = std::uint64_t{1} << 32;
+/// What the system keeps for itself at the beginning of a block's memory.
+inline constexpr std::uint32_t kReservedShared = 1024;
+/// What is given where nobody can know; no test takes it for right.
+inline constexpr std::uint32_t kUnknown = 0xBADC0FFEu;
 
 /// What an instruction has behind its name, as far as anything depends on it.
 enum Modifier : std::uint32_t {
@@ -34,9 +38,8 @@ enum Modifier : std::uint32_t {
   kU64 = 1u << 9,
   kS64 = 1u << 10,
   kSh = 1u << 11,
-  kWide = 1u << 12,
   kSx32 = 1u << 13,
-  kSat = 1u << 14,
+  kNtz = 1u << 14,
   kCas = 1u << 15,
   kU16 = 1u << 16,
   kU8 = 1u << 19,
@@ -82,8 +85,9 @@ struct Memory {
 
 /// A block among others.
 struct Place {
-  std::uint32_t block = 0, block_count = 1, thread_count = 1;
-  std::uint32_t dynamic_shared_bytes = 0, shared_bytes = 0, local_bytes = 0;
+  std::uint32_t block = 0, thread_count = 1;
+  std::uint32_t shared_bytes = 0, local_bytes = 0;
+  std::uint64_t seed = 1;
 };
 
 /// Lanes of a warp that run together.
@@ -130,19 +134,14 @@ class Warp {
   void wait(Fragment::Wait wait, std::uint32_t waited_for);
   void end_collective();
   void let_others_run() { is_yielding_ = true; }
-  std::uint32_t meeting_of(std::size_t barrier, std::uint32_t lane) const {
-    return meetings_of_[barrier][lane];
-  }
-  void set_meeting(std::size_t barrier, std::uint32_t lane, std::uint32_t meeting) {
-    meetings_of_[barrier][lane] = meeting;
-  }
 
-  /// Runs until nobody can go on or somebody should let others run.
+  /// Runs a few instructions, unless nobody can go on.
   std::uint64_t run(const std::vector<Step>& steps);
   bool is_over() const { return exited_ == all_; }
-  /// Whether all lanes that are left wait for the block, and how many of them said yes.
+  /// Whether all lanes that are left wait for the block.
   bool waits_for_block() const;
   void pass_block_barrier(std::uint32_t result);
+  /// How many lanes said yes at a barrier: of this warp, and of all.
   void bring(std::uint32_t count) { brought_ = count; }
   std::uint32_t brought() const { return brought_; }
   std::uint32_t block_result() const { return block_result_; }
@@ -159,6 +158,7 @@ class Warp {
   void settle();
   bool settle_meetings();
   bool settle_warp_waits();
+  bool choose_fragment();
   void run_step(const Step& step);
   void drop_empty();
 
@@ -177,7 +177,8 @@ class Warp {
   std::vector<Fragment> fragments_ = {};
   std::map<std::uint32_t, std::vector<Fragment>> collectives_ = {};
   std::size_t current_ = 0;
-  bool is_yielding_ = false;
+  bool is_yielding_ = true;
+  std::uint64_t patience_ = 0;  // instructions before other lanes have their turn
   std::uint32_t brought_ = 0, block_result_ = 0;
   std::vector<std::byte> local_;
   std::string failure_ = {};
@@ -187,6 +188,8 @@ class Warp {
 class Block {
  public:
   Block(const Place& place, Memory& memory);
+  /// A number that looks random and follows from the seed.
+  std::uint32_t draw();
   /// A turn of every warp; gives the number of instructions.
   std::uint64_t run(const std::vector<Step>& steps);
   bool is_over() const;
@@ -201,6 +204,7 @@ class Block {
   Place place_;
   Memory& memory_;
   std::vector<std::byte> shared_;
+  std::uint64_t drawn_;
   std::vector<Warp> warps_ = {};
   std::string failure_ = {};
   std::string where_ = {};
