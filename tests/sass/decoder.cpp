@@ -360,6 +360,16 @@ void read_constant(Reader& r) {
   r.put(constant);
 }
 
+void read_indexed_constant(Reader& r) {
+  r.name_by(73, 3, Words(kSize).first(6));
+  r.put(r.destination());
+  Operand constant = r.constant();
+  constant.kind = OperandKind::indirect_constant;
+  constant.index = kNoRegister;
+  constant.uniform = r.first_source().index;
+  r.put(constant);
+}
+
 // ---- integers ----
 
 void read_integer_compare(Reader& r) {
@@ -933,6 +943,15 @@ void read_indirect_branch(Reader& r) {
   r.put_immediate(r.target());
 }
 
+void read_uniform_indirect_branch(Reader& r) {
+  put_condition(r);
+  Operand place = r.uniform_register(24);
+  r.reads_uniform();
+  place.is_wide = true;
+  r.put(place);
+  r.put_immediate(r.target());
+}
+
 void read_return(Reader& r) {
   r.expect(85, 2, 2);
   read_indirect_branch(r);
@@ -1040,6 +1059,7 @@ constexpr Entry kEntries[] = {
     {0x0a4, kR | kI | bit(kImmediateThird), "UIMAD", read_multiply, true},
     {0x0a5, kR | kI, "UIMAD.WIDE", read_long_multiply, true},
     {0x0b9, kC, "ULDC", read_constant, true},
+    {0x0bb, kC, "ULDC", read_indexed_constant, true},
     {0x0bd, kR, "UFLO", read_highest_bit, true},
     {0x0be, kR, "UBREV", read_plain, true},
     {0x0bf, kR, "UPOPC", read_population_count, true},
@@ -1070,6 +1090,7 @@ constexpr Entry kEntries[] = {
     {0x149, kI, "BRX", read_indirect_branch},
     {0x14d, kI, "EXIT", put_condition},
     {0x150, kI, "RET.REL.NODEC", read_return},
+    {0x158, kI, "BRXU", read_uniform_indirect_branch},
     {0x15d, kR | kI, "NANOSLEEP", read_sleep},
     {0x180, kI, "LD", read_global_load},
     {0x181, kI, "LDG", read_global_load},
@@ -1172,7 +1193,9 @@ std::string plain_text(std::string_view name, const Operand& operand) {
     case OperandKind::constant:
       return fmt::format("c[0x{:x}][0x{:x}]", operand.bank, operand.value);
     case OperandKind::indirect_constant:
-      return fmt::format("c[0x{:x}][{}{}]", operand.bank, register_text(operand.index),
+      return fmt::format("c[0x{:x}][{}{}]", operand.bank,
+                         operand.uniform == kNoUniform ? register_text(operand.index)
+                                                       : fmt::format("UR{}", operand.uniform),
                          operand.value == 0 ? "" : fmt::format("+0x{:x}", operand.value));
     case OperandKind::special:
       return std::string(special_name(operand.index));

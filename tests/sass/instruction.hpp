@@ -25,7 +25,7 @@ enum class OperandKind : std::uint8_t {
   uniform_predicate,  // UP0, UPT
   immediate,          // 0x5, -0x5, 1.5; also the target of a branch, as its place in the code
   constant,           // c[0x0][0x210]
-  indirect_constant,  // c[0x0][R5+0x210]: `index` is the register
+  indirect_constant,  // c[0x0][R5+0x210], c[0x0][UR5]: `index` or `uniform` is the register
   special,            // SR_TID.X
   barrier,            // B0
   address,            // [R2.64+UR4+0x10]
@@ -40,7 +40,7 @@ struct Operand {
   bool is_magnitude = false;          // |R5|
   bool is_wide = false;               // the register of an address and the next: R2.64
   std::uint8_t bank = 0;              // of a constant
-  std::uint8_t uniform = kNoUniform;  // of an address
+  std::uint8_t uniform = kNoUniform;  // of an address or a constant
   std::uint32_t value = 0;  // the bits of an immediate, the byte of a constant, an address's offset
   friend bool operator==(const Operand&, const Operand&) = default;
 };

@@ -287,6 +287,7 @@ constexpr Form kForms[] = {
     {"ERRBAR", nullptr, nothing, "", 0, 0},
     {"CGAERRBAR", nullptr, nothing, "", 0, 0},
     {"BRX", nullptr, jump_by_register, "", 2, 2},
+    {"BRXU", nullptr, jump_by_register, "", 2, 2},
 };
 
 }  // namespace

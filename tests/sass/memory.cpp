@@ -84,24 +84,18 @@ void store(Lane lane, const Step& step) {
 }
 
 void load_constant(Lane lane, const Step& step) {
+  const Operand& from = step.operand(1);
+  const u32 place = lane.warp.constant_place(from, lane.number);
+  if (place % step.bytes != 0) return lane.warp.fail_with("a constant that is not aligned");
   if (step.bytes == 8) {
-    if (step.operand(1).value % 8 != 0)
-      return lane.warp.fail_with("a constant that is not aligned");
-    set_wide(lane, step.operand(0), lane.warp.get_wide(step.operand(1), lane.number));
+    set_wide(lane, step.operand(0), lane.warp.get_wide(from, lane.number));
   } else if (step.bytes < 4) {
-    const Operand& from = step.operand(1);
-    const bool is_indirect = from.kind == OperandKind::indirect_constant;
-    const u32 index =
-        is_indirect ? lane.warp.get({.kind = OperandKind::reg, .index = from.index}, lane.number)
-                    : 0;
-    const u32 place = index + from.value;
-    if (place % step.bytes != 0) return lane.warp.fail_with("a constant that is not aligned");
     const u32 bits = 8u * step.bytes;
     const u32 value = lane.warp.constant(from.bank, place & ~3u) >> (8 * (place & 3));
     const u32 low = value & ((1u << bits) - 1);
     set(lane, step.operand(0), step.has(kSigned) ? sign_extended(low, bits) : low);
   } else {
-    set(lane, step.operand(0), lane.warp.get(step.operand(1), lane.number));
+    set(lane, step.operand(0), lane.warp.constant(from.bank, place));
   }
 }
 

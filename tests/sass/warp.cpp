@@ -50,6 +50,11 @@ std::uint32_t Warp::constant(std::size_t bank, std::uint32_t offset) {
   return value;
 }
 
+std::uint32_t Warp::constant_place(const Operand& operand, std::uint32_t lane) const {
+  if (operand.kind == OperandKind::constant) return operand.value;
+  return registers_[operand.index][lane] + uniforms_[operand.uniform] + operand.value;
+}
+
 std::uint32_t Warp::get(const Operand& operand, std::uint32_t lane) {
   switch (operand.kind) {
     case OperandKind::reg:
@@ -59,9 +64,8 @@ std::uint32_t Warp::get(const Operand& operand, std::uint32_t lane) {
     case OperandKind::immediate:
       return operand.value;
     case OperandKind::constant:
-      return constant(operand.bank, operand.value);
     case OperandKind::indirect_constant:
-      return constant(operand.bank, registers_[operand.index][lane] + operand.value);
+      return constant(operand.bank, constant_place(operand, lane));
     default:
       fail_with("an operand of a kind that has no value");
       return kUnknown;

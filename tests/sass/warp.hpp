@@ -116,6 +116,7 @@ class Warp {
   void set_wide(const Operand& operand, std::uint32_t lane, std::uint64_t value);
   void set_predicate(const Operand& operand, std::uint32_t lane, bool value);
   std::uint32_t constant(std::size_t bank, std::uint32_t offset);
+  std::uint32_t constant_place(const Operand& operand, std::uint32_t lane) const;
 
   // Memory. Null if an access may not be made: the warp has failed then.
   std::uint64_t address_of(const Operand& operand, std::uint32_t lane) const;
