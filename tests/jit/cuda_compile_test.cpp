@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <utility>
 
 #include "backend/cuda/device_source.hpp"
 #include "cuda/needs_nvrtc.hpp"
@@ -164,39 +165,43 @@ TEST(CudaCompile, nvrtc_takes_every_example_for_planned_memory) {
   }
 }
 
+constexpr const char* kKindsOfDrain[] = {"-DEVERKERNEL_SCHEDULE=0", "-DEVERKERNEL_SCHEDULE=1",
+                                         "-DEVERKERNEL_SCHEDULE=2", "-DEVERKERNEL_GRAPH"};
+
+std::vector<std::string> worker_options(const char* kind, const char* more = nullptr) {
+  std::vector<std::string> options = {"-DEVERKERNEL_BLOCK_THREADS=128",
+                                      "-DEVERKERNEL_BLOCKS_PER_SM=4", kind};
+  if (more != nullptr) options.emplace_back(more);
+  return options;
+}
+
 // The workers themselves, for every kind of drain.
 TEST(CudaCompile, nvrtc_takes_the_megakernel_with_every_example) {
   EVERKERNEL_NEEDS_NVRTC(nvrtc);
   const std::string workers(backend::cuda::megakernel_source().text);
-  const std::vector<std::string> sizes = {"-DEVERKERNEL_BLOCK_THREADS=128",
-                                          "-DEVERKERNEL_BLOCKS_PER_SM=4"};
-  const auto with = [&](std::initializer_list<const char*> more) {
-    std::vector<std::string> options = sizes;
-    options.insert(options.end(), more.begin(), more.end());
-    return options;
-  };
   for (const Example& example : all_examples()) {
     const std::string handlers = cuda_of(verified(example.program));
-    for (const char* kind : {"-DEVERKERNEL_SCHEDULE=0", "-DEVERKERNEL_SCHEDULE=1",
-                             "-DEVERKERNEL_SCHEDULE=2", "-DEVERKERNEL_GRAPH"}) {
+    for (const char* kind : kKindsOfDrain) {
       for (const int architecture : kArchitectures) {
-        expect_compiles(*nvrtc, {example.name, handlers, workers, with({kind})}, architecture);
+        expect_compiles(*nvrtc, {example.name, handlers, workers, worker_options(kind)},
+                        architecture);
       }
     }
   }
   const auto program = verified(all_examples()[0].program);
   expect_compiles(*nvrtc,
                   {"wide fuel", cuda_of(program), workers,
-                   with({"-DEVERKERNEL_SCHEDULE=0", "-DEVERKERNEL_WIDE_FUEL"})},
+                   worker_options("-DEVERKERNEL_SCHEDULE=0", "-DEVERKERNEL_WIDE_FUEL")},
                   90);
   expect_compiles(*nvrtc,
                   {"planned memory", cuda_of(program, jit::MemoryUse::planned), workers,
-                   with({"-DEVERKERNEL_GRAPH"})},
+                   worker_options("-DEVERKERNEL_GRAPH")},
                   90);
 }
 
-TEST(CudaCompile, nvrtc_takes_random_handlers) {
-  EVERKERNEL_NEEDS_NVRTC(nvrtc);
+// Calls `compile` with 500 random handlers, in sources of a few each, until one fails.
+template <class Compile>
+void for_random_batches(const Compile& compile) {
   constexpr std::size_t kBatches = 20, kHandlersEach = 25;
   const std::uint64_t seed = first_seed();
   std::printf("EVERKERNEL_SEED=%llu\n", static_cast<unsigned long long>(seed));
@@ -204,16 +209,23 @@ TEST(CudaCompile, nvrtc_takes_random_handlers) {
   Random random(seed);
   for (std::size_t i = 0; i < kBatches; ++i) {
     const auto program = verified(parsed(generate_batch(random, kHandlersEach)));
-    const Source source{fmt::format("batch {} of seed {}", i, seed), cuda_of(program),
-                        kernels_of(program)};
-    for (const int architecture : kArchitectures) expect_compiles(*nvrtc, source, architecture);
-    if (i == 0) {
-      expect_compiles(
-          *nvrtc, {source.name, source.handlers, source.kernel, {"-DEVERKERNEL_WIDE_FUEL"}}, 90);
-    }
-    if (HasFailure()) return;
+    compile(
+        Source{fmt::format("batch {} of seed {}", i, seed), cuda_of(program), kernels_of(program)});
+    if (testing::Test::HasFailure()) return;
   }
   std::printf("%zu handlers in %.1f s\n", kBatches * kHandlersEach, seconds_since(start));
+}
+
+TEST(CudaCompile, nvrtc_takes_random_handlers) {
+  EVERKERNEL_NEEDS_NVRTC(nvrtc);
+  bool is_first = true;
+  for_random_batches([&](Source source) {
+    for (const int architecture : kArchitectures) expect_compiles(*nvrtc, source, architecture);
+    if (std::exchange(is_first, false)) {
+      source.options = {"-DEVERKERNEL_WIDE_FUEL"};
+      expect_compiles(*nvrtc, source, 90);
+    }
+  });
 }
 
 // What the language allows at most: the compiler must neither refuse it nor take for ever.
@@ -250,9 +262,36 @@ TEST(CudaCompile, nvrtc_takes_handlers_at_the_limits) {
   }
 }
 
+// The same text by the compiler of the toolkit, for all architectures at once.
+void expect_nvcc_compiles(const Source& source) {
+  const TempDir dir;
+  std::filesystem::create_directory(dir.path() / "everkernel");
+  const auto write = [&](const char* name, const std::string& text) {
+    const auto bytes = std::as_bytes(std::span(text));
+    dir.write(name, Bytes(bytes.begin(), bytes.end()));
+  };
+  write("everkernel/handlers.cuh", source.handlers);
+  write("kernel.cu", source.kernel);
+  std::vector<std::string> args = {"-std=c++20", "-fmad=false", "-Werror", "all-warnings", "-I."};
+  for (const char* folder : {"include", "src"}) args.push_back("-I" + (kRoot / folder).string());
+  for (const int architecture : kArchitectures) {
+    args.push_back(fmt::format("-gencode=arch=compute_{0},code=sm_{0}", architecture));
+  }
+  args.insert(args.end(), source.options.begin(), source.options.end());
+  args.insert(args.end(), {"-c", "kernel.cu", "-o", "kernel.o"});
+  const Outcome outcome = run({.program = EVERKERNEL_NVCC,
+                               .args = args,
+                               .folder = dir.path(),
+                               .deadline = std::chrono::minutes(5)});
+  EXPECT_EQ(outcome.status, 0) << source.name << ": " << outcome.out << outcome.err;
+}
+
+#define EVERKERNEL_NEEDS_NVCC() \
+  if (!std::filesystem::exists(EVERKERNEL_NVCC)) GTEST_SKIP() << "there is no nvcc here"
+
 // Handlers of all examples as one program; what opcodes and names they have does not matter here.
-TEST(CudaCompile, nvcc_takes_the_examples) {
-  if (!std::filesystem::exists(EVERKERNEL_NVCC)) GTEST_SKIP() << "there is no nvcc here";
+TEST(CudaCompile, nvcc_takes_the_megakernel_with_the_examples) {
+  EVERKERNEL_NEEDS_NVCC();
   ir::Program all;
   for (Example& example : all_examples()) {
     for (ir::Handler& handler : example.program.handlers) {
@@ -263,25 +302,17 @@ TEST(CudaCompile, nvcc_takes_the_examples) {
     }
   }
   const auto program = verified(std::move(all));
-  const TempDir dir;
-  std::filesystem::create_directory(dir.path() / "everkernel");
-  const auto write = [&](const char* name, const std::string& text) {
-    const auto bytes = std::as_bytes(std::span(text));
-    dir.write(name, Bytes(bytes.begin(), bytes.end()));
-  };
-  write("everkernel/handlers.cuh", cuda_of(program));
-  write("kernel.cu", kernels_of(program) + std::string(kKernel));
-  std::vector<std::string> args = {"-std=c++20", "-fmad=false", "-Werror", "all-warnings", "-I."};
-  for (const char* folder : {"include", "src"}) args.push_back("-I" + (kRoot / folder).string());
-  for (const int architecture : kArchitectures) {
-    args.push_back(fmt::format("-gencode=arch=compute_{0},code=sm_{0}", architecture));
+  const std::string handlers = cuda_of(program);
+  expect_nvcc_compiles({"a kernel each", handlers, kernels_of(program) + std::string(kKernel)});
+  const std::string workers(backend::cuda::megakernel_source().text);
+  for (const char* kind : kKindsOfDrain) {
+    expect_nvcc_compiles({kind, handlers, workers, worker_options(kind)});
   }
-  args.insert(args.end(), {"-c", "kernel.cu", "-o", "kernel.o"});
-  const Outcome outcome = run({.program = EVERKERNEL_NVCC,
-                               .args = args,
-                               .folder = dir.path(),
-                               .deadline = std::chrono::minutes(5)});
-  EXPECT_EQ(outcome.status, 0) << outcome.out << outcome.err;
+}
+
+TEST(CudaCompile, nvcc_takes_random_handlers) {
+  EVERKERNEL_NEEDS_NVCC();
+  for_random_batches(expect_nvcc_compiles);
 }
 
 }  // namespace
