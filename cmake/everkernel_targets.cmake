@@ -3,6 +3,13 @@
 
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
 
+# Compiled objects are kept across build folders and clones: paths are relative to the checkout.
+find_program(EVERKERNEL_CCACHE ccache)
+if(PROJECT_IS_TOP_LEVEL AND EVERKERNEL_CCACHE AND NOT DEFINED CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER
+    env "CCACHE_BASEDIR=${PROJECT_SOURCE_DIR}" CCACHE_NOHASHDIR=1 "${EVERKERNEL_CCACHE}")
+endif()
+
 add_library(everkernel_options INTERFACE)
 target_compile_features(everkernel_options INTERFACE cxx_std_20)
 target_compile_options(everkernel_options INTERFACE

@@ -30,12 +30,30 @@ using Failure = tl::unexpected<Error>;
 [[nodiscard]] Failure fail(Code code, std::string message, std::string hint = {},
                            std::int64_t native = 0);
 
+namespace detail {
+
+/// The value of a Result that has one; nothing for Result<void>.
+template <class T>
+[[nodiscard]] T value_of(Result<T>&& result) {
+  return *std::move(result);
+}
+inline void value_of(Result<void>&&) {}
+
+}  // namespace detail
 }  // namespace everkernel
 
-/// Returns the error of a `Result` expression from the calling function, if it has one.
-#define EVERKERNEL_TRY(expression)                                            \
-  do {                                                                        \
-    if (auto everkernel_try_result = (expression); !everkernel_try_result) {  \
-      return ::everkernel::Failure(std::move(everkernel_try_result).error()); \
-    }                                                                         \
-  } while (false)
+/// The value of a `Result` expression. If it has an error, the calling function returns the error:
+///
+///     const Device device = EVERKERNEL_TRY(open_device());
+///     EVERKERNEL_TRY(device.check());
+///
+/// A statement expression, which g++ and clang++ have, because nothing in C++20 can both return
+/// from the calling function and have a value.
+#define EVERKERNEL_TRY(expression)                                     \
+  __extension__({                                                      \
+    auto everkernel_try = (expression);                                \
+    if (!everkernel_try) {                                             \
+      return ::everkernel::Failure(std::move(everkernel_try).error()); \
+    }                                                                  \
+    ::everkernel::detail::value_of(std::move(everkernel_try));         \
+  })
