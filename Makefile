@@ -1,47 +1,54 @@
 # Thin targets over the CMake presets. `make` builds the release preset; the program is then
 # build/release/bin/everkernel.
 
-.PHONY: all setup run test quick bench format tidy clean
+.PHONY: all run test sanitize soak quick bench format tidy clean setup setup-tests
 
 all: setup
 	cmake --preset release
 	cmake --build --preset release
 
-setup:
-	@tools/setup.sh
-
-# A tour: a job of a million items with its report, and what is underneath.
-run: all
+# A tour: a job of a million items with its report, and the buffers underneath.
+run: setup
+	cmake --preset release
+	cmake --build --preset release --target everkernel
 	@tools/demo.sh build/release/bin/everkernel
 
-# What CI runs: every test in the optimised build, then under ASan and UBSan (with the fuzz targets),
-# then under TSan.
-test: setup
-	cmake --workflow --preset check
-	cmake --preset asan
-	cmake --build --preset asan
-	ctest --preset asan
-	cmake --preset tsan
-	cmake --build --preset tsan
-	ctest --preset tsan
+# Before a push: the optimised build, every test and every gate, in minutes.
+test: setup-tests
+	@tools/check.py ci
+
+# The same tests under ASan and UBSan, with the fuzz targets; then those with threads under TSan.
+sanitize: setup-tests
+	@tools/check.py asan tsan
+
+# Everything long, with fresh seeds: make soak MINUTES=60. `tools/soak.py --list` names the parts.
+MINUTES ?= 120
+soak: setup-tests
+	@tools/soak.py --minutes $(MINUTES)
 
 # The unit tests alone, for every few minutes of work.
-quick: setup
+quick: setup-tests
 	cmake --preset dev
 	cmake --build --preset dev
 	ctest --preset quick
 
 # The full benchmarks, each with its peers in the same run; JSON goes to build/release/bench.
-bench: all
+bench: setup-tests all
 	@tools/bench.sh build/release
 
-format: setup
-	@git ls-files '*.hpp' '*.cpp' '*.cu' | xargs clang-format -i
+format: setup-tests
+	@git ls-files '*.hpp' '*.cpp' '*.cu' '*.cuh' | xargs clang-format -i
 
 # Style and document gates alone.
-tidy: setup
+tidy: setup-tests
 	cmake --preset ci
 	ctest --preset ci --label-regex gate
+
+# What building and running need; what testing needs beside that.
+setup:
+	@tools/setup.sh build
+setup-tests:
+	@tools/setup.sh build test
 
 clean:
 	rm -rf build

@@ -51,6 +51,7 @@ CACHE_VARIABLE = "EVERKERNEL_TEST_CACHE_DIR"
 # Copies of a random test take turns with the seeds from this one on.
 FIRST_SEED = int(os.environ.get("EVERKERNEL_SEED") or str(random.randrange(1 << 31)), 0)
 CUDA = {"EVERKERNEL_BACKEND": "cuda"}
+SUBJECT = {"EVERKERNEL_SUBJECT": "gpu"}
 # Under a sanitizer a batch takes its time, and is to be over before the step is.
 SLOW = {"EVERKERNEL_TRIALS": "10"}
 # What compiles many programs does little else: a process a core, as threads of one would wait for
@@ -78,12 +79,13 @@ def make_steps(quick, programs):
     rounds = {"EVERKERNEL_LITMUS_ROUNDS": "1000000"} if quick else {}
     return [
         Step("conformance", "cuda_conformance_test", 130, shards=cores),
-        Step("handler tables", "cuda_handlers_test", 90, environment=COMPILES, seconds=0.2,
+        Step("handler tables", "jit_test", 90, environment={**COMPILES, **SUBJECT},
+             arguments=["--gtest_filter=-Generator.*:LlvmText.*:Pages.*"], seconds=0.2,
              shards=cores),
         Step("random programs", "cuda_differential_test", 90, environment={**COMPILES, **number},
              arguments=["--gtest_filter=*bit_for_bit"], seconds=0.8, copies=cores,
              programs=programs),
-        Step("random arithmetic", "cuda_handlers_test", 40, environment=COMPILES,
+        Step("random arithmetic", "jit_test", 40, environment={**COMPILES, **SUBJECT},
              arguments=["--gtest_filter=Arithmetic*"], seconds=0.5, copies=cores),
         # These launch all the time: more processes would wait for each other's turn on the GPU.
         Step("random rings", "random_ring_test", 45, environment=CUDA, seconds=0.4, copies=2),

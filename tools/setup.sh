@@ -1,20 +1,34 @@
 #!/bin/sh
-# Installs the Debian packages of tools/packages.txt that are not there yet, without questions.
-# Needs root or sudo only when something is missing; otherwise it takes a few milliseconds.
+# Installs the Debian packages of lists that are not there yet, without questions.
+#
+#   tools/setup.sh LIST…    each LIST is tools/packages-LIST.txt: build, test
+#
+# Needs root or sudo only if a package is missing; otherwise it takes a few milliseconds.
 set -eu
 
-list=$(dirname "$0")/packages.txt
-wanted=$(sed -e 's/#.*//' "$list")
+wanted=
+for list in "$@"; do
+  wanted="$wanted $(sed -e 's/#.*//' "$(dirname "$0")/packages-$list.txt")"
+done
 
 if ! command -v dpkg-query >/dev/null; then
-  echo "setup: this is no Debian system; make sure these are installed:" $wanted >&2
+  echo "setup: this is not a Debian system; make sure these packages are installed:" $wanted >&2
   exit 0
 fi
 
+# One query for all packages: it prints those that are installed and complains of the others.
+installed=$(dpkg-query --show --showformat='${db:Status-Status} ${Package}\n' $wanted \
+  2>/dev/null | sed -n 's/^installed //p')
 missing=
 for package in $wanted; do
-  state=$(dpkg-query --show --showformat='${db:Status-Status}' "$package" 2>/dev/null || true)
-  [ "$state" = installed ] || missing="$missing $package"
+  case "
+$installed
+" in
+    *"
+$package
+"*) ;;
+    *) missing="$missing $package" ;;
+  esac
 done
 [ -n "$missing" ] || exit 0
 

@@ -8,6 +8,8 @@
 #include <mutex>
 
 #include "support/ir_text.hpp"
+#include "support/sanitized.hpp"
+#include "support/seeds.hpp"
 
 namespace everkernel::conformance {
 namespace {
@@ -16,21 +18,34 @@ constexpr Schedule kSchedules[] = {Schedule::direct, Schedule::priority, Schedul
 constexpr Word kStarts[] = {0, kNearlyWrapped};
 constexpr Execution kExecutions[] = {Execution::interpreter, Execution::native};
 
+// Schedules × workers × counter starts × executions. Under a sanitizer, where each test takes many
+// times as long, a schedule has two configurations that share no value of an axis with two or more
+// values; a soak has them all.
 std::vector<Configuration> product(const BackendUnderTest& backend,
                                    std::span<const Schedule> schedules,
                                    std::span<const Word> worker_counts,
                                    std::span<const Word> starts,
                                    std::span<const Execution> executions) {
   std::vector<Configuration> all;
+  const auto add = [&](Schedule schedule, Word workers, Word start, Execution execution) {
+    if (!backend.interprets) execution = Execution::native;
+    all.push_back({&backend, schedule, workers, start, execution});
+  };
+  if (!backend.interprets) executions = executions.last(1);
   for (const Schedule schedule : schedules) {
+    if (test::kIsSanitized && !test::is_soak()) {
+      const std::size_t most =
+          std::max({worker_counts.size(), starts.size(), executions.size()}) > 1 ? 2 : 1;
+      for (std::size_t k = 0; k < most; ++k) {
+        add(schedule, worker_counts[(worker_counts.size() * 2 - 1 - k) % worker_counts.size()],
+            starts[k % starts.size()],
+            executions[(executions.size() * 2 - 1 - k) % executions.size()]);
+      }
+      continue;
+    }
     for (const Word workers : worker_counts) {
       for (const Word start : starts) {
-        for (const Execution execution : executions) {
-          const bool is_last = execution == executions.back();
-          if (!backend.interprets && !is_last) continue;
-          all.push_back({&backend, schedule, workers, start,
-                         backend.interprets ? execution : Execution::native});
-        }
+        for (const Execution execution : executions) add(schedule, workers, start, execution);
       }
     }
   }

@@ -37,8 +37,6 @@ class GpuSubject : public Subject {
   HandlerRunner runner_;
 };
 
-}  // namespace
-
 Result<std::unique_ptr<const Subject>> make_subject(const ir::VerifiedProgram& program,
                                                     jit::CodeCache*) {
   // The thread that runs the tests keeps the context for as long as the program runs.
@@ -59,4 +57,7 @@ std::string why_no_subject() {
   return fmt::format("there is no GPU here: {}; {}", gpu().error().message, gpu().error().hint);
 }
 
+[[maybe_unused]] const SubjectKind kGpu("gpu", make_subject, why_no_subject);
+
+}  // namespace
 }  // namespace everkernel::test

@@ -12,6 +12,7 @@
 #include "support/jit_stage.hpp"
 #include "support/jit_trial.hpp"
 #include "support/process.hpp"
+#include "support/seeds.hpp"
 #include "support/temp_dir.hpp"
 
 namespace everkernel::test {
@@ -91,8 +92,6 @@ class HostCudaSubject : public Subject {
   ShimRun entry_;
 };
 
-}  // namespace
-
 Result<std::unique_ptr<const Subject>> make_subject(const ir::VerifiedProgram& program,
                                                     jit::CodeCache*) {
   const TempDir dir;
@@ -102,7 +101,7 @@ Result<std::unique_ptr<const Subject>> make_subject(const ir::VerifiedProgram& p
   write(dir.path() / "handlers.cpp", source_of(program));
   const Outcome compiled = test::run(
       {.program = EVERKERNEL_CXX,
-       .args = {"-std=c++20", "-O1", "-w", "-fPIC", "-shared", "-ffp-contract=off",
+       .args = {"-std=c++20", is_soak() ? "-O1" : "-O0", "-w", "-fPIC", "-shared", "-ffp-contract=off",
                 "-I" + (kSources / "include").string(), "-I" + (kSources / "tests/jit").string(),
                 "-I.", "handlers.cpp", "-o", "handlers.so"},
        .folder = dir.path(),
@@ -121,4 +120,7 @@ std::string why_no_subject() {
              : "the compiler this was built with is not here: " EVERKERNEL_CXX;
 }
 
+[[maybe_unused]] const SubjectKind kCudaText("cuda_text", make_subject, why_no_subject);
+
+}  // namespace
 }  // namespace everkernel::test

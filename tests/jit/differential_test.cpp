@@ -1,8 +1,7 @@
 // Random programs on random frames: interpreter and compiled code must leave the same words behind.
 //
-// EVERKERNEL_SEED=N begins with batch N (its programs and frames follow from N alone), so the
-// command that a failure prints repeats it. EVERKERNEL_SECONDS=S says how long to run; 0 is one
-// batch.
+// Programs and frames of a batch follow from its seed alone, so the command that a failure prints
+// repeats it. support/seeds.hpp has the variables that choose seeds and length.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -16,7 +15,6 @@
 #include "support/crash_report.hpp"
 #include "support/jit_program_generator.hpp"
 #include "support/jit_trial.hpp"
-#include "support/sanitized.hpp"
 #include "support/seeds.hpp"
 
 namespace everkernel::test {
@@ -25,16 +23,7 @@ namespace {
 constexpr std::size_t kHandlersEach = 24;  // of a batch: starting a compiler costs more than one
 constexpr std::size_t kFramesEach = 20;    // of a handler
 
-// Native code is slow to make in an unoptimised build, and slow to run under a sanitizer.
-double usual_seconds() {
-#if defined(EVERKERNEL_USUAL_SECONDS)
-  return EVERKERNEL_USUAL_SECONDS;
-#elif defined(__OPTIMIZE__)
-  return kIsSanitized ? 10 : 64;
-#else
-  return 10;
-#endif
-}
+constexpr std::uint64_t kBatches = 2;
 
 // ---- comparing ----
 
@@ -149,11 +138,11 @@ bool compare_all(Random& random, std::uint64_t seed, const ir::VerifiedProgram& 
 
 // Runs batches until the time is over or one fails, and says what it came to.
 template <class RunBatch>
-void compare_batches(double seconds, RunBatch run_batch) {
+void compare_batches(RunBatch run_batch) {
   CrashReport crash;
   Tally tally;
   const double elapsed =
-      run_batches(seconds, [&](std::uint64_t seed) { return run_batch(seed, crash, tally); });
+      run_batches(kBatches, [&](std::uint64_t seed) { return run_batch(seed, crash, tally); });
   std::printf("%zu programs, %zu runs compared in %.1f s", tally.programs, tally.runs, elapsed);
   if (tally.damaged > 0) std::printf(", out of %zu damaged texts", tally.damaged);
   std::printf("\n");
@@ -165,29 +154,27 @@ void compare_batches(double seconds, RunBatch run_batch) {
 
 TEST(Differential, random_programs_agree_bit_for_bit) {
   EVERKERNEL_NEEDS_SUBJECT();
-  compare_batches(seconds_to_run(usual_seconds()) * 3 / 4,
-                  [](std::uint64_t seed, CrashReport& crash, Tally& tally) {
-                    Random random(seed);
-                    const std::string text = generate_batch(random, kHandlersEach);
-                    crash.set(seed, text);
-                    const auto program = verified(text);
-                    if (!program) {
-                      ADD_FAILURE() << "the generator made a program that does not verify: "
-                                    << program.error().message << "\nreplay with\n  "
-                                    << replay_command(seed) << "\n"
-                                    << text;
-                      return false;
-                    }
-                    return compare_all(random, seed, *program, crash, tally);
-                  });
+  compare_batches([](std::uint64_t seed, CrashReport& crash, Tally& tally) {
+    Random random(seed);
+    const std::string text = generate_batch(random, kHandlersEach);
+    crash.set(seed, text);
+    const auto program = verified(text);
+    if (!program) {
+      ADD_FAILURE() << "the generator made a program that does not verify: "
+                    << program.error().message << "\nreplay with\n  " << replay_command(seed)
+                    << "\n"
+                    << text;
+      return false;
+    }
+    return compare_all(random, seed, *program, crash, tally);
+  });
 }
 
 // Damaged texts never crash the parser or the verifier; those that still verify run like the
 // others.
 TEST(Differential, damaged_programs_are_refused_or_agree_bit_for_bit) {
   EVERKERNEL_NEEDS_SUBJECT();
-  compare_batches(seconds_to_run(usual_seconds()) / 4, [](std::uint64_t seed, CrashReport& crash,
-                                                          Tally& tally) {
+  compare_batches([](std::uint64_t seed, CrashReport& crash, Tally& tally) {
     Random random(seed ^ 0x5EED0FDA3A6ED000u);
     auto survivors = generate_survivors(random, kHandlersEach, tally.damaged,
                                         [&](const std::string& text) { crash.set(seed, text); });

@@ -8,11 +8,11 @@
 
 // Macros, because only the body of a test can skip it.
 
-// For tests that need the code this test program compiles, whatever kind it is.
-#define EVERKERNEL_NEEDS_SUBJECT()                                   \
-  do {                                                               \
-    const std::string reason = ::everkernel::test::why_no_subject(); \
-    if (!reason.empty()) GTEST_SKIP() << reason;                     \
+// For tests of whatever kind of code EVERKERNEL_SUBJECT names.
+#define EVERKERNEL_NEEDS_SUBJECT()                                             \
+  do {                                                                         \
+    const std::string reason = ::everkernel::test::chosen_subject().why_not(); \
+    if (!reason.empty()) GTEST_SKIP() << reason;                               \
   } while (false)
 
 // For tests of native code alone.

@@ -1,8 +1,7 @@
 // Random jobs: what run() comes back with must be what running the items one after the other gives.
 //
-// EVERKERNEL_SEED=N begins with batch N (its program, megakernels and jobs follow from N alone), so
-// the command that a failure prints repeats it. EVERKERNEL_SECONDS=S says how long to run; 0 is one
-// batch.
+// Program, megakernels and jobs of a batch follow from its seed alone, so the command that a
+// failure prints repeats it. support/seeds.hpp has the variables that choose seeds and length.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -23,18 +22,20 @@
 namespace everkernel::test {
 namespace {
 
-constexpr double kUsualSeconds = kIsSanitized ? 20 : 30;
-
 // A batch runs jobs of one program. Native code is compiled for the opcodes of nearly every job
 // anew, and that takes longer than the job: few jobs have it, and run more often.
 struct BatchShape {
+  std::uint64_t batches;     // of a test run
   Word kernels, jobs, runs;  // runs of a job
   bool is_native;
 };
-constexpr BatchShape kInterpreted = {.kernels = 3, .jobs = 40, .runs = 3, .is_native = false};
-constexpr BatchShape kNative = {.kernels = 1, .jobs = 5, .runs = 8, .is_native = true};
+constexpr BatchShape kInterpreted = {
+    .batches = kIsSanitized ? 1 : 3, .kernels = 3, .jobs = 40, .runs = 3, .is_native = false};
+constexpr BatchShape kNative = {
+    .batches = 1, .kernels = 1, .jobs = 5, .runs = 8, .is_native = true};
 // A device compiles a program twice, for seconds, and then runs any job of it.
-constexpr BatchShape kOnDevice = {.kernels = 4, .jobs = 60, .runs = 4, .is_native = true};
+constexpr BatchShape kOnDevice = {
+    .batches = 1, .kernels = 4, .jobs = 60, .runs = 4, .is_native = true};
 // Whatever takes longer hangs, compiling included.
 constexpr std::chrono::seconds kDeviceTime{90};
 
@@ -175,11 +176,11 @@ bool run_batch(std::uint64_t seed, const BatchShape& batch, CrashReport& crash, 
   return true;
 }
 
-void run_jobs(double seconds_to_take, const BatchShape& batch) {
+void run_jobs(const BatchShape& batch) {
   CrashReport crash;
   Tally tally;
   const double seconds = run_batches(
-      seconds_to_take, [&](std::uint64_t seed) { return run_batch(seed, batch, crash, tally); });
+      batch.batches, [&](std::uint64_t seed) { return run_batch(seed, batch, crash, tally); });
   std::printf("%zu batches, %zu jobs with %zu items, %zu runs in %.1f s: %.1f jobs/s\n",
               tally.batches, tally.jobs, tally.items, tally.runs, seconds,
               static_cast<double>(tally.jobs) / seconds);
@@ -192,14 +193,14 @@ void run_jobs(double seconds_to_take, const BatchShape& batch) {
 }
 
 TEST(RandomJobs, every_run_gives_what_one_item_after_the_other_gives) {
-  if (is_on_cuda()) return run_jobs(seconds_to_run(kUsualSeconds), kOnDevice);
-  run_jobs(seconds_to_run(kUsualSeconds) * 3 / 4, kInterpreted);
+  if (is_on_cuda()) return run_jobs(kOnDevice);
+  run_jobs(kInterpreted);
 }
 
 TEST(RandomJobs, native_code_gives_the_same) {
   if (is_on_cuda()) GTEST_SKIP() << "a GPU runs nothing else: the test before was it";
   if (!jit::has_native_code()) GTEST_SKIP() << "this build has no native code";
-  run_jobs(seconds_to_run(kUsualSeconds) / 4, kNative);
+  run_jobs(kNative);
 }
 
 // ---- the model ----

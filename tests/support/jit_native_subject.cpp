@@ -30,8 +30,6 @@ class NativeSubject : public Subject {
   jit::NativeProgram exclusive_;
 };
 
-}  // namespace
-
 Result<std::unique_ptr<const Subject>> make_subject(const ir::VerifiedProgram& program,
                                                     jit::CodeCache* cache) {
   auto shared =
@@ -47,4 +45,7 @@ std::string why_no_subject() {
   return jit::has_native_code() ? "" : "this build has no LLVM: there is no native code to check";
 }
 
+[[maybe_unused]] const SubjectKind kNative("native", make_subject, why_no_subject);
+
+}  // namespace
 }  // namespace everkernel::test

@@ -14,6 +14,12 @@
 namespace everkernel::test {
 namespace {
 
+// A function, because kinds are added before main() in any order.
+std::vector<const SubjectKind*>& linked_kinds() {
+  static std::vector<const SubjectKind*> kinds;
+  return kinds;
+}
+
 /// Notices words that one turn of an each writes and another one touches. Atomics of one kind that
 /// commute, their results unused, may meet.
 class RaceWatch : public ir::TouchWatch {
@@ -133,10 +139,25 @@ std::string difference(const RunResult& expected, const Run& run) {
   return difference(sorted(expected), sorted(run.result));
 }
 
+SubjectKind::SubjectKind(std::string_view kind, decltype(make) make_subject,
+                         decltype(why_not) why_none)
+    : name(kind), make(make_subject), why_not(why_none) {
+  linked_kinds().push_back(this);
+}
+
+const SubjectKind& chosen_subject() {
+  const char* const given = std::getenv("EVERKERNEL_SUBJECT");
+  const std::string_view name = given == nullptr ? "native" : given;
+  for (const SubjectKind* kind : linked_kinds()) {
+    if (kind->name == name) return *kind;
+  }
+  std::fprintf(stderr, "EVERKERNEL_SUBJECT: this program has no code of the kind `%s`\n",
+               std::string(name).c_str());
+  std::exit(2);
+}
+
 Result<Trial> Trial::make(const ir::VerifiedProgram& program, jit::CodeCache* cache) {
-  auto subject = make_subject(program, cache);
-  if (!subject) return Failure(subject.error());
-  return Trial(program, *std::move(subject));
+  return Trial(program, EVERKERNEL_TRY(chosen_subject().make(program, cache)));
 }
 
 Trial Trial::from_text(std::string_view text) {

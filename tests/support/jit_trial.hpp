@@ -1,8 +1,9 @@
 // Runs one item on the interpreter and in every way some compiled code offers, each on its own copy
 // of the same memory, and says where the results differ.
 //
-// What compiled code that is, a test program decides: it links one of the files that define
-// make_subject(), so that one set of tables and random programs serves native code and CUDA alike.
+// One set of tables and random programs serves every kind of compiled code: a test program links
+// the kinds it knows, and EVERKERNEL_SUBJECT=native|cuda_text|gpu chooses one. Native code is the
+// usual one.
 #pragma once
 
 #include <array>
@@ -97,11 +98,21 @@ class Subject {
   virtual std::vector<Run> run(std::size_t handler_index, const FrameSpec& spec) const = 0;
 };
 
-/// Compiles, or loads from the cache where this kind of code has one.
-Result<std::unique_ptr<const Subject>> make_subject(const ir::VerifiedProgram& program,
-                                                    jit::CodeCache* cache);
-/// Why nothing can be compiled or run here; empty if it can.
-std::string why_no_subject();
+/// One kind of compiled code. A file that defines a kind has one of these at namespace scope;
+/// making it adds the kind to the program.
+struct SubjectKind {
+  std::string_view name;
+  /// Compiles, or loads from the cache where this kind of code has one.
+  Result<std::unique_ptr<const Subject>> (*make)(const ir::VerifiedProgram& program,
+                                                 jit::CodeCache* cache);
+  /// Why nothing of this kind can be compiled or run here; empty if it can.
+  std::string (*why_not)();
+
+  SubjectKind(std::string_view kind, decltype(make) make_subject, decltype(why_not) why_none);
+};
+
+/// The kind that EVERKERNEL_SUBJECT names. Ends the test program if there is no such kind.
+const SubjectKind& chosen_subject();
 
 /// One verified program with its compiled code.
 class Trial {

@@ -1,7 +1,11 @@
-// Seeds and time of random tests. EVERKERNEL_SEED=N begins with batch N and EVERKERNEL_SEED_STEP=S
-// goes on with batch N + S, so that processes can share the batches; EVERKERNEL_SECONDS=S says how
-// long to run; 0 is one batch. What a batch does follows from its seed alone; EVERKERNEL_TRIALS=N
-// has the first N rings or jobs of each, where every one takes long.
+// Seeds and lengths of random tests.
+//
+// A test run has a fixed first seed and a fixed number of batches, so that every run of it does the
+// same. A soak sets EVERKERNEL_SEED=N, which begins with batch N, and EVERKERNEL_SECONDS=S, which
+// goes on for S seconds (0: one batch). EVERKERNEL_SEED_STEP=K goes from batch N to batch N + K, so
+// that processes can share the batches. A batch follows from its seed alone; EVERKERNEL_TRIALS=N
+// stops after the first N rings or jobs of each batch. EVERKERNEL_SOAK=1 has tests that leave
+// something out for the sake of time leave nothing out.
 #pragma once
 
 #include <fmt/format.h>
@@ -14,7 +18,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <optional>
-#include <random>
 #include <string>
 
 namespace everkernel::test {
@@ -26,11 +29,14 @@ inline std::optional<std::uint64_t> number_from(const char* name) {
   return std::strtoull(text, nullptr, 0);
 }
 
-/// The seed that was asked for, else any.
+/// Whether this run is to try everything, however long it takes: EVERKERNEL_SOAK is set.
+inline bool is_soak() {
+  return std::getenv("EVERKERNEL_SOAK") != nullptr;
+}
+
+/// The seed that EVERKERNEL_SEED names, else 1.
 inline std::uint64_t first_seed() {
-  if (const auto given = number_from("EVERKERNEL_SEED")) return *given;
-  std::random_device device;
-  return device() & 0x7FFFFFFFu;  // short enough to type
+  return number_from("EVERKERNEL_SEED").value_or(1);
 }
 
 /// From one seed to the next.
@@ -38,7 +44,8 @@ inline std::uint64_t seed_step() {
   return number_from("EVERKERNEL_SEED_STEP").value_or(1);
 }
 
-/// How long to run: as asked, else as usual.
+/// The seconds that EVERKERNEL_SECONDS names, else `usual`: for tests on a GPU, whose machines
+/// differ so much in speed that a count says nothing about time.
 inline double seconds_to_run(double usual) {
   if (const auto given = number_from("EVERKERNEL_SECONDS")) return static_cast<double>(*given);
   return usual;
@@ -54,17 +61,19 @@ inline std::string replay_command(std::uint64_t seed) {
   std::array<char, 4096> path{};
   const ssize_t length = readlink("/proc/self/exe", path.data(), path.size() - 1);
   const auto* const test = testing::UnitTest::GetInstance()->current_test_info();
-  const char* const backend = std::getenv("EVERKERNEL_BACKEND");
-  return fmt::format("{}{}{}EVERKERNEL_SEED={} EVERKERNEL_SECONDS=0 {} --gtest_filter={}.{}",
-                     backend == nullptr ? "" : "EVERKERNEL_BACKEND=",
-                     backend == nullptr ? "" : backend, backend == nullptr ? "" : " ", seed,
-                     length > 0 ? path.data() : "this_test", test->test_suite_name(), test->name());
+  std::string choices;
+  for (const char* name : {"EVERKERNEL_BACKEND", "EVERKERNEL_SUBJECT"}) {
+    if (const char* value = std::getenv(name)) choices += fmt::format("{}={} ", name, value);
+  }
+  return fmt::format("{}EVERKERNEL_SEED={} EVERKERNEL_SECONDS=0 {} --gtest_filter={}.{}", choices,
+                     seed, length > 0 ? path.data() : "this_test", test->test_suite_name(),
+                     test->name());
 }
 
-/// Calls run_batch(seed) with rising seeds, once at least, until the time is over or it says false.
-/// Returns the seconds it took.
+/// Calls run_batch(seed) with rising seeds until it returns false: `usual_count` times, or for as
+/// long as EVERKERNEL_SECONDS says and at least once. Returns the seconds it took.
 template <class RunBatch>
-double run_batches(double seconds, RunBatch run_batch) {
+double run_batches(std::uint64_t usual_count, RunBatch run_batch) {
   std::uint64_t seed = first_seed();
   std::printf("EVERKERNEL_SEED=%llu\n", static_cast<unsigned long long>(seed));
   std::fflush(stdout);
@@ -72,7 +81,10 @@ double run_batches(double seconds, RunBatch run_batch) {
   const auto elapsed = [&] {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   };
-  while (run_batch(seed) && elapsed() < seconds) seed += seed_step();
+  const auto seconds = number_from("EVERKERNEL_SECONDS");
+  for (std::uint64_t done = 1; run_batch(seed); ++done, seed += seed_step()) {
+    if (seconds ? elapsed() >= static_cast<double>(*seconds) : done >= usual_count) break;
+  }
   return elapsed();
 }
 
