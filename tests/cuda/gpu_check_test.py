@@ -51,7 +51,7 @@ SANITIZER = WATCHES + """
 case $tool in {bad}) echo '========= ERROR SUMMARY: 3 errors'; exit 99;; esac
 echo '========= ERROR SUMMARY: 0 errors'
 """
-TESTS = ["cuda_conformance_test", "cuda_handlers_test", "cuda_differential_test",
+TESTS = ["cuda_conformance_test", "jit_test", "cuda_differential_test",
          "random_ring_test", "random_job_test", "run_test", "cuda_litmus_test"]
 
 
@@ -231,7 +231,7 @@ class GpuCheck(unittest.TestCase):
 
     def test_one_process_of_a_step_that_fails(self):
         body = FAILS.split("\n", 1)[1]
-        self.program("cuda_handlers_test",
+        self.program("jit_test",
                      "#!/bin/sh\nif [ \"$GTEST_SHARD_INDEX\" != 1 ]; then\n"
                      f"{PASSES.split(chr(10), 1)[1]}fi\n{body}")
         status, report = self.check("--only", "handler tables")

@@ -99,13 +99,14 @@ Result<std::unique_ptr<const Subject>> make_subject(const ir::VerifiedProgram& p
   write(dir.path() / "cuda_values.inc", section(device, "values"));
   write(dir.path() / "cuda_running.inc", section(device, "running a handler"));
   write(dir.path() / "handlers.cpp", source_of(program));
-  const Outcome compiled = test::run(
-      {.program = EVERKERNEL_CXX,
-       .args = {"-std=c++20", is_soak() ? "-O1" : "-O0", "-w", "-fPIC", "-shared", "-ffp-contract=off",
-                "-I" + (kSources / "include").string(), "-I" + (kSources / "tests/jit").string(),
-                "-I.", "handlers.cpp", "-o", "handlers.so"},
-       .folder = dir.path(),
-       .deadline = std::chrono::minutes(5)});
+  const Outcome compiled =
+      test::run({.program = EVERKERNEL_CXX,
+                 .args = {"-std=c++20", is_soak() ? "-O1" : "-O0", "-w", "-fPIC", "-shared",
+                          "-ffp-contract=off", "-I" + (kSources / "include").string(),
+                          "-I" + (kSources / "tests/jit").string(), "-I.", "handlers.cpp", "-o",
+                          "handlers.so"},
+                 .folder = dir.path(),
+                 .deadline = std::chrono::minutes(5)});
   if (compiled.status != 0)
     return fail(Code::unsupported, "the CUDA text is no C++: " + compiled.err);
   void* const library = dlopen((dir.path() / "handlers.so").c_str(), RTLD_NOW | RTLD_LOCAL);
