@@ -2,6 +2,7 @@
 """Checks the model of the ring, ring.pml, with Spin: exhaustively, or with mistakes put in.
 
     check.py model SPIN CC FOLDER     every configuration is free of errors and reaches its steps
+    check.py quick SPIN CC FOLDER     the same of the few configurations that take seconds
     check.py mutants SPIN CC FOLDER   every mutant is found, by the property that forbids it
 
 FOLDER is for the verifiers and is made if it is not there. Prints a table, one line a run; exit 1
@@ -77,6 +78,9 @@ CONFIGURATIONS = [
     Run("progress, batch", BATCH + " LIVENESS WORKERS=2 CLAIMS=2 AWAITS=4",
         f"{LAPS} {DEFERS} fence_waited"),
 ]
+
+# One of each kind: a lap, a stop with everything in it, waiting, helping, progress.
+QUICK = {"core, 2 slots", "stop, all at once", "bell", "guest, stop", "progress, batch"}
 
 WRONG_PAYLOAD = r"assertion violated \(copy==\(ticket\+1\)\)"
 STUCK = r"invalid end state"
@@ -221,9 +225,10 @@ def check_all(runs, is_mutant, spin, compiler, base):
 
 
 def main(arguments):
-    sets = {"model": CONFIGURATIONS, "mutants": MUTANTS}
+    sets = {"model": CONFIGURATIONS, "mutants": MUTANTS,
+            "quick": [run for run in CONFIGURATIONS if run.name in QUICK]}
     if len(arguments) != 4 or arguments[0] not in sets:
-        print("usage: check.py model|mutants SPIN CC FOLDER", file=sys.stderr)
+        print("usage: check.py model|quick|mutants SPIN CC FOLDER", file=sys.stderr)
         return 2
     what, spin, compiler, folder = arguments
     failures = check_all(sets[what], what == "mutants", spin, compiler, Path(folder) / what)
