@@ -57,12 +57,12 @@ class WithFakeCuda : public ::testing::Test {
 
   /// A context on its device; must work.
   static std::shared_ptr<backend::cuda::Context> make_context(
-      backend::Clock::duration patience = backend::cuda::Context::kPatience) {
+      backend::Clock::duration copy_timeout = backend::cuda::Context::kCopyTimeout) {
     const auto driver = load_driver();
     const auto facts = backend::cuda::probe_device(driver, 0);
     EXPECT_TRUE(facts) << message_of(facts);
     if (!facts) std::abort();
-    auto context = backend::cuda::Context::create(driver, *facts, patience);
+    auto context = backend::cuda::Context::create(driver, *facts, copy_timeout);
     EXPECT_TRUE(context) << message_of(context);
     if (!context) std::abort();
     return *context;

@@ -12,7 +12,7 @@ using backend::cuda::SourceText;
 
 constexpr Word kGroupThreads = 64;
 constexpr unsigned kTileBytes = 4096;
-constexpr auto kPatience = std::chrono::seconds(60);
+constexpr auto kTimeout = std::chrono::seconds(60);
 
 }  // namespace
 
@@ -72,7 +72,7 @@ Result<std::vector<RunResult>> HandlerRunner::run(std::span<const RunRequest> re
     EVERKERNEL_TRY(gpu_->context->launch(*function, grid, stream_.get(), its_frames));
   }
   EVERKERNEL_TRY(
-      gpu_->context->wait(stream_.get(), backend::Clock::now() + kPatience, "handlers of a test"));
+      gpu_->context->wait(stream_.get(), backend::Clock::now() + kTimeout, "handlers of a test"));
   EVERKERNEL_TRY((*memory)->read(0, std::as_writable_bytes(image.words())));
   return image.collect();
 }

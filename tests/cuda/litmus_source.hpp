@@ -141,7 +141,7 @@ struct Tally {
 };
 
 inline constexpr Word kClosed = 0xFFFFFFFFu;
-inline constexpr Word kPatience = 1u << 20;  // looks that find nothing new
+inline constexpr Word kMaxIdleLooks = 1u << 20;  // looks that find nothing new
 
 // Word k of message n, and the answer to it.
 EK_DEVICE Word word_of(Word n, Word k) { return n * 16 + k; }
@@ -161,7 +161,7 @@ template <class Order>
 EK_DEVICE void send(Word* payload, Word* flags, Word* answers, Word* acks, Word cells, Word cell,
                     Word rounds, Tally& tally) {
   Word round = 0;
-  for (Word idle = 0; idle < kPatience; ++idle) {
+  for (Word idle = 0; idle < kMaxIdleLooks; ++idle) {
     if (Order::load_flag(acks, cell) != round) continue;
     if (round != 0 && Order::load(answers, cell) != answer_to(round)) ++tally.answer;
     if (round == rounds) return;
@@ -180,7 +180,7 @@ template <class Order>
 EK_DEVICE void receive(Word* payload, Word* flags, Word* answers, Word* acks, Word cells, Word cell,
                        Word rounds, Tally& tally) {
   Word seen = 0;
-  for (Word idle = 0; idle < kPatience; ++idle) {
+  for (Word idle = 0; idle < kMaxIdleLooks; ++idle) {
     if constexpr (Order::kWarmsCache) {
 #pragma unroll
       for (Word k = 0; k < kPayloadWords; ++k) Order::load(payload, Wide{k} * cells + cell);
@@ -229,7 +229,7 @@ inline constexpr Word kAnswerWord = 15;
 template <class Order>
 EK_DEVICE void publish(Word* slot, Word rounds, Tally& tally) {
   Word round = 0;
-  for (Word idle = 0; idle < kPatience; ++idle) {
+  for (Word idle = 0; idle < kMaxIdleLooks; ++idle) {
     const Word status = Order::load_flag(slot, 0);
     if (status == kPublished || status == kClaimed) continue;
     if (round != 0 && Order::load(slot, kAnswerWord) != answer_to(round)) ++tally.answer;
@@ -280,13 +280,13 @@ EK_DEVICE void claim_slots(Word* ring, Word* claims, Word* findings, Word slots,
     const Word lap = claimer / slots;
     Word slot = (claimer * (2 * lap + 1) + lap * 37) & (slots - 1);
     Word idle = 0;
-    for (; idle < kPatience; ++idle, slot ^= 1) {
+    for (; idle < kMaxIdleLooks; ++idle, slot ^= 1) {
       if (try_claim<Order>(ring + Wide{slot} * 16, claims + slot, tally)) idle = 0;
       const bool has_ended = all(ring + Wide{slot} * 16).load_relaxed(0) == kEnded &&
                              all(ring + Wide{slot ^ 1} * 16).load_relaxed(0) == kEnded;
       if (has_ended) break;
     }
-    if (idle == kPatience) ++tally.stuck;
+    if (idle == kMaxIdleLooks) ++tally.stuck;
   }
   tally.add_to(findings);
 }
@@ -316,8 +316,8 @@ EK_DEVICE void publish_tickets(const TicketRing& ring, Tally& tally) {
     const Word n = base + threadIdx.x;
     const Word slot = n % kCapacity, lap = n / kCapacity;
     Word idle = 0;
-    while (Order::load_flag(ring.done, slot / 32) != lap && idle < kPatience) ++idle;
-    if (__syncthreads_or(idle == kPatience)) {
+    while (Order::load_flag(ring.done, slot / 32) != lap && idle < kMaxIdleLooks) ++idle;
+    if (__syncthreads_or(idle == kMaxIdleLooks)) {
       ++tally.stuck;
       return;
     }
@@ -346,12 +346,12 @@ EK_DEVICE void consume_tickets(const TicketRing& ring, Tally& tally) {
     Word idle = 0;
     if (lane == 0) {
       while (static_cast<int>(Order::load_flag(ring.tail(), 0) - ring.first - base) < 32 &&
-             idle < kPatience) {
+             idle < kMaxIdleLooks) {
         ++idle;
       }
     }
     // One lane has acquired; the others meet it.
-    if (__shfl_sync(WarpLanes::kAll, idle, 0) == kPatience) {
+    if (__shfl_sync(WarpLanes::kAll, idle, 0) == kMaxIdleLooks) {
       ++tally.stuck;
       return;
     }

@@ -40,8 +40,8 @@ using Clock = std::chrono::steady_clock;
 constexpr SourceText kSource{.name = "litmus.cu", .text = kLitmusSource};
 constexpr Word kThreads = 256;  // of a block, as in the source
 constexpr double kUsualSeconds = 20;
-constexpr auto kKernelTime = std::chrono::seconds(60);
-constexpr auto kQuietTime = std::chrono::seconds(10);  // without any progress
+constexpr auto kKernelTimeout = std::chrono::seconds(60);
+constexpr auto kProgressTimeout = std::chrono::seconds(10);  // without any progress
 
 std::uint64_t rounds_to_run() {
   return number_from("EVERKERNEL_LITMUS_ROUNDS").value_or(100'000'000);
@@ -148,7 +148,7 @@ class Litmus : public testing::Test {
   // A kernel that does not end takes the device with it, and whoever wants to free its memory.
   static void wait_for_kernel() {
     try {
-      gpu().wait(kKernelTime);
+      gpu().wait(kKernelTimeout);
     } catch (const std::runtime_error& error) {
       fmt::print(stderr, "the test cannot go on: {}\n", error.what());
       std::fflush(nullptr);
@@ -312,10 +312,12 @@ class HostLitmus : public Litmus {
   }
 
   // Ends a test that gets nowhere.
-  class Patience {
+  class ProgressTimeout {
    public:
     void note_progress() { last_ = Clock::now(); }
-    bool is_over() const { return Clock::now() - last_ > kQuietTime || !gpu().is_running(); }
+    bool has_passed() const {
+      return Clock::now() - last_ > kProgressTimeout || !gpu().is_running();
+    }
 
    private:
     Clock::time_point last_ = Clock::now();
@@ -388,7 +390,7 @@ class HostLitmus : public Litmus {
     const auto acks = live(mailbox.acks, mailbox.cells);
     std::vector<Word> sent(mailbox.cells), answered(mailbox.cells);
     std::uint64_t open = 0;
-    Patience patience;
+    ProgressTimeout timeout;
     for (bool is_over = false; !is_over || open != 0;) {
       const std::uint64_t before = outcome.rounds - open;
       for (Word cell = 0; cell < mailbox.cells; ++cell) {
@@ -405,8 +407,8 @@ class HostLitmus : public Litmus {
         ++open;
       }
       is_over = is_over || outcome.rounds >= rounds || seconds_since(begin) > seconds;
-      if (outcome.rounds - open != before) patience.note_progress();
-      if (!patience.is_over()) continue;
+      if (outcome.rounds - open != before) timeout.note_progress();
+      if (!timeout.has_passed()) continue;
       ++outcome.stuck;
       return;
     }
@@ -486,11 +488,11 @@ class HostLitmus::TicketHost {
   protocol::LiveWords live_tail() const { return live(tail_, 2 * kEnd); }
   bool wait_for_room(Word first_group, Word lap) const {
     const auto done = live(done_, kCapacity / kGroup);
-    const Patience patience;
+    const ProgressTimeout timeout;
     for (Word group = first_group; group < first_group + kBatch / kGroup; ++group) {
       for (Word looks = 1; done.load_acquire(group) != lap; ++looks) {
         spin_pause();
-        if (looks % 65'536 == 0 && patience.is_over()) return false;
+        if (looks % 65'536 == 0 && timeout.has_passed()) return false;
       }
     }
     return true;

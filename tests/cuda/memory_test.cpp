@@ -20,9 +20,9 @@ using backend::cuda::CudaMemory;
 using backend::cuda::Staging;
 using std::chrono::milliseconds;
 
-constexpr std::size_t kHalf = Staging::kHalfBytes;
+constexpr std::size_t kStagingBytes = Staging::kBufferBytes;
 
-// Bytes that differ from place to place, also at distances of a half.
+// Bytes that differ from place to place, also at distances of a staging buffer.
 Bytes pattern(std::size_t size) {
   Bytes bytes(size);
   for (std::size_t i = 0; i < size; ++i) {
@@ -135,12 +135,13 @@ TEST_P(Copies, arrive_whole_in_both_directions_and_touch_nothing_else) {
   EXPECT_EQ(Bytes(begin + static_cast<std::ptrdiff_t>(size), received.end()), Bytes(64));
 }
 
-// Around one, two and three halves: the fake copies only when looked at, so that a half that is
-// filled too early loses bytes.
+// Around one, two and three staging buffers: the fake copies only when polled, so that a buffer
+// that is filled too early loses bytes.
 INSTANTIATE_TEST_SUITE_P(Sizes, Copies,
-                         ::testing::Values(4, 64, kHalf - 4, kHalf, kHalf + 4, 2 * kHalf - 4,
-                                           2 * kHalf, 2 * kHalf + 4, 3 * kHalf + 4,
-                                           5 * kHalf + 16));
+                         ::testing::Values(4, 64, kStagingBytes - 4, kStagingBytes,
+                                           kStagingBytes + 4, 2 * kStagingBytes - 4,
+                                           2 * kStagingBytes, 2 * kStagingBytes + 4,
+                                           3 * kStagingBytes + 4, 5 * kStagingBytes + 16));
 
 TEST_F(DeviceMemory, copies_do_not_touch_the_callers_memory_after_a_timeout) {
   context.reset();
@@ -202,7 +203,7 @@ TEST_F(DeviceMemory, a_lost_device_fails_every_copy_at_once) {
 }
 
 TEST_F(DeviceMemory, a_copy_that_fails_at_any_call_says_so_and_the_next_one_works) {
-  const auto memory = make(context, 2 * kHalf + 64);
+  const auto memory = make(context, 2 * kStagingBytes + 64);
   const Bytes sent = pattern(memory->size_bytes());
   Bytes received(sent.size());
   int failures = 0;

@@ -30,15 +30,15 @@ Current::~Current() {
   driver_->cuCtxPopCurrent(&popped);
 }
 
-Context::Context(const Driver& driver, const DeviceFacts& facts, Clock::duration patience)
+Context::Context(const Driver& driver, const DeviceFacts& facts, Clock::duration copy_timeout)
     : driver_(driver),
       facts_(facts),
-      patience_(patience),
+      copy_timeout_(copy_timeout),
       staging_(std::make_unique<Staging>(*this)) {}
 
 Result<std::shared_ptr<Context>> Context::create(const Driver& driver, const DeviceFacts& facts,
-                                                 Clock::duration patience) {
-  std::shared_ptr<Context> context(new Context(driver, facts, patience));
+                                                 Clock::duration copy_timeout) {
+  std::shared_ptr<Context> context(new Context(driver, facts, copy_timeout));
   EVERKERNEL_TRY(context->open());
   return context;
 }

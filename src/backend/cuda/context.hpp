@@ -48,11 +48,11 @@ class Context {
  public:
   // How long a copy may take to get on. Nothing a device does for itself takes that long; a kernel
   // that holds all of it may.
-  static constexpr Clock::duration kPatience = std::chrono::seconds(30);
+  static constexpr Clock::duration kCopyTimeout = std::chrono::seconds(30);
 
   // Retains the primary context of the device. Fails as the driver does.
   static Result<std::shared_ptr<Context>> create(const Driver& driver, const DeviceFacts& facts,
-                                                 Clock::duration patience = kPatience);
+                                                 Clock::duration copy_timeout = kCopyTimeout);
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
   ~Context();
@@ -64,7 +64,7 @@ class Context {
   // What copies bytes through that stream.
   Staging& staging() const { return *staging_; }
   // When a wait for the copy stream that begins now is over at the latest.
-  Clock::time_point patience_ends() const { return Clock::now() + patience_; }
+  Clock::time_point copy_deadline() const { return Clock::now() + copy_timeout_; }
 
   // Makes it current. Fails with `device_lost`.
   Result<Current> enter() const;
@@ -94,7 +94,7 @@ class Context {
   }
 
  private:
-  Context(const Driver& driver, const DeviceFacts& facts, Clock::duration patience);
+  Context(const Driver& driver, const DeviceFacts& facts, Clock::duration copy_timeout);
   Result<void> open();
   template <class Handle>
   Result<void> poll(CuResult (*query)(Handle), Handle handle, Clock::time_point deadline,
@@ -104,7 +104,7 @@ class Context {
 
   Driver driver_;
   DeviceFacts facts_;
-  Clock::duration patience_;
+  Clock::duration copy_timeout_;
   CuContext context_ = nullptr;
   CuStream copy_stream_ = nullptr;
   std::unique_ptr<Staging> staging_;

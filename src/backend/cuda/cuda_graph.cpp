@@ -47,7 +47,7 @@ constexpr auto kLaunchLook = milliseconds(100);
 constexpr auto kLeaveLook = microseconds(50);
 // What a launch has from the end of its time until its device counts as lost: items end at their
 // next turn of a loop.
-constexpr auto kAbortGrace = std::chrono::seconds(30);
+constexpr auto kAbortTimeout = std::chrono::seconds(30);
 
 std::size_t aligned(std::size_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
@@ -495,7 +495,7 @@ void CudaGraphKernel::stop(Clock::time_point deadline) {
   send(Signal::leave);
   if (!has_left(deadline)) {
     send(Signal::abort);
-    if (!has_left(deadline_after(kAbortGrace))) {
+    if (!has_left(deadline_after(kAbortTimeout))) {
       // It is still there and cannot be told to go.
       static_cast<void>(context().lose(
           {.code = Code::device_lost,

@@ -39,7 +39,7 @@ constexpr Word kMostLogWords = 1 + abi::kMaxDebugRecords * abi::kDebugRecordWord
 constexpr Word kLastTagBase = Word{1} << 30;
 // What a kernel has from its deadline until its device counts as lost: items end at their next
 // turn of a loop.
-constexpr auto kAbortGrace = std::chrono::seconds(30);
+constexpr auto kAbortTimeout = std::chrono::seconds(30);
 
 Word* words_of(const std::unique_ptr<Memory>& memory) {
   return memory->device_address();
@@ -117,32 +117,26 @@ std::string handler_text(const KernelOptions& options) {
 
 }  // namespace
 
-// ---- seats ----
+// ---- memory of a submission ----
 
-Result<Seat> Seat::create(const std::shared_ptr<Context>& context, Word slot_count,
-                          Word partition_count) {
-  Seat seat(context);
+Result<SubmissionMemory> SubmissionMemory::create(const std::shared_ptr<Context>& context,
+                                                  Word slot_count, Word partition_count) {
+  SubmissionMemory memory(context);
   const Word cells = std::bit_ceil(slot_count);
-  seat.cell_mask_ = cells - 1;
-  seat.cell_bytes_ = std::size_t{cells} * partition_count * sizeof(std::uint64_t);
-  const auto provide = [&](std::unique_ptr<Memory>& memory, std::size_t bytes) -> Result<void> {
-    auto made = seat.allocate(bytes);
-    if (!made) return Failure(made.error());
-    memory = std::move(*made);
-    return {};
-  };
-  EVERKERNEL_TRY(provide(seat.shared_, 2 * sizeof(Shared)));
-  EVERKERNEL_TRY(provide(seat.cells_[0], seat.cell_bytes_));
-  EVERKERNEL_TRY(provide(seat.notes_, std::size_t{slot_count} * abi::kWordBytes));
-  EVERKERNEL_TRY(provide(seat.emitted_, sizeof(std::uint64_t)));
-  return seat;
+  memory.cell_mask_ = cells - 1;
+  memory.cell_bytes_ = std::size_t{cells} * partition_count * sizeof(std::uint64_t);
+  memory.shared_ = EVERKERNEL_TRY(memory.allocate(2 * sizeof(Shared)));
+  memory.cells_[0] = EVERKERNEL_TRY(memory.allocate(memory.cell_bytes_));
+  memory.notes_ = EVERKERNEL_TRY(memory.allocate(std::size_t{slot_count} * abi::kWordBytes));
+  memory.emitted_ = EVERKERNEL_TRY(memory.allocate(sizeof(std::uint64_t)));
+  return memory;
 }
 
-Result<std::unique_ptr<Memory>> Seat::allocate(std::size_t bytes) const {
+Result<std::unique_ptr<Memory>> SubmissionMemory::allocate(std::size_t bytes) const {
   return CudaMemory::create(context_, bytes);
 }
 
-Result<void> Seat::fill(Submission& row, const Outcome* list) {
+Result<void> SubmissionMemory::fill(Submission& row, const Outcome* list) {
   row.shared = pointer_to<Shared>(shared_, turn_ % 2);
   row.next_shared = pointer_to<Shared>(shared_, (turn_ + 1) % 2);
   row.list = nullptr;
@@ -167,7 +161,7 @@ Result<void> Seat::fill(Submission& row, const Outcome* list) {
   return {};
 }
 
-Result<void> Seat::provide_hits(std::size_t capacity, CuStream stream) {
+Result<void> SubmissionMemory::provide_hits(std::size_t capacity, CuStream stream) {
   hit_capacity_ = capacity;
   if (capacity == 0) return {};
   const std::size_t bytes = capacity * sizeof(abi::Hit);
@@ -181,7 +175,7 @@ Result<void> Seat::provide_hits(std::size_t capacity, CuStream stream) {
                          "clearing the count of hits");
 }
 
-Result<void> Seat::note(const Outcome& outcome) {
+Result<void> SubmissionMemory::note(const Outcome& outcome) {
   ++turn_;
   tag_base_ += 2 * outcome.laps;
   if (tag_base_ <= kLastTagBase) return {};
@@ -195,16 +189,16 @@ Result<void> Seat::note(const Outcome& outcome) {
   return {};
 }
 
-Result<void> Seat::read_hits(std::span<abi::Hit> hits) const {
+Result<void> SubmissionMemory::read_hits(std::span<abi::Hit> hits) const {
   if (hits.empty()) return {};
   return hits_->read(0, std::as_writable_bytes(hits));
 }
 
 // ---- compiling ----
 
-Result<std::unique_ptr<Kernel>> CudaKernel::compile(const std::shared_ptr<Context>& context,
-                                                    const std::shared_ptr<ModuleShelf>& shelf,
-                                                    const KernelOptions& options) {
+Result<std::unique_ptr<Kernel>> CudaKernel::compile(
+    const std::shared_ptr<Context>& context, const std::shared_ptr<ModuleCache>& module_cache,
+    const KernelOptions& options) {
   EVERKERNEL_TRY(check_options(options));
   const ProgramShape shape = shape_of(options);
   const Word block_threads = block_threads_of(shape, options.geometry.workgroup_size);
@@ -217,7 +211,7 @@ Result<std::unique_ptr<Kernel>> CudaKernel::compile(const std::shared_ptr<Contex
   auto stream = Stream::create(context);
   if (!stream) return Failure(std::move(stream).error());
   std::unique_ptr<CudaKernel> kernel(
-      new CudaKernel(context, shelf, options, std::move(text), std::move(*stream)));
+      new CudaKernel(context, module_cache, options, std::move(text), std::move(*stream)));
   kernel->crew_ = {
       .has_groups = shape.has_groups, .has_tiles = shape.has_tiles, .block_threads = block_threads};
   kernel->has_long_items_ = shape.has_long_items;
@@ -225,10 +219,10 @@ Result<std::unique_ptr<Kernel>> CudaKernel::compile(const std::shared_ptr<Contex
   return std::unique_ptr<Kernel>(std::move(kernel));
 }
 
-CudaKernel::CudaKernel(std::shared_ptr<Context> context, std::shared_ptr<ModuleShelf> shelf,
+CudaKernel::CudaKernel(std::shared_ptr<Context> context, std::shared_ptr<ModuleCache> module_cache,
                        const KernelOptions& options, KernelText text, Stream stream)
     : context_(std::move(context)),
-      shelf_(std::move(shelf)),
+      module_cache_(std::move(module_cache)),
       options_(options),
       text_(std::move(text)),
       stream_(std::move(stream)) {}
@@ -241,10 +235,10 @@ Result<std::shared_ptr<const Module>> CudaKernel::load_module(bool is_graph) con
                : fmt::format("-DEVERKERNEL_SCHEDULE={}", static_cast<Word>(options_.schedule)));
   std::vector<SourceText> headers(device_headers().begin(), device_headers().end());
   headers.push_back({"everkernel/handlers.cuh", text_.handlers});
-  return shelf_->get(context_, {.source = megakernel_source(),
-                                .headers = headers,
-                                .options = compile_options,
-                                .architecture = context_->facts().architecture});
+  return module_cache_->get(context_, {.source = megakernel_source(),
+                                       .headers = headers,
+                                       .options = compile_options,
+                                       .architecture = context_->facts().architecture});
 }
 
 Result<void> CudaKernel::prepare() {
@@ -338,12 +332,12 @@ Outcome& CudaKernel::outcome(std::size_t index) const {
   return reinterpret_cast<Outcome*>(outcomes_->data())[index];
 }
 
-Result<void> CudaKernel::provide_seats(std::size_t count) {
+Result<void> CudaKernel::provide_memories(std::size_t count) {
   const Word partitions = options_.schedule == Schedule::priority ? abi::kPriorityCount : 1;
-  while (seats_.size() < count) {
-    auto seat = Seat::create(context_, options_.geometry.slot_count, partitions);
-    if (!seat) return Failure(std::move(seat).error());
-    seats_.push_back(std::move(*seat));
+  while (memories_.size() < count) {
+    auto memory = SubmissionMemory::create(context_, options_.geometry.slot_count, partitions);
+    if (!memory) return Failure(std::move(memory).error());
+    memories_.push_back(std::move(*memory));
   }
   if (!outcomes_ || outcomes_->size_bytes() < count * sizeof(Outcome)) {
     auto made = PinnedMemory::create(context_, count * sizeof(Outcome));
@@ -381,7 +375,7 @@ Result<void> CudaKernel::upload_table(const memory::BufferTableView& buffers) {
 
 Result<void> CudaKernel::make_rows(const Launch& launch) {
   const std::size_t count = launch.submissions.size();
-  EVERKERNEL_TRY(provide_seats(count));
+  EVERKERNEL_TRY(provide_memories(count));
   rows_.assign(count, {});
   sums_.assign(count, {});
   claimed_.assign(count, 0);
@@ -397,8 +391,8 @@ Result<void> CudaKernel::make_rows(const Launch& launch) {
     row.debug_log_words = std::min(word_count(*buffers.debug_log), kMostLogWords);
     row.io_words = word_count(*buffers.io_queue);
     row.outcome = reinterpret_cast<Outcome*>(outcomes_->device_pointer()) + i;
-    EVERKERNEL_TRY(seats_[i].provide_hits(launch.hits.empty() ? 0 : launch.hits[i].places.size(),
-                                          stream_.get()));
+    EVERKERNEL_TRY(memories_[i].provide_hits(launch.hits.empty() ? 0 : launch.hits[i].places.size(),
+                                             stream_.get()));
   }
   return {};
 }
@@ -414,17 +408,17 @@ Result<LaunchStats> CudaKernel::launch(const Launch& launch) {
   EVERKERNEL_TRY(make_rows(launch));
   open_.resize(rows_.size());
   std::iota(open_.begin(), open_.end(), std::size_t{0});
-  for (const std::size_t i : open_) EVERKERNEL_TRY(seats_[i].fill(rows_[i], nullptr));
+  for (const std::size_t i : open_) EVERKERNEL_TRY(memories_[i].fill(rows_[i], nullptr));
   EVERKERNEL_TRY(drain(open_, launch.deadline));
   for (std::size_t i = 0; i < rows_.size(); ++i) EVERKERNEL_TRY(check_setup(outcome(i)));
   for (std::size_t i = 0; i < rows_.size(); ++i) claimed_[i] = outcome(i).claimed_at_entry;
-  EVERKERNEL_TRY(settle(launch.deadline));
+  EVERKERNEL_TRY(drain_remaining_queues(launch.deadline));
   for (std::size_t i = 0; i < rows_.size(); ++i) {
     EVERKERNEL_TRY(count_remaining(i, sums_[i]));
     if (!launch.hits.empty() && launch.hits[i].emitted != nullptr) {
       const HitBuffer& hits = launch.hits[i];
       const auto count = std::min<std::size_t>(outcome(i).hits, hits.places.size());
-      EVERKERNEL_TRY(seats_[i].read_hits(hits.places.first(count)));
+      EVERKERNEL_TRY(memories_[i].read_hits(hits.places.first(count)));
       hits.emitted->store(outcome(i).hits, std::memory_order_release);
     }
     launch.counts[i] = sums_[i];
@@ -432,7 +426,7 @@ Result<LaunchStats> CudaKernel::launch(const Launch& launch) {
   return stats_;
 }
 
-// One native submission over these rows, whose seats are filled.
+// One native submission over these rows, whose memory is filled.
 Result<void> CudaKernel::drain(std::span<const std::size_t> rows, Clock::time_point deadline) {
   const Driver& driver = context_->driver();
   std::uint64_t slots = 0;
@@ -475,7 +469,7 @@ Result<void> CudaKernel::drain(std::span<const std::size_t> rows, Clock::time_po
   EVERKERNEL_TRY(finish(deadline));
   for (const std::size_t i : rows) {
     const Outcome& out = outcome(i);
-    EVERKERNEL_TRY(seats_[i].note(out));
+    EVERKERNEL_TRY(memories_[i].note(out));
     sums_[i].done += out.done;
     sums_[i].faulted += out.faulted;
     sums_[i].hits_dropped += out.hits_dropped;
@@ -490,12 +484,12 @@ Result<void> CudaKernel::finish(Clock::time_point deadline) {
   if (done || done.error().code != Code::timeout) return done;
   done = abort();
   if (done) {
-    done =
-        context_->wait(stream_.get(), deadline_after(kAbortGrace), "waiting for a kernel to stop");
+    done = context_->wait(stream_.get(), deadline_after(kAbortTimeout),
+                          "waiting for a kernel to stop");
   }
   // A kernel that came to its end by itself must not leave the word for the next.
   if (done) {
-    done = context_->wait(context_->copy_stream(), deadline_after(kAbortGrace),
+    done = context_->wait(context_->copy_stream(), deadline_after(kAbortTimeout),
                           "storing the abort word");
   }
   if (done || context_->is_lost()) return done;
@@ -544,7 +538,7 @@ Result<void> CudaKernel::check_setup(const Outcome& out) const {
 
 // A drain that left a long queue did not look at all of it at the end. It is gone through until
 // nothing moves.
-Result<void> CudaKernel::settle(Clock::time_point deadline) {
+Result<void> CudaKernel::drain_remaining_queues(Clock::time_point deadline) {
   for (;;) {
     std::erase_if(open_, [this](std::size_t i) {
       const Outcome& out = outcome(i);
@@ -553,7 +547,7 @@ Result<void> CudaKernel::settle(Clock::time_point deadline) {
              (is_round && out.moved == 0);
     });
     if (open_.empty()) return {};
-    for (const std::size_t i : open_) EVERKERNEL_TRY(seats_[i].fill(rows_[i], &outcome(i)));
+    for (const std::size_t i : open_) EVERKERNEL_TRY(memories_[i].fill(rows_[i], &outcome(i)));
     EVERKERNEL_TRY(drain(open_, deadline));
   }
 }
@@ -597,7 +591,7 @@ Result<void> CudaKernel::count_remaining(std::size_t index, DrainCounts& counts)
           tickets.data(), sizeof tickets, stream_.get()),
       "storing the tickets"));
   ++stats_.sync_points;
-  return context_->wait(stream_.get(), deadline_after(kAbortGrace), "storing the tickets");
+  return context_->wait(stream_.get(), deadline_after(kAbortTimeout), "storing the tickets");
 }
 
 Result<SurveyResult> CudaKernel::survey(std::size_t index) {
@@ -615,7 +609,7 @@ Result<SurveyResult> CudaKernel::survey(std::size_t index) {
                                   stream_.get(), params));
   ++stats_.kernel_launches;
   ++stats_.sync_points;
-  EVERKERNEL_TRY(context_->wait(stream_.get(), deadline_after(kAbortGrace), "counting slots"));
+  EVERKERNEL_TRY(context_->wait(stream_.get(), deadline_after(kAbortTimeout), "counting slots"));
   EVERKERNEL_TRY(survey_result_->read(0, std::as_writable_bytes(std::span(&result, 1))));
   return result;
 }

@@ -15,12 +15,12 @@
 
 namespace everkernel::backend::cuda {
 
-// What crews of one submission share on the device, kept from launch to launch.
-class Seat {
+// Device memory that the crews of one submission share. It is kept from launch to launch.
+class SubmissionMemory {
  public:
   // Gets ready for rings of that many slots. Fails with `out_of_memory` and `device_lost`.
-  static Result<Seat> create(const std::shared_ptr<Context>& context, Word slot_count,
-                             Word partition_count);
+  static Result<SubmissionMemory> create(const std::shared_ptr<Context>& context, Word slot_count,
+                                         Word partition_count);
 
   // Fills what a launch needs of it. With a list, the queue that the last launch left is gone
   // through instead of the ring.
@@ -33,7 +33,7 @@ class Seat {
   Result<void> read_hits(std::span<abi::Hit> hits) const;
 
  private:
-  explicit Seat(std::shared_ptr<Context> context) : context_(std::move(context)) {}
+  explicit SubmissionMemory(std::shared_ptr<Context> context) : context_(std::move(context)) {}
   Result<std::unique_ptr<Memory>> allocate(std::size_t bytes) const;
 
   std::shared_ptr<Context> context_;
@@ -56,7 +56,7 @@ class CudaKernel final : public Kernel {
   // Compiles the workers together with the handlers, or finds them in the cache. Fails with
   // `unsupported` and `invalid_argument`, and as NVRTC and the driver do.
   static Result<std::unique_ptr<Kernel>> compile(const std::shared_ptr<Context>& context,
-                                                 const std::shared_ptr<ModuleShelf>& shelf,
+                                                 const std::shared_ptr<ModuleCache>& module_cache,
                                                  const KernelOptions& options);
 
   std::string_view pipeline_id() const override { return pipeline_id_; }
@@ -80,27 +80,27 @@ class CudaKernel final : public Kernel {
     std::vector<std::string> options;
   };
 
-  CudaKernel(std::shared_ptr<Context> context, std::shared_ptr<ModuleShelf> shelf,
+  CudaKernel(std::shared_ptr<Context> context, std::shared_ptr<ModuleCache> module_cache,
              const KernelOptions& options, KernelText text, Stream stream);
   Result<std::shared_ptr<const Module>> load_module(bool is_graph) const;
   Result<void> prepare();
   Result<void> prepare_drain(Result<std::shared_ptr<const Module>> module);
   Result<void> prepare_graph(Result<std::shared_ptr<const Module>> module);
   Crews choose_crews(std::uint64_t slot_count) const;
-  Result<void> provide_seats(std::size_t count);
+  Result<void> provide_memories(std::size_t count);
   Result<void> upload_table(const memory::BufferTableView& buffers);
   Result<void> make_rows(const Launch& launch);
   Result<void> drain(std::span<const std::size_t> rows, Clock::time_point deadline);
   Result<void> finish(Clock::time_point deadline);
   Result<void> abort();
   Result<void> check_setup(const device::Outcome& outcome) const;
-  Result<void> settle(Clock::time_point deadline);
+  Result<void> drain_remaining_queues(Clock::time_point deadline);
   Result<void> count_remaining(std::size_t index, DrainCounts& counts);
   Result<device::SurveyResult> survey(std::size_t index);
   device::Outcome& outcome(std::size_t index) const;
 
   std::shared_ptr<Context> context_;
-  std::shared_ptr<ModuleShelf> shelf_;
+  std::shared_ptr<ModuleCache> module_cache_;
   KernelOptions options_;
   KernelText text_;
   std::shared_ptr<const Module> module_;
@@ -119,12 +119,12 @@ class CudaKernel final : public Kernel {
   std::unique_ptr<Memory> table_;
   Word table_revision_ = 0;
   Word table_mask_ = 0;
-  std::vector<Seat> seats_;
+  std::vector<SubmissionMemory> memories_;
   std::vector<device::Submission> rows_;  // of this launch
   std::vector<DrainCounts> sums_;         // over its rounds
   std::vector<std::uint64_t> claimed_;    // slots that were CLAIMED before it
   std::vector<std::size_t> open_;         // rows that are not settled
-  std::optional<PinnedMemory> outcomes_;  // one a seat
+  std::optional<PinnedMemory> outcomes_;  // one a memory
   std::optional<PinnedMemory> staged_;    // rows on their way to the device
   std::unique_ptr<Memory> device_rows_;
   std::unique_ptr<Memory> survey_result_;

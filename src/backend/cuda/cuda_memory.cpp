@@ -48,7 +48,7 @@ Result<std::unique_ptr<Memory>> CudaMemory::create(std::shared_ptr<const Context
       context->check(driver.cuMemsetD32Async(pointer, 0, held_bytes / abi::kWordBytes, stream),
                      "cuMemsetD32Async"));
   // Other streams may use it as soon as it is handed out.
-  EVERKERNEL_TRY(context->wait(stream, context->patience_ends(), "setting memory to zero"));
+  EVERKERNEL_TRY(context->wait(stream, context->copy_deadline(), "setting memory to zero"));
   return memory;
 }
 

@@ -117,10 +117,10 @@ Result<CuFunction> Module::function(const char* name) const {
   return function;
 }
 
-ModuleShelf::ModuleShelf(Nvrtc nvrtc, std::optional<jit::CodeCacheOptions> cache)
+ModuleCache::ModuleCache(Nvrtc nvrtc, std::optional<jit::CodeCacheOptions> cache)
     : nvrtc_(std::move(nvrtc)), cache_options_(std::move(cache)) {}
 
-std::shared_ptr<const Module> ModuleShelf::find(const jit::CodeKey& key) {
+std::shared_ptr<const Module> ModuleCache::find(const jit::CodeKey& key) {
   const std::scoped_lock lock(lock_);
   const auto found =
       std::ranges::find(modules_, key, [](const auto& module) { return module->key(); });
@@ -129,13 +129,13 @@ std::shared_ptr<const Module> ModuleShelf::find(const jit::CodeKey& key) {
   return modules_.back();
 }
 
-void ModuleShelf::put(std::shared_ptr<const Module> module) {
+void ModuleCache::put(std::shared_ptr<const Module> module) {
   const std::scoped_lock lock(lock_);
   if (modules_.size() == kMostModules) modules_.erase(modules_.begin());
   modules_.push_back(std::move(module));
 }
 
-jit::CodeCache* ModuleShelf::cache() {
+jit::CodeCache* ModuleCache::cache() {
   const std::scoped_lock lock(lock_);
   if (const auto options = std::exchange(cache_options_, std::nullopt)) {
     if (auto opened = jit::CodeCache::open(*options)) cache_ = std::move(*opened);
@@ -144,7 +144,7 @@ jit::CodeCache* ModuleShelf::cache() {
 }
 
 // Nobody waits for what somebody else compiles. Two who want the same at the same time both do.
-Result<std::shared_ptr<const Module>> ModuleShelf::get(
+Result<std::shared_ptr<const Module>> ModuleCache::get(
     const std::shared_ptr<const Context>& context, const CompileRequest& request) {
   if (auto found = find(key_of(nvrtc_, request, context->driver().version))) return found;
   auto loaded = Module::load(context, nvrtc_, cache(), request);

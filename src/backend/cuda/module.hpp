@@ -61,10 +61,10 @@ class Module {
 
 // The modules a backend has loaded last: kernels of one program that differ in slots or workers
 // are the same code, and those that differ in schedule have the same for planned work. Thread-safe.
-class ModuleShelf {
+class ModuleCache {
  public:
   // Without options nothing is kept on disk; nor is it where the cache cannot be opened.
-  ModuleShelf(Nvrtc nvrtc, std::optional<jit::CodeCacheOptions> cache);
+  ModuleCache(Nvrtc nvrtc, std::optional<jit::CodeCacheOptions> cache);
   // A module that is there, or a new one. Fails as Module::load does.
   Result<std::shared_ptr<const Module>> get(const std::shared_ptr<const Context>& context,
                                             const CompileRequest& request);

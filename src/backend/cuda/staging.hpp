@@ -21,9 +21,9 @@ class Context;
 // copy.
 class Staging {
  public:
-  // How much is on its way at one time: while one half is copied by the device, the host fills or
+  // How much is on its way at one time: while one buffer is copied by the device, the host fills or
   // empties the other.
-  static constexpr std::size_t kHalfBytes = std::size_t{2} << 20;
+  static constexpr std::size_t kBufferBytes = std::size_t{2} << 20;
 
   explicit Staging(const Context& context) : context_(context) {}
   Staging(const Staging&) = delete;
@@ -36,19 +36,19 @@ class Staging {
   Result<void> read(CuPointer source, std::span<std::byte> bytes);
 
  private:
-  struct Half {
+  struct PinnedBuffer {
     std::byte* data = nullptr;
     CuEvent done = nullptr;
   };
 
   Result<void> prepare();
-  Result<void> mark(const Half& half);
-  Result<void> wait_for(const Half& half);
+  Result<void> mark(const PinnedBuffer& buffer);
+  Result<void> wait_for(const PinnedBuffer& buffer);
 
   const Context& context_;
   std::mutex lock_;
-  std::array<Half, 2> halves_ = {};
-  bool is_busy_ = false;  // a copy was given up on: the device may still use the halves
+  std::array<PinnedBuffer, 2> buffers_ = {};
+  bool is_busy_ = false;  // a copy was given up on: the device may still use the buffers
 };
 
 }  // namespace everkernel::backend::cuda
