@@ -57,7 +57,7 @@ Capabilities describe(const Result<Machine>& machine) {
 class CudaBackend final : public Backend {
  public:
   explicit CudaBackend(const CudaBackendOptions& options) : machine_(find_machine(options.device)) {
-    if (machine_) module_cache_ = std::make_shared<ModuleCache>(machine_->nvrtc, options.cache);
+    if (machine_) module_cache_ = std::make_unique<ModuleCache>(machine_->nvrtc, options.cache);
   }
 
   const Capabilities& capabilities() const override { return capabilities_; }
@@ -65,7 +65,7 @@ class CudaBackend final : public Backend {
   Result<std::unique_ptr<Kernel>> compile(const KernelOptions& options) override {
     const auto context = this->context();
     if (!context) return Failure(context.error());
-    return CudaKernel::compile(*context, module_cache_, options);
+    return CudaKernel::compile(*context, *module_cache_, options);
   }
 
   Result<std::unique_ptr<Memory>> allocate(std::size_t size_bytes) override {
@@ -100,7 +100,7 @@ class CudaBackend final : public Backend {
   Capabilities capabilities_ = describe(machine_);
   std::mutex lock_;
   std::shared_ptr<Context> context_;
-  std::shared_ptr<ModuleCache> module_cache_;  // where there is a machine
+  std::unique_ptr<ModuleCache> module_cache_;  // null without a machine
 };
 
 }  // namespace

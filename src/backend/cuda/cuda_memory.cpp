@@ -74,4 +74,19 @@ Result<void> CudaMemory::check(std::size_t offset_bytes, std::size_t count) cons
                           count, offset_bytes, size_bytes_));
 }
 
+Result<void> provide(const std::shared_ptr<Context>& context, std::size_t size_bytes,
+                     std::unique_ptr<Memory>& memory) {
+  if (memory != nullptr && memory->size_bytes() >= size_bytes) return {};
+  memory.reset();  // first, so that the new memory may take its place
+  memory = EVERKERNEL_TRY(CudaMemory::create(context, size_bytes));
+  return {};
+}
+
+Result<void> provide(const std::shared_ptr<Context>& context, std::size_t size_bytes,
+                     std::optional<PinnedMemory>& memory) {
+  if (memory && memory->size_bytes() >= size_bytes) return {};
+  memory = EVERKERNEL_TRY(PinnedMemory::create(context, size_bytes));
+  return {};
+}
+
 }  // namespace everkernel::backend::cuda

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "backend/cuda/context.hpp"
 
@@ -24,9 +25,6 @@ class CudaMemory final : public Memory {
   Result<void> write(std::size_t offset_bytes, std::span<const std::byte> bytes) override;
   Result<void> read(std::size_t offset_bytes, std::span<std::byte> bytes) const override;
 
-  // The same as the driver has it.
-  CuPointer pointer() const { return pointer_; }
-
  private:
   CudaMemory(std::shared_ptr<const Context> context, CuPointer pointer, std::size_t size_bytes);
   Result<void> check(std::size_t offset_bytes, std::size_t count) const;
@@ -35,5 +33,22 @@ class CudaMemory final : public Memory {
   CuPointer pointer_;
   std::size_t size_bytes_;
 };
+
+// Allocates unless `memory` has that many bytes already. The old contents are lost.
+Result<void> provide(const std::shared_ptr<Context>& context, std::size_t size_bytes,
+                     std::unique_ptr<Memory>& memory);
+Result<void> provide(const std::shared_ptr<Context>& context, std::size_t size_bytes,
+                     std::optional<PinnedMemory>& memory);
+
+// Device memory as an array of T, for kernels.
+template <class T>
+T* pointer_to(const Memory& memory, std::size_t index = 0) {
+  return reinterpret_cast<T*>(memory.device_address()) + index;
+}
+
+// The address as the driver's functions take it.
+inline CuPointer driver_address(const Memory& memory) {
+  return reinterpret_cast<CuPointer>(memory.device_address());
+}
 
 }  // namespace everkernel::backend::cuda
