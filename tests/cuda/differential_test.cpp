@@ -38,15 +38,13 @@ double seconds_since(Clock::time_point begin) {
 // The first difference, empty if there is none.
 Result<std::string> compare(const GpuAccess& gpu, const Batch& batch, Tally& tally) {
   const auto compile_begins = Clock::now();
-  const auto runner = HandlerRunner::create(gpu, source_of(batch));
-  if (!runner) return Failure(runner.error());
+  const auto runner = EVERKERNEL_TRY(HandlerRunner::create(gpu, source_of(batch)));
   tally.compile_seconds += seconds_since(compile_begins);
   const auto run_begins = Clock::now();
   const std::vector<RunRequest> requests = requests_of(batch);
-  auto results = runner->run(requests);
-  if (!results) return Failure(results.error());
+  auto results = EVERKERNEL_TRY(runner.run(requests));
   tally.run_seconds += seconds_since(run_begins);
-  return first_difference(batch, requests, *std::move(results), tally);
+  return first_difference(batch, requests, std::move(results), tally);
 }
 
 // What all threads share.

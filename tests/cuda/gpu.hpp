@@ -74,25 +74,18 @@ class Gpu {
  public:
   /// Fails with `unsupported` where there is no GPU, or no NVRTC.
   static Result<std::unique_ptr<Gpu>> open(backend::cuda::SourceText source) {
-    const auto driver = backend::cuda::Driver::load();
-    if (!driver) return Failure(driver.error());
-    const auto facts = backend::cuda::probe_device(*driver, 0);
-    if (!facts) return Failure(facts.error());
-    const auto nvrtc = backend::cuda::Nvrtc::load();
-    if (!nvrtc) return Failure(nvrtc.error());
-    auto context = backend::cuda::Context::create(*driver, *facts);
-    if (!context) return Failure(context.error());
-    auto current = (*context)->enter();
-    if (!current) return Failure(current.error());
-    auto stream = backend::cuda::Stream::create(*context);
-    if (!stream) return Failure(stream.error());
-    auto module = backend::cuda::Module::load(*context, *nvrtc, nullptr,
-                                              {.source = source,
-                                               .headers = backend::cuda::device_headers(),
-                                               .architecture = facts->architecture});
-    if (!module) return Failure(module.error());
+    const auto driver = EVERKERNEL_TRY(backend::cuda::Driver::load());
+    const auto facts = EVERKERNEL_TRY(backend::cuda::probe_device(driver, 0));
+    const auto nvrtc = EVERKERNEL_TRY(backend::cuda::Nvrtc::load());
+    const auto context = EVERKERNEL_TRY(backend::cuda::Context::create(driver, facts));
+    auto current = EVERKERNEL_TRY(context->enter());
+    auto stream = EVERKERNEL_TRY(backend::cuda::Stream::create(context));
+    const backend::cuda::CompileRequest request{.source = source,
+                                                .headers = backend::cuda::device_headers(),
+                                                .architecture = facts.architecture};
+    auto module = EVERKERNEL_TRY(backend::cuda::Module::load(context, nvrtc, nullptr, request));
     return std::unique_ptr<Gpu>(
-        new Gpu(*context, std::move(*current), std::move(*stream), std::move(*module)));
+        new Gpu(context, std::move(current), std::move(stream), std::move(module)));
   }
 
   const std::shared_ptr<backend::cuda::Context>& context() const { return context_; }
@@ -115,8 +108,8 @@ class Gpu {
     needed(context_->launch(kernel, grid, stream_.get(), arguments...));
   }
   /// Waits for what was launched.
-  void wait(std::chrono::seconds time) const {
-    needed(context_->wait(stream_.get(), backend::Clock::now() + time, "a kernel of a test"));
+  void wait(std::chrono::seconds timeout) const {
+    needed(context_->wait(stream_.get(), backend::Clock::now() + timeout, "a kernel of a test"));
   }
   /// Whether what was launched still runs. Hosts that wait for words of a kernel ask now and then:
   /// the driver may not begin it else.

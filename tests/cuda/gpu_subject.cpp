@@ -48,10 +48,9 @@ Result<std::unique_ptr<const Subject>> make_subject(const ir::VerifiedProgram& p
   for (std::size_t i = 0; i < program.handlers().size(); ++i) {
     for (const Way way : kAllWays) entries.push_back({i, way});
   }
-  auto runner =
-      HandlerRunner::create(*gpu(), runner_source(program, entries, jit::MemoryUse::shared));
-  if (!runner) return Failure(runner.error());
-  return std::make_unique<const GpuSubject>(program, *std::move(runner));
+  const auto source = runner_source(program, entries, jit::MemoryUse::shared);
+  auto runner = EVERKERNEL_TRY(HandlerRunner::create(*gpu(), source));
+  return std::make_unique<const GpuSubject>(program, std::move(runner));
 }
 
 std::string why_no_subject() {

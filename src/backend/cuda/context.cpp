@@ -48,8 +48,7 @@ Result<void> Context::open() {
   EVERKERNEL_TRY(check(driver_.cuDevicePrimaryCtxRetain(&retained, facts_.device),
                        "cuDevicePrimaryCtxRetain"));
   context_ = retained;
-  const auto current = enter();
-  if (!current) return Failure(current.error());
+  const Current current = EVERKERNEL_TRY(enter());
   EVERKERNEL_TRY(
       check(driver_.cuStreamCreate(&copy_stream_, kCuStreamNonBlocking), "cuStreamCreate"));
   if (!facts_.has_memory_pools) return {};
@@ -154,8 +153,7 @@ Stream::~Stream() {
 }
 
 Result<Stream> Stream::create(std::shared_ptr<const Context> context) {
-  const auto current = context->enter();
-  if (!current) return Failure(current.error());
+  const Current current = EVERKERNEL_TRY(context->enter());
   CuStream stream = nullptr;
   EVERKERNEL_TRY(context->check(context->driver().cuStreamCreate(&stream, kCuStreamNonBlocking),
                                 "cuStreamCreate"));
@@ -178,8 +176,7 @@ Event::~Event() {
 }
 
 Result<Event> Event::create(std::shared_ptr<const Context> context, bool has_timing) {
-  const auto current = context->enter();
-  if (!current) return Failure(current.error());
+  const Current current = EVERKERNEL_TRY(context->enter());
   CuEvent event = nullptr;
   EVERKERNEL_TRY(context->check(
       context->driver().cuEventCreate(&event, has_timing ? 0 : kCuEventDisableTiming),
@@ -211,8 +208,7 @@ PinnedMemory::~PinnedMemory() {
 
 Result<PinnedMemory> PinnedMemory::create(std::shared_ptr<const Context> context,
                                           std::size_t size_bytes) {
-  const auto current = context->enter();
-  if (!current) return Failure(current.error());
+  const Current current = EVERKERNEL_TRY(context->enter());
   const Driver& driver = context->driver();
   void* data = nullptr;
   EVERKERNEL_TRY(context->check(

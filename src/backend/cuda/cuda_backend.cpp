@@ -25,13 +25,10 @@ struct Machine {
 };
 
 Result<Machine> find_machine(int ordinal) {
-  auto driver = Driver::load();
-  if (!driver) return Failure(std::move(driver).error());
-  auto facts = probe_device(*driver, ordinal);
-  if (!facts) return Failure(std::move(facts).error());
-  auto nvrtc = Nvrtc::load();
-  if (!nvrtc) return Failure(std::move(nvrtc).error());
-  return Machine{*driver, std::move(*facts), std::move(*nvrtc)};
+  const Driver driver = EVERKERNEL_TRY(Driver::load());
+  DeviceFacts facts = EVERKERNEL_TRY(probe_device(driver, ordinal));
+  Nvrtc nvrtc = EVERKERNEL_TRY(Nvrtc::load());
+  return Machine{driver, std::move(facts), std::move(nvrtc)};
 }
 
 Capabilities describe(const Result<Machine>& machine) {
@@ -63,21 +60,17 @@ class CudaBackend final : public Backend {
   const Capabilities& capabilities() const override { return capabilities_; }
 
   Result<std::unique_ptr<Kernel>> compile(const KernelOptions& options) override {
-    const auto context = this->context();
-    if (!context) return Failure(context.error());
-    return CudaKernel::compile(*context, *module_cache_, options);
+    const auto context = EVERKERNEL_TRY(this->context());
+    return CudaKernel::compile(context, *module_cache_, options);
   }
 
   Result<std::unique_ptr<Memory>> allocate(std::size_t size_bytes) override {
-    const auto context = this->context();
-    if (!context) return Failure(context.error());
-    return CudaMemory::create(*context, size_bytes);
+    return CudaMemory::create(EVERKERNEL_TRY(context()), size_bytes);
   }
 
   // A lost device is lost to this process for good.
   Result<void> revive() override {
-    const auto context = this->context();
-    if (!context) return Failure(context.error());
+    EVERKERNEL_TRY(context());
     return {};
   }
 
@@ -88,9 +81,7 @@ class CudaBackend final : public Backend {
     if (!machine_) return Failure(machine_.error());
     const std::scoped_lock lock(lock_);
     if (context_ == nullptr) {
-      auto created = Context::create(machine_->driver, machine_->facts);
-      if (!created) return Failure(std::move(created).error());
-      context_ = std::move(*created);
+      context_ = EVERKERNEL_TRY(Context::create(machine_->driver, machine_->facts));
     }
     EVERKERNEL_TRY(context_->check_alive());
     return context_;

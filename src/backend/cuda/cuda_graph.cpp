@@ -70,9 +70,7 @@ std::uint64_t claims_of(const LiveCounters& counters) {
 
 Result<std::shared_ptr<GraphMemory>> GraphMemory::create(const std::shared_ptr<Context>& context) {
   auto memory = std::make_shared<GraphMemory>();
-  auto stream = Stream::create(context);
-  if (!stream) return Failure(std::move(stream).error());
-  memory->stream = std::move(*stream);
+  memory->stream = EVERKERNEL_TRY(Stream::create(context));
   EVERKERNEL_TRY(provide(context, kFreshRegions * sizeof(FreshRegion), memory->fresh));
   EVERKERNEL_TRY(provide(context, sizeof(GraphReport), memory->report));
   EVERKERNEL_TRY(provide(context, abi::kWordBytes, memory->one));
@@ -135,12 +133,11 @@ class CudaGraphKernel::Layout {
 Result<std::unique_ptr<LiveKernel>> CudaGraphKernel::start(GraphCode code,
                                                            std::shared_ptr<GraphMemory> memory,
                                                            const LiveLaunch& launch) {
-  auto ring = protocol::LiveWords::bind(protocol::Buffer::ring, launch.ring);
-  if (!ring) return Failure(std::move(ring).error());
-  auto control = protocol::LiveWords::bind(protocol::Buffer::control, launch.control);
-  if (!control) return Failure(std::move(control).error());
+  const auto ring = EVERKERNEL_TRY(protocol::LiveWords::bind(protocol::Buffer::ring, launch.ring));
+  const auto control =
+      EVERKERNEL_TRY(protocol::LiveWords::bind(protocol::Buffer::control, launch.control));
   std::unique_ptr<CudaGraphKernel> kernel(
-      new CudaGraphKernel(std::move(code), std::move(memory), launch, *ring, *control));
+      new CudaGraphKernel(std::move(code), std::move(memory), launch, ring, control));
   EVERKERNEL_TRY(kernel->upload());
   kernel->is_running_.store(true, std::memory_order_relaxed);
   kernel->thread_ = std::thread([self = kernel.get()] { self->serve(); });
@@ -217,8 +214,7 @@ CudaGraphKernel::Layout CudaGraphKernel::lay_out() {
 }
 
 Result<void> CudaGraphKernel::upload() {
-  const auto current = context().enter();
-  if (!current) return Failure(current.error());
+  const Current current = EVERKERNEL_TRY(context().enter());
   EVERKERNEL_TRY(divide_cache(context(), code_.crew, tile_bytes_));
   gather_waiters();
   const Layout layout = lay_out();
@@ -304,8 +300,7 @@ void CudaGraphKernel::serve() {
 }
 
 Result<void> CudaGraphKernel::serve_ring() {
-  const auto current = context().enter();
-  if (!current) return Failure(current.error());
+  const Current current = EVERKERNEL_TRY(context().enter());
   while (!must_leave()) {
     EVERKERNEL_TRY(collect());
     if (fresh_count_ == 0 && !can_look_again()) {

@@ -32,8 +32,7 @@ Result<std::unique_ptr<Memory>> CudaMemory::create(std::shared_ptr<const Context
     return fail(Code::invalid_argument,
                 fmt::format("memory: {} bytes are not whole words", size_bytes));
   }
-  const auto current = context->enter();
-  if (!current) return Failure(current.error());
+  const Current current = EVERKERNEL_TRY(context->enter());
   const Driver& driver = context->driver();
   const CuStream stream = context->copy_stream();
   // The driver gives no empty memory, and a kernel may want an address all the same.
@@ -54,15 +53,13 @@ Result<std::unique_ptr<Memory>> CudaMemory::create(std::shared_ptr<const Context
 
 Result<void> CudaMemory::write(std::size_t offset_bytes, std::span<const std::byte> bytes) {
   EVERKERNEL_TRY(check(offset_bytes, bytes.size()));
-  const auto current = context_->enter();
-  if (!current) return Failure(current.error());
+  const Current current = EVERKERNEL_TRY(context_->enter());
   return context_->staging().write(pointer_ + offset_bytes, bytes);
 }
 
 Result<void> CudaMemory::read(std::size_t offset_bytes, std::span<std::byte> bytes) const {
   EVERKERNEL_TRY(check(offset_bytes, bytes.size()));
-  const auto current = context_->enter();
-  if (!current) return Failure(current.error());
+  const Current current = EVERKERNEL_TRY(context_->enter());
   return context_->staging().read(pointer_ + offset_bytes, bytes);
 }
 

@@ -56,22 +56,20 @@ Result<Driver> find_functions(const SharedLibrary& library) {
 
 Result<Driver> Driver::load() {
   EVERKERNEL_TRY(check_environment());
-  const auto library = SharedLibrary::open(kPlaces);
-  if (!library) return Failure(library.error());
-  auto driver = find_functions(*library);
-  if (!driver) return driver;
+  const SharedLibrary library = EVERKERNEL_TRY(SharedLibrary::open(kPlaces));
+  Driver driver = EVERKERNEL_TRY(find_functions(library));
   // Before cuInit, so that an old driver is called old whatever cuInit makes of it.
-  if (const CuResult result = driver->cuDriverGetVersion(&driver->version); result != kCuSuccess) {
-    return cuda_failure(*driver, result, "cuDriverGetVersion");
+  if (const CuResult result = driver.cuDriverGetVersion(&driver.version); result != kCuSuccess) {
+    return cuda_failure(driver, result, "cuDriverGetVersion");
   }
-  if (driver->version < kOldestDriverVersion) {
+  if (driver.version < kOldestDriverVersion) {
     return fail(Code::unsupported,
-                fmt::format("the NVIDIA driver is of CUDA {}.{}", driver->version / 1000,
-                            driver->version % 1000 / 10),
+                fmt::format("the NVIDIA driver is of CUDA {}.{}", driver.version / 1000,
+                            driver.version % 1000 / 10),
                 std::string(kNewerDriver));
   }
-  if (const CuResult result = driver->cuInit(0); result != kCuSuccess) {
-    return cuda_failure(*driver, result, "cuInit");
+  if (const CuResult result = driver.cuInit(0); result != kCuSuccess) {
+    return cuda_failure(driver, result, "cuInit");
   }
   return driver;
 }

@@ -33,8 +33,8 @@ bool has_unsafe_instruction(std::string_view ptx) {
 
 Result<CompiledCode> compile_for_ptxas(const Nvrtc& nvrtc, CompileRequest request) {
   request.keeps_ptx = true;
-  auto code = nvrtc.compile(request);
-  if (!code || !has_unsafe_instruction(code->ptx)) return code;
+  CompiledCode code = EVERKERNEL_TRY(nvrtc.compile(request));
+  if (!has_unsafe_instruction(code.ptx)) return code;
   std::vector<std::string> options(request.options.begin(), request.options.end());
   options.emplace_back("-DEVERKERNEL_OPAQUE_ARITHMETIC");
   request.options = options;
@@ -52,9 +52,8 @@ Result<CompiledModule> compile_module(const Nvrtc& nvrtc, jit::CodeCache* cache,
       return module;
     }
   }
-  auto compiled = compile_for_ptxas(nvrtc, request);
-  if (!compiled) return Failure(std::move(compiled).error());
-  module.bytes = std::move(compiled->bytes);
+  CompiledCode compiled = EVERKERNEL_TRY(compile_for_ptxas(nvrtc, request));
+  module.bytes = std::move(compiled.bytes);
   if (cache != nullptr) cache->put(module.key, module.bytes);
   return module;
 }
@@ -83,21 +82,18 @@ Result<Module> Module::load(std::shared_ptr<const Context> context, const Nvrtc&
                             jit::CodeCache* cache, const CompileRequest& request) {
   EVERKERNEL_TRY(context->check_alive());
   const int driver_version = context->driver().version;
-  auto code = compile_module(nvrtc, cache, request, driver_version);
-  if (!code) return Failure(std::move(code).error());
-  auto module = load_bytes(context, *code);
-  if (module || !code->is_from_cache || context->is_lost()) return module;
+  CompiledModule code = EVERKERNEL_TRY(compile_module(nvrtc, cache, request, driver_version));
+  auto module = load_bytes(context, code);
+  if (module || !code.is_from_cache || context->is_lost()) return module;
   // What was stored is of no use here, whatever the reason: a miss, not an error.
-  cache->reject(code->key, module.error().message);
-  code = compile_module(nvrtc, cache, request, driver_version);
-  if (!code) return Failure(std::move(code).error());
-  return load_bytes(std::move(context), *code);
+  cache->reject(code.key, module.error().message);
+  code = EVERKERNEL_TRY(compile_module(nvrtc, cache, request, driver_version));
+  return load_bytes(std::move(context), code);
 }
 
 Result<Module> Module::load_bytes(std::shared_ptr<const Context> context,
                                   const CompiledModule& code) {
-  const auto current = context->enter();
-  if (!current) return Failure(current.error());
+  const Current current = EVERKERNEL_TRY(context->enter());
   CuModule loaded = nullptr;
   EVERKERNEL_TRY(context->check(context->driver().cuModuleLoadData(&loaded, code.bytes.data()),
                                 "cuModuleLoadData"));
@@ -109,8 +105,7 @@ Result<Module> Module::load_bytes(std::shared_ptr<const Context> context,
 
 // Getting a function loads it, also where the driver loads late: nothing is left for the launch.
 Result<CuFunction> Module::function(const char* name) const {
-  const auto current = context_->enter();
-  if (!current) return Failure(current.error());
+  const Current current = EVERKERNEL_TRY(context_->enter());
   CuFunction function = nullptr;
   EVERKERNEL_TRY(context_->check(context_->driver().cuModuleGetFunction(&function, module_, name),
                                  fmt::format("cuModuleGetFunction of {}", name)));
@@ -147,9 +142,8 @@ jit::CodeCache* ModuleCache::cache() {
 Result<std::shared_ptr<const Module>> ModuleCache::get(
     const std::shared_ptr<const Context>& context, const CompileRequest& request) {
   if (auto found = find(key_of(nvrtc_, request, context->driver().version))) return found;
-  auto loaded = Module::load(context, nvrtc_, cache(), request);
-  if (!loaded) return Failure(std::move(loaded).error());
-  auto module = std::make_shared<const Module>(std::move(*loaded));
+  auto module = std::make_shared<const Module>(
+      EVERKERNEL_TRY(Module::load(context, nvrtc_, cache(), request)));
   put(module);
   return module;
 }

@@ -91,13 +91,12 @@ struct Nvrtc::Compilation {
 };
 
 Result<Nvrtc> Nvrtc::load() {
-  const auto library = SharedLibrary::open(kPlaces);
-  if (!library) return Failure(library.error());
+  const SharedLibrary library = EVERKERNEL_TRY(SharedLibrary::open(kPlaces));
   Nvrtc nvrtc;
-  nvrtc.library_ = library->name();
+  nvrtc.library_ = library.name();
   const char* missing = nullptr;
   const auto bind = [&]<class Function>(Function& function, const char* symbol) {
-    function = reinterpret_cast<Function>(library->find(symbol));
+    function = reinterpret_cast<Function>(library.find(symbol));
     if (function == nullptr && missing == nullptr) missing = symbol;
   };
   Functions& functions = nvrtc.functions_;
