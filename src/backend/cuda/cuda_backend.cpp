@@ -1,4 +1,4 @@
-// The CUDA backend as the runtime sees it. context.cpp and cuda_memory.cpp do the work.
+// Finds driver, device and compiler, and creates the context when it is first needed.
 #include "everkernel/backend/cuda/cuda_backend.hpp"
 
 #include <fmt/format.h>
@@ -17,7 +17,7 @@
 namespace everkernel::backend::cuda {
 namespace {
 
-// What there is to work with, found without touching the device.
+// Driver, device and compiler, found without creating a context on the device.
 struct Machine {
   Driver driver;
   DeviceFacts facts;
@@ -68,15 +68,15 @@ class CudaBackend final : public Backend {
     return CudaMemory::create(EVERKERNEL_TRY(context()), size_bytes);
   }
 
-  // A lost device is lost to this process for good.
+  // A lost device cannot be brought back in this process.
   Result<void> revive() override {
     EVERKERNEL_TRY(context());
     return {};
   }
 
  private:
-  // Made late: it takes tenths of a second and hundreds of megabytes, and most who ask what a
-  // backend can do do not want to run anything.
+  // Created by the first call that needs it: a context takes tenths of a second and hundreds of
+  // megabytes, and most programs that read capabilities() run nothing on the device.
   Result<std::shared_ptr<Context>> context() {
     if (!machine_) return Failure(machine_.error());
     const std::scoped_lock lock(lock_);

@@ -469,8 +469,7 @@ void CudaGraphKernel::stop(Clock::time_point deadline) {
       static_cast<void>(context().lose(
           {.code = Code::device_lost,
            .message = "cuda: planned work did not end after its deadline",
-           .hint = "the process must be replaced; look for a loop without an end in native "
-                   "handlers",
+           .hint = "start a new process; look for an endless loop in trusted handlers",
            .native = {}}));
     }
   }

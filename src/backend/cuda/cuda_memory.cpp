@@ -1,4 +1,4 @@
-// Allocation and copies, all on the stream that copies have for themselves.
+// Allocates and copies on the context's copy stream.
 #include "backend/cuda/cuda_memory.hpp"
 
 #include <fmt/format.h>
@@ -35,18 +35,18 @@ Result<std::unique_ptr<Memory>> CudaMemory::create(std::shared_ptr<const Context
   const Current current = EVERKERNEL_TRY(context->enter());
   const Driver& driver = context->driver();
   const CuStream stream = context->copy_stream();
-  // The driver gives no empty memory, and a kernel may want an address all the same.
+  // The driver refuses allocations of 0 bytes, but kernels need an address for empty memory too.
   const std::size_t held_bytes = std::max<std::size_t>(size_bytes, abi::kSlotBytes);
   CuPointer pointer = 0;
   const CuResult result = context->facts().has_memory_pools
                               ? driver.cuMemAllocAsync(&pointer, held_bytes, stream)
                               : driver.cuMemAlloc(&pointer, held_bytes);
-  EVERKERNEL_TRY(context->check(result, fmt::format("memory of {} bytes", size_bytes)));
+  EVERKERNEL_TRY(context->check(result, fmt::format("allocating {} bytes", size_bytes)));
   std::unique_ptr<Memory> memory(new CudaMemory(context, pointer, size_bytes));
   EVERKERNEL_TRY(
       context->check(driver.cuMemsetD32Async(pointer, 0, held_bytes / abi::kWordBytes, stream),
                      "cuMemsetD32Async"));
-  // Other streams may use it as soon as it is handed out.
+  // Other streams may use the memory as soon as this call returns.
   EVERKERNEL_TRY(context->wait(stream, context->copy_deadline(), "setting memory to zero"));
   return memory;
 }

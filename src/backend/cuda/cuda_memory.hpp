@@ -1,4 +1,4 @@
-// Memory on the device.
+// Device memory of a context.
 #pragma once
 
 #include <memory>
@@ -8,12 +8,12 @@
 
 namespace everkernel::backend::cuda {
 
-// Words on the device. Freed memory stays in the driver's pool, so that the next allocation of its
-// size costs no more than setting it to zero.
+// Words on the device. Freed memory stays in the driver's pool, so that an allocation of the same
+// size costs only the fill with zeros.
 class CudaMemory final : public Memory {
  public:
-  // Fails with `invalid_argument`, `out_of_memory` and `device_lost`; with `timeout`, as copies do,
-  // when the device does not come to it because a kernel holds all of it.
+  // Allocates zeroed memory. Fails with `invalid_argument`, `out_of_memory` and `device_lost`, and
+  // with `timeout` if a kernel occupies the whole device, so that the fill cannot run.
   static Result<std::unique_ptr<Memory>> create(std::shared_ptr<const Context> context,
                                                 std::size_t size_bytes);
   CudaMemory(const CudaMemory&) = delete;

@@ -1,4 +1,4 @@
-// Compiling through the cache, and loading.
+// Compiles through the cache on disk, and loads code on the device.
 #include "backend/cuda/module.hpp"
 
 #include <fmt/format.h>
@@ -9,8 +9,8 @@
 namespace everkernel::backend::cuda {
 namespace {
 
-// Programs alternate between a few kernels.
-constexpr std::size_t kMostModules = 16;
+// Enough for programs that alternate between a few kernels.
+constexpr std::size_t kMaxModules = 16;
 
 jit::CodeKey key_of(const Nvrtc& nvrtc, const CompileRequest& request, int driver_version) {
   const std::string versions = fmt::format("nvrtc {} driver {} architecture {}", nvrtc.version(),
@@ -22,11 +22,13 @@ jit::CodeKey key_of(const Nvrtc& nvrtc, const CompileRequest& request, int drive
   return jit::make_code_key(parts);
 }
 
-// item.cuh says what is looked for, and why: it is in the key of what was compiled, and this is
-// not. Instructions that NVVM makes begin a line; atomic ones have their kind further behind.
+// The instructions that ptxas is known to miscompile. item.cuh explains them: its text is part of
+// the code key, this function is not. The search begins with a tab, because NVVM writes an
+// instruction at the start of a line and atomic instructions have the operation in the middle.
 bool has_unsafe_instruction(std::string_view ptx) {
   constexpr std::string_view kUnsafe[] = {"\tabs.s32", "\tmin.s32", "\tmax.s32"};
-  return std::ranges::any_of(kUnsafe, [&](auto what) { return ptx.find(what) != ptx.npos; });
+  return std::ranges::any_of(kUnsafe,
+                             [&](auto instruction) { return ptx.find(instruction) != ptx.npos; });
 }
 
 }  // namespace
@@ -85,7 +87,7 @@ Result<Module> Module::load(std::shared_ptr<const Context> context, const Nvrtc&
   CompiledModule code = EVERKERNEL_TRY(compile_module(nvrtc, cache, request, driver_version));
   auto module = load_bytes(context, code);
   if (module || !code.is_from_cache || context->is_lost()) return module;
-  // What was stored is of no use here, whatever the reason: a miss, not an error.
+  // The driver refuses the cached code, for whatever reason. This is a miss, not an error.
   cache->reject(code.key, module.error().message);
   code = EVERKERNEL_TRY(compile_module(nvrtc, cache, request, driver_version));
   return load_bytes(std::move(context), code);
@@ -103,7 +105,8 @@ Result<Module> Module::load_bytes(std::shared_ptr<const Context> context,
   return module;
 }
 
-// Getting a function loads it, also where the driver loads late: nothing is left for the launch.
+// cuModuleGetFunction loads the function even if the driver loads lazily, so that the first launch
+// has nothing to load.
 Result<CuFunction> Module::function(const char* name) const {
   const Current current = EVERKERNEL_TRY(context_->enter());
   CuFunction function = nullptr;
@@ -126,7 +129,7 @@ std::shared_ptr<const Module> ModuleCache::find(const jit::CodeKey& key) {
 
 void ModuleCache::put(std::shared_ptr<const Module> module) {
   const std::scoped_lock lock(lock_);
-  if (modules_.size() == kMostModules) modules_.erase(modules_.begin());
+  if (modules_.size() == kMaxModules) modules_.erase(modules_.begin());
   modules_.push_back(std::move(module));
 }
 
@@ -138,7 +141,8 @@ jit::CodeCache* ModuleCache::cache() {
   return cache_ ? &*cache_ : nullptr;
 }
 
-// Nobody waits for what somebody else compiles. Two who want the same at the same time both do.
+// The lock is not held while compiling. Two threads that request the same module at the same time
+// both compile it.
 Result<std::shared_ptr<const Module>> ModuleCache::get(
     const std::shared_ptr<const Context>& context, const CompileRequest& request) {
   if (auto found = find(key_of(nvrtc_, request, context->driver().version))) return found;

@@ -8,7 +8,7 @@
 
 namespace everkernel::backend::cuda {
 
-// Nothing is given back that the device may still use, or that it took with it.
+// The buffers leak if the device is lost or may still use them.
 Staging::~Staging() {
   if (buffers_[0].data == nullptr) return;
   const auto current = context_.enter();
