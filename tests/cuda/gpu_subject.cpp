@@ -1,4 +1,4 @@
-// Handlers on a GPU, by one thread, a warp and a block, as the subject of a Trial.
+// Runs handlers on a GPU, with one thread, a warp and a block, as the subject of a Trial.
 #include <fmt/format.h>
 
 #include <cstdlib>
@@ -41,7 +41,7 @@ class GpuSubject : public Subject {
 
 Result<std::unique_ptr<const Subject>> make_subject(const ir::VerifiedProgram& program,
                                                     jit::CodeCache*) {
-  // The thread that runs the tests keeps the context for as long as the program runs.
+  // The context stays current on the test thread until the program ends.
   static const auto current = gpu()->context->enter();
   if (!current) return Failure(current.error());
   std::vector<Entry> entries;

@@ -11,13 +11,13 @@
 namespace everkernel::test {
 namespace {
 
-// A quarter of the batches are damaged texts that verify all the same.
+// A quarter of the batches are programs with damaged text that still verify.
 bool is_damaged(std::uint64_t seed) {
   return seed % 4 == 3;
 }
 
-// Some batches are for memory that no other item touches, which is true here: every run has its
-// own.
+// Some batches are compiled for memory that no other item accesses. Here this holds: every run has
+// memory of its own.
 jit::MemoryUse memory_of(std::uint64_t seed) {
   return seed % 5 == 4 ? jit::MemoryUse::exclusive : jit::MemoryUse::shared;
 }
