@@ -76,7 +76,7 @@ TEST_F(Info, a_driver_without_a_gpu_is_a_reason) {
   ::unsetenv("FAKE_CUDA_DEVICE_COUNT");
   EXPECT_EQ(cuda["available"], false);
   EXPECT_EQ(cuda["reason"],
-            "the NVIDIA driver sees no GPU; put one in, or make it visible with "
+            "the NVIDIA driver sees no GPU; install a GPU, or make one visible with "
             "CUDA_VISIBLE_DEVICES");
 }
 
@@ -86,7 +86,7 @@ TEST_F(Info, launches_that_block_are_a_reason) {
   const Json cuda = json({"info"})["backends"][1];
   ::unsetenv("CUDA_LAUNCH_BLOCKING");
   EXPECT_EQ(cuda["reason"],
-            "CUDA_LAUNCH_BLOCKING=1 makes every launch wait for its end; unset "
+            "CUDA_LAUNCH_BLOCKING=1 makes every launch wait for its kernel; unset "
             "CUDA_LAUNCH_BLOCKING");
 }
 

@@ -25,7 +25,7 @@ using Args = std::vector<std::string>;
 inline constexpr char kNoDriver[] = "/nowhere/libcuda.so";
 inline constexpr char kNoDriverReason[] =
     "EVERKERNEL_LIBCUDA: /nowhere/libcuda.so: cannot open shared object file: No such file or "
-    "directory; name a library that is there, or unset the variable";
+    "directory; name an existing library, or unset the variable";
 
 /// Runs `everkernel` in a fresh folder, as on a machine without a GPU.
 class Program : public ::testing::Test {

@@ -1,4 +1,4 @@
-// The backend as the runtime sees it, over the fake driver.
+// The backend through its public interface, on the fake driver.
 #include "everkernel/backend/cuda/cuda_backend.hpp"
 
 #include "cuda/fake_fixture.hpp"
@@ -74,7 +74,7 @@ TEST_F(FakeBackend, a_lost_device_does_not_come_back) {
     const auto revived = backend->revive();
     ASSERT_FALSE(revived);
     EXPECT_EQ(revived.error().code, Code::device_lost);
-    EXPECT_NE(revived.error().hint.find("start a new one"), std::string::npos);
+    EXPECT_NE(revived.error().hint.find("start a new process"), std::string::npos);
   }
   EXPECT_EQ(code_of(backend->allocate(64)), Code::device_lost);
   EXPECT_EQ(code_of(backend->compile({})), Code::device_lost);
@@ -88,7 +88,7 @@ TEST_F(FakeBackend, without_a_driver_everything_says_why) {
   EXPECT_EQ(can.id, "cuda");
   EXPECT_EQ(can.reason,
             "EVERKERNEL_LIBCUDA: /nowhere/libcuda.so: cannot open shared object file: No such "
-            "file or directory; name a library that is there, or unset the variable");
+            "file or directory; name an existing library, or unset the variable");
   EXPECT_EQ(code_of(backend->allocate(64)), Code::unsupported);
   EXPECT_EQ(code_of(backend->compile({})), Code::unsupported);
   EXPECT_EQ(code_of(backend->revive()), Code::unsupported);
@@ -107,7 +107,8 @@ TEST_F(FakeBackend, takes_the_device_it_is_told_to) {
   fake().device_count = 2;
   EXPECT_TRUE(make_backend({.device = 1})->capabilities().supported);
   EXPECT_EQ(make_backend({.device = 2})->capabilities().reason,
-            "there is no GPU 2: the driver sees 2; nvidia-smi -L lists the devices");
+            "there is no GPU 2: the driver sees 2 GPUs, counted from 0; nvidia-smi -L lists the "
+            "devices");
 }
 
 }  // namespace

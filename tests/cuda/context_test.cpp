@@ -1,4 +1,4 @@
-// One device in use: current contexts, waiting, losing it, and what is made from it.
+// A context: making it current, waiting, losing the device, and objects made from it.
 #include "backend/cuda/context.hpp"
 
 #include <chrono>
@@ -119,7 +119,7 @@ TEST_F(OneDevice, waiting_ends_at_the_deadline) {
   const auto begin = Clock::now();
   const auto waited = context->wait(stream->get(), begin + milliseconds(20), "a kernel");
   EXPECT_EQ(code_of(waited), Code::timeout);
-  EXPECT_EQ(message_of(waited), "cuda: a kernel: not done in time");
+  EXPECT_EQ(message_of(waited), "cuda: a kernel: not done before the deadline");
   EXPECT_GE(Clock::now() - begin, milliseconds(20));
   EXPECT_EQ(code_of(context->wait(event->get(), begin, "an event")), Code::timeout);
   EXPECT_FALSE(context->is_lost());
@@ -178,7 +178,7 @@ TEST_F(OneDevice, once_lost_it_says_so_at_once_and_asks_no_more) {
   ASSERT_FALSE(entered);
   EXPECT_EQ(entered.error().code, Code::device_lost);
   EXPECT_EQ(entered.error().message, "cuda: the first: the fake says so (CUDA_ERROR_FAKE)");
-  EXPECT_NE(entered.error().hint.find("start a new one"), std::string::npos);
+  EXPECT_NE(entered.error().hint.find("start a new process"), std::string::npos);
   EXPECT_EQ(entered.error().native, kIllegalAddress);
   EXPECT_EQ(code_of(context->check_alive()), Code::device_lost);
   EXPECT_EQ(code_of(Stream::create(context)), Code::device_lost);

@@ -1,4 +1,4 @@
-// Every result of the driver, and what a caller makes of it.
+// The Error for each result of the driver.
 #include "backend/cuda/cuda_error.hpp"
 
 #include <algorithm>
@@ -23,7 +23,7 @@ void PrintTo(const Row& row, std::ostream* out) {
   *out << row.name;
 }
 
-// Typed from the driver's documentation (CUDA 13.0).
+// Copied from the driver's documentation (CUDA 13.0), not from the table under test.
 constexpr Row kRows[] = {
     {1, "INVALID_VALUE", Code::invalid_argument},
     {2, "OUT_OF_MEMORY", Code::out_of_memory},

@@ -1,5 +1,5 @@
-// Our declarations of the driver against those of the toolkit, where there is one: the same
-// functions, parameters of the same kind and size, the same numbers.
+// Compares the declarations of driver.hpp with cuda.h of the toolkit, if there is one: the same
+// functions, parameters of the same kind and size, the same constants.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace everkernel::backend::cuda {
 namespace {
 
-// Named before the toolkit's header makes macros of the names.
+// The names are taken before cuda.h, which defines macros with the same names.
 #define EVERKERNEL_DRIVER_FUNCTION(name, symbol, parameters) \
   using Our_##name = decltype(Driver::name)
 #include "backend/cuda/driver_functions.inl"
@@ -44,7 +44,7 @@ requires(
 #define EVERKERNEL_EXPANDED_TEXT(name) EVERKERNEL_TEXT_OF(name)
 
 TEST(Declarations, have_the_parameters_and_the_symbols_of_the_toolkit) {
-  // Every driver has both; they differ in how they take events of other contexts.
+  // Every driver has both symbols. They differ only for events of other contexts.
   const auto is_an_older_symbol = [](std::string_view symbol) {
     return symbol == "cuEventElapsedTime";
   };

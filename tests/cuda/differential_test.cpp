@@ -1,12 +1,13 @@
-// Random programs by the hundred thousand on a GPU: each run must leave what the interpreter left.
+// Random programs on a GPU, up to hundreds of thousands: each run must leave the same memory as the
+// interpreter.
 //
-// Every core makes programs, compiles them, runs them on the device and compares. Seeds and time
-// are those of all random tests (support/seeds.hpp); EVERKERNEL_PROGRAMS=P says when to stop before
-// that, EVERKERNEL_WORKERS=W how many threads work.
+// Every core generates programs, compiles them, runs them on the device and compares. Seeds and
+// time are set as for all random tests (support/seeds.hpp). EVERKERNEL_PROGRAMS=P stops after P
+// programs, EVERKERNEL_WORKERS=W sets the number of threads.
 //
 // Compiling takes nearly all of the time, and needs no GPU. EVERKERNEL_COMPILED_DIR=folder keeps
-// what is compiled there; CudaDifferential.batches_are_compiled_ahead fills it on another machine,
-// with the same NVRTC, for batches from EVERKERNEL_SEED on.
+// compiled batches in a folder. CudaDifferential.batches_are_compiled_ahead fills the folder on
+// another machine with the same NVRTC, with batches from EVERKERNEL_SEED on.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -30,27 +31,25 @@ constexpr double kUsualSeconds = 30;
 constexpr std::uint64_t kAllBatches = ~0ull;  // until EVERKERNEL_SECONDS or EVERKERNEL_PROGRAMS
 constexpr std::uint64_t kCheckedBatches = 2;
 constexpr std::uint64_t kNoLimit = 1'000'000'000;
-constexpr int kArchitecture = 90;  // where there is no GPU to ask
+constexpr int kArchitecture = 90;  // on a machine without a GPU
 
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-// The first difference, empty if there is none.
+// Runs a batch and returns the first difference, or an empty text if there is none.
 Result<std::string> compare(const GpuAccess& gpu, const Batch& batch, Tally& tally) {
   const auto compile_begins = Clock::now();
-  const auto runner = HandlerRunner::create(gpu, source_of(batch));
-  if (!runner) return Failure(runner.error());
+  const auto runner = EVERKERNEL_TRY(HandlerRunner::create(gpu, source_of(batch)));
   tally.compile_seconds += seconds_since(compile_begins);
   const auto run_begins = Clock::now();
   const std::vector<RunRequest> requests = requests_of(batch);
-  auto results = runner->run(requests);
-  if (!results) return Failure(results.error());
+  auto results = EVERKERNEL_TRY(runner.run(requests));
   tally.run_seconds += seconds_since(run_begins);
-  return first_difference(batch, requests, *std::move(results), tally);
+  return first_difference(batch, requests, std::move(results), tally);
 }
 
-// What all threads share.
+// State that all threads share.
 struct Campaign {
   std::atomic<std::uint64_t> next_seed;
   std::uint64_t program_limit;
@@ -132,7 +131,7 @@ TEST(CudaDifferential, random_programs_agree_bit_for_bit) {
   }
 }
 
-// Calls `compile` for what each batch is made of, until one fails.
+// Calls `compile` for the source of each batch, until a call fails.
 template <class Compile>
 void compile_batches(std::uint64_t usual_count, int architecture, std::uint64_t limit,
                      const Compile& compile) {
@@ -153,8 +152,8 @@ void compile_batches(std::uint64_t usual_count, int architecture, std::uint64_t 
   std::printf("%zu programs in %.1f s\n", programs, seconds);
 }
 
-// For a machine whose driver has EVERKERNEL_DRIVER_VERSION (13000 is CUDA 13.0), as a part of the
-// names of the code, and an architecture of EVERKERNEL_ARCHITECTURE (90).
+// Compiles for a machine with the architecture EVERKERNEL_ARCHITECTURE (90) and a driver of
+// EVERKERNEL_DRIVER_VERSION (13000 is CUDA 13.0), which is a part of the code keys.
 TEST(CudaDifferential, batches_are_compiled_ahead) {
   const auto driver_version = number_from("EVERKERNEL_DRIVER_VERSION");
   if (compiled_ahead() == nullptr || !driver_version) {
@@ -172,7 +171,7 @@ TEST(CudaDifferential, batches_are_compiled_ahead) {
   EXPECT_EQ(compiled_ahead()->last_problem(), "");
 }
 
-// A handler that verifies and that the compiler refuses is as bad as one that differs, and as rare.
+// A verified handler that NVRTC refuses is as bad as a difference, and as rare.
 TEST(CudaDifferential, random_programs_are_well_formed) {
   const auto nvrtc = backend::cuda::Nvrtc::load();
   if (!nvrtc) GTEST_SKIP() << "there is no NVRTC here: " << nvrtc.error().message;
@@ -182,7 +181,7 @@ TEST(CudaDifferential, random_programs_are_well_formed) {
   });
 }
 
-// Without a GPU, what would run there is at least compiled.
+// Compiles the batches on a machine without a GPU, where they cannot run.
 TEST(CudaDifferential, the_kernels_of_a_batch_compile) {
   const auto nvrtc = backend::cuda::Nvrtc::load();
   if (!nvrtc) GTEST_SKIP() << "there is no NVRTC here: " << nvrtc.error().message;

@@ -1,4 +1,4 @@
-// Loading the driver and asking for a device: everything that can be missing is one sentence.
+// Loading the driver and reading a device's properties. Whatever is missing, the error names it.
 #include "backend/cuda/driver.hpp"
 
 #include <filesystem>
@@ -15,7 +15,7 @@ using backend::cuda::probe_device;
 
 class LoadingTheDriver : public WithFakeCuda {
  protected:
-  /// Expects `unsupported`, and a message and a hint that are not empty.
+  /// Expects `unsupported` with this message, and a hint that contains this text.
   template <class T>
   static void expect_unsupported(const Result<T>& result, std::string_view message,
                                  std::string_view hint, std::int64_t native = 0) {
@@ -75,7 +75,8 @@ TEST_F(LoadingTheDriver, a_missing_function_is_named) {
 
 TEST_F(LoadingTheDriver, an_old_driver_is_called_old) {
   fake().version = 11080;
-  expect_unsupported(Driver::load(), "the NVIDIA driver is of CUDA 11.8", "CUDA 12.0 or newer");
+  expect_unsupported(Driver::load(), "the NVIDIA driver is too old: it is for CUDA 11.8",
+                     "CUDA 12.0 or newer");
 }
 
 TEST_F(LoadingTheDriver, the_oldest_driver_will_do) {
@@ -85,7 +86,8 @@ TEST_F(LoadingTheDriver, the_oldest_driver_will_do) {
 
 TEST_F(LoadingTheDriver, launches_that_block_are_refused) {
   ::setenv("CUDA_LAUNCH_BLOCKING", "1", 1);
-  expect_unsupported(Driver::load(), "CUDA_LAUNCH_BLOCKING=1 makes every launch wait for its end",
+  expect_unsupported(Driver::load(),
+                     "CUDA_LAUNCH_BLOCKING=1 makes every launch wait for its kernel",
                      "unset CUDA_LAUNCH_BLOCKING");
   ::setenv("CUDA_LAUNCH_BLOCKING", "0", 1);
   EXPECT_TRUE(Driver::load());
@@ -139,23 +141,23 @@ TEST_F(AskingForADevice, none_is_a_reason) {
 TEST_F(AskingForADevice, one_too_many_is_a_reason) {
   fake().device_count = 2;
   EXPECT_TRUE(probe_device(load_driver(), 1));
-  expect_unsupported(probe_device(load_driver(), 2), "there is no GPU 2: the driver sees 2",
-                     "nvidia-smi -L");
-  expect_unsupported(probe_device(load_driver(), -1), "there is no GPU -1: the driver sees 2",
-                     "nvidia-smi -L");
+  expect_unsupported(probe_device(load_driver(), 2),
+                     "there is no GPU 2: the driver sees 2 GPUs, counted from 0", "nvidia-smi -L");
+  expect_unsupported(probe_device(load_driver(), -1),
+                     "there is no GPU -1: the driver sees 2 GPUs, counted from 0", "nvidia-smi -L");
 }
 
 TEST_F(AskingForADevice, an_old_one_is_a_reason) {
   fake().architecture = 75;
   expect_unsupported(probe_device(load_driver(), 0),
-                     "Fake GPU has compute capability 7.5, and 8.0 is needed", "Ampere");
+                     "Fake GPU has compute capability 7.5; at least 8.0 is needed", "Ampere");
   fake().architecture = 80;
   EXPECT_TRUE(probe_device(load_driver(), 0));
 }
 
 TEST_F(AskingForADevice, one_that_cannot_map_host_memory_is_a_reason) {
   fake().can_map_host_memory = false;
-  expect_unsupported(probe_device(load_driver(), 0), "Fake GPU cannot map memory of the host",
+  expect_unsupported(probe_device(load_driver(), 0), "Fake GPU cannot map host memory",
                      "another GPU");
 }
 

@@ -1,4 +1,4 @@
-// Tests against the fake driver, which lies beside the test program.
+// A fixture for tests on the fake driver, a library in the folder of the test program.
 #pragma once
 
 #include <dlfcn.h>
@@ -16,12 +16,12 @@
 
 namespace everkernel::test {
 
-/// A file beside the program that runs.
+/// The path of a file in the folder of the running program.
 inline std::string beside_program(const char* file) {
   return std::filesystem::read_symlink("/proc/self/exe").parent_path() / file;
 }
 
-/// Everything here is loaded from the fake, in the state a test begins with.
+/// Loads the fake driver, and resets it before each test.
 class WithFakeCuda : public ::testing::Test {
  protected:
   WithFakeCuda() {
@@ -36,39 +36,39 @@ class WithFakeCuda : public ::testing::Test {
   }
   ~WithFakeCuda() override { ::unsetenv("EVERKERNEL_LIBCUDA"); }
 
-  /// Forgets everything that was done to the fake; nothing may be left of it.
+  /// Resets the fake. No object made from it may exist.
   void reset() const { reset_(); }
-  /// What the fake does and saw.
+  /// The state of the fake.
   FakeCuda& fake() const { return *state_(); }
 
-  /// The call of `symbol` that is `call`th from now answers `result`.
+  /// Makes the `call`th call of `symbol` from now on return `result`.
   void fail(const char* symbol, int result, int call = 1) const {
     fake().failing_symbol = symbol;
     fake().failing_call = call;
     fake().failing_result = result;
   }
 
-  /// The fake as the library loads it; must work.
+  /// Loads the fake as a Driver. Aborts if that fails.
   static backend::cuda::Driver load_driver() {
     auto driver = backend::cuda::Driver::load();
     EXPECT_TRUE(driver) << message_of(driver);
     return driver ? *driver : backend::cuda::Driver{};
   }
 
-  /// A context on its device; must work.
+  /// Creates a context on the fake device. Aborts if that fails.
   static std::shared_ptr<backend::cuda::Context> make_context(
-      backend::Clock::duration patience = backend::cuda::Context::kPatience) {
+      backend::Clock::duration copy_timeout = backend::cuda::Context::kCopyTimeout) {
     const auto driver = load_driver();
     const auto facts = backend::cuda::probe_device(driver, 0);
     EXPECT_TRUE(facts) << message_of(facts);
     if (!facts) std::abort();
-    auto context = backend::cuda::Context::create(driver, *facts, patience);
+    auto context = backend::cuda::Context::create(driver, *facts, copy_timeout);
     EXPECT_TRUE(context) << message_of(context);
     if (!context) std::abort();
     return *context;
   }
 
-  /// Expects that everything that was made was given back.
+  /// Expects that every object made from the fake has been destroyed.
   void expect_nothing_left() const {
     EXPECT_EQ(fake().live_allocations, 0);
     EXPECT_EQ(fake().live_pinned, 0);

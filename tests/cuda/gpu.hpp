@@ -1,4 +1,4 @@
-// The GPU as tests below the backend see it: a context, a stream, memory, and kernels from text.
+// A GPU for tests that bypass the backend: a context, a stream, memory, and kernels from text.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ namespace everkernel::test {
 
 using abi::Word;
 
-/// Ends the test program's call with what went wrong: there is no test without these.
+/// The value of a result. Throws if it is an error, because the test cannot go on.
 template <class T>
 T needed(Result<T> result) {
   if (!result) throw std::runtime_error(result.error().message + "; " + result.error().hint);
@@ -34,7 +34,7 @@ inline void needed(const Result<void>& result) {
   if (!result) throw std::runtime_error(result.error().message + "; " + result.error().hint);
 }
 
-/// Device words, zeroed, for kernels and for the host to look at between them.
+/// Zeroed device memory that the host can read and write between kernels.
 class DeviceWords {
  public:
   DeviceWords(const std::shared_ptr<const backend::cuda::Context>& context, std::size_t count)
@@ -56,7 +56,7 @@ class DeviceWords {
   std::size_t count_;
 };
 
-/// Words of the host that the device reaches too, zeroed.
+/// Zeroed host memory that the device can access.
 class PinnedWords {
  public:
   PinnedWords(const std::shared_ptr<const backend::cuda::Context>& context, std::size_t count)
@@ -69,30 +69,23 @@ class PinnedWords {
   backend::cuda::PinnedMemory memory_;
 };
 
-/// A device with a module loaded. One thread; the context is current as long as it lives.
+/// A device with a loaded module. For one thread: the context is current during its lifetime.
 class Gpu {
  public:
-  /// Fails with `unsupported` where there is no GPU, or no NVRTC.
+  /// Fails with `unsupported` if there is no GPU or no NVRTC.
   static Result<std::unique_ptr<Gpu>> open(backend::cuda::SourceText source) {
-    const auto driver = backend::cuda::Driver::load();
-    if (!driver) return Failure(driver.error());
-    const auto facts = backend::cuda::probe_device(*driver, 0);
-    if (!facts) return Failure(facts.error());
-    const auto nvrtc = backend::cuda::Nvrtc::load();
-    if (!nvrtc) return Failure(nvrtc.error());
-    auto context = backend::cuda::Context::create(*driver, *facts);
-    if (!context) return Failure(context.error());
-    auto current = (*context)->enter();
-    if (!current) return Failure(current.error());
-    auto stream = backend::cuda::Stream::create(*context);
-    if (!stream) return Failure(stream.error());
-    auto module = backend::cuda::Module::load(*context, *nvrtc, nullptr,
-                                              {.source = source,
-                                               .headers = backend::cuda::device_headers(),
-                                               .architecture = facts->architecture});
-    if (!module) return Failure(module.error());
+    const auto driver = EVERKERNEL_TRY(backend::cuda::Driver::load());
+    const auto facts = EVERKERNEL_TRY(backend::cuda::probe_device(driver, 0));
+    const auto nvrtc = EVERKERNEL_TRY(backend::cuda::Nvrtc::load());
+    const auto context = EVERKERNEL_TRY(backend::cuda::Context::create(driver, facts));
+    auto current = EVERKERNEL_TRY(context->enter());
+    auto stream = EVERKERNEL_TRY(backend::cuda::Stream::create(context));
+    const backend::cuda::CompileRequest request{.source = source,
+                                                .headers = backend::cuda::device_headers(),
+                                                .architecture = facts.architecture};
+    auto module = EVERKERNEL_TRY(backend::cuda::Module::load(context, nvrtc, nullptr, request));
     return std::unique_ptr<Gpu>(
-        new Gpu(*context, std::move(*current), std::move(*stream), std::move(*module)));
+        new Gpu(context, std::move(current), std::move(stream), std::move(module)));
   }
 
   const std::shared_ptr<backend::cuda::Context>& context() const { return context_; }
@@ -100,8 +93,8 @@ class Gpu {
   backend::cuda::CuFunction kernel(const std::string& name) const {
     return needed(module_.function(name.c_str()));
   }
-  /// Blocks of that many threads that are on the device at one time: threads of a larger grid may
-  /// wait for some that never begin.
+  /// The number of blocks that can be resident at one time. In a larger grid, resident threads may
+  /// wait for threads of blocks that never start.
   Word resident_blocks(backend::cuda::CuFunction kernel, Word threads) const {
     int blocks = 0;
     needed(context_->check(context_->driver().cuOccupancyMaxActiveBlocksPerMultiprocessor(
@@ -114,12 +107,12 @@ class Gpu {
               const Arguments&... arguments) const {
     needed(context_->launch(kernel, grid, stream_.get(), arguments...));
   }
-  /// Waits for what was launched.
-  void wait(std::chrono::seconds time) const {
-    needed(context_->wait(stream_.get(), backend::Clock::now() + time, "a kernel of a test"));
+  /// Waits until the launched kernels have ended.
+  void wait(std::chrono::seconds timeout) const {
+    needed(context_->wait(stream_.get(), backend::Clock::now() + timeout, "a kernel of a test"));
   }
-  /// Whether what was launched still runs. Hosts that wait for words of a kernel ask now and then:
-  /// the driver may not begin it else.
+  /// Whether a launched kernel still runs. A host that waits for words of a kernel must call this
+  /// now and then: otherwise the driver may not start the kernel.
   bool is_running() const {
     return context_->driver().cuStreamQuery(stream_.get()) == backend::cuda::kCuNotReady;
   }

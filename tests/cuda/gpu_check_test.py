@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""tools/gpu_check.sh with programs that pass, fail, hang, crash, skip and are not there.
+"""Runs tools/gpu_check.sh with programs that pass, fail, hang, crash, skip or are missing.
 
     gpu_check_test.py SOURCE_ROOT
 """
@@ -19,7 +19,7 @@ INFO = '{"backends": [{"id": "cpu", "available": true, "reason": ""}, %s]}'
 FOUND = '{"id": "cuda", "available": true, "reason": ""}'
 ABSENT = '{"id": "cuda", "available": false, "reason": "no driver is installed"}'
 
-# What a GoogleTest program does with --gtest_output, by how its only test ends.
+# A stand-in for a GoogleTest program with one test, which ends in a given way.
 GTEST = """#!/bin/sh
 for word; do case $word in --gtest_output=json:*) report=${{word#*json:}};; esac; done
 echo "backend $EVERKERNEL_BACKEND seconds $EVERKERNEL_SECONDS"
@@ -45,7 +45,7 @@ cat > "$report" <<END
  "median_ns": 5.0, "least_ratio": 0.5, "meets_target": %s}]}
 END
 """
-# Eight words are its own, the others the program's.
+# The first eight arguments are the sanitizer's, the others the program's.
 WATCHES = "#!/bin/sh\ntool=$2; shift 8; \"$@\" || exit\n"
 SANITIZER = WATCHES + """
 case $tool in {bad}) echo '========= ERROR SUMMARY: 3 errors'; exit 99;; esac
@@ -78,7 +78,7 @@ class GpuCheck(unittest.TestCase):
         path.chmod(0o755)
 
     def check(self, *arguments):
-        """Runs it; the exit status and the report."""
+        """Runs gpu_check.sh. Returns its exit status and its report."""
         out = self.folder / "report.json"
         path = f'{self.folder}:{os.environ["PATH"]}'
         done = subprocess.run(
@@ -151,7 +151,7 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(jobs["status"], "failed")
         self.assertEqual(jobs["tests"]["failed"], ["Suite.Test"])
         self.assertIn("one is not two", jobs["output_failure"])
-        self.assertEqual(self.step(report, "litmus")["status"], "passed")  # the rest ran
+        self.assertEqual(self.step(report, "litmus")["status"], "passed")  # later steps still run
 
     def test_one_that_hangs(self):
         self.program("cuda_litmus_test", HANGS)
@@ -190,7 +190,7 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(status, 1, self.output)
         rings = self.step(report, "random rings")
         self.assertIn("does not say", rings["detail"])
-        self.assertRegex(rings["output_tail"], r"seconds \d+")  # it was told how long
+        self.assertRegex(rings["output_tail"], r"seconds \d+")  # the step passed its time on
 
     def test_processes_of_a_step_count_together(self):
         cores = len(os.sched_getaffinity(0))
@@ -224,7 +224,7 @@ class GpuCheck(unittest.TestCase):
         first = int(self.step(report, "random jobs")["environment"]["EVERKERNEL_SEED"])
         self.assertEqual(self.lines("seeds"), sorted(f"{first + index} 4" for index in range(4)))
         (self.folder / "seeds").unlink()
-        os.environ["EVERKERNEL_SEED"] = "0x10"  # as the tests themselves take it
+        os.environ["EVERKERNEL_SEED"] = "0x10"  # the tests accept hexadecimal, too
         self.addCleanup(os.environ.pop, "EVERKERNEL_SEED")
         self.assertEqual(self.check("--only", "random jobs")[0], 0, self.output)
         self.assertEqual(self.lines("seeds"), ["16 4", "17 4", "18 4", "19 4"])
@@ -294,7 +294,7 @@ class GpuCheck(unittest.TestCase):
 
 
 def is_running(process):
-    """Whether it is there and no mere remains."""
+    """Whether the process exists and is not a zombie."""
     try:
         state = Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0]
     except OSError:

@@ -1,4 +1,4 @@
-// Handlers on a GPU, by one thread, a warp and a block, as the subject of a Trial.
+// Runs handlers on a GPU, with one thread, a warp and a block, as the subject of a Trial.
 #include <fmt/format.h>
 
 #include <cstdlib>
@@ -39,17 +39,16 @@ class GpuSubject : public Subject {
 
 Result<std::unique_ptr<const Subject>> make_subject(const ir::VerifiedProgram& program,
                                                     jit::CodeCache*) {
-  // The thread that runs the tests keeps the context for as long as the program runs.
+  // The context stays current on the test thread until the program ends.
   static const auto current = gpu()->context->enter();
   if (!current) return Failure(current.error());
   std::vector<Entry> entries;
   for (std::size_t i = 0; i < program.handlers().size(); ++i) {
     for (const Way way : kAllWays) entries.push_back({i, way});
   }
-  auto runner =
-      HandlerRunner::create(*gpu(), runner_source(program, entries, jit::MemoryUse::shared));
-  if (!runner) return Failure(runner.error());
-  return std::make_unique<const GpuSubject>(program, *std::move(runner));
+  const auto source = runner_source(program, entries, jit::MemoryUse::shared);
+  auto runner = EVERKERNEL_TRY(HandlerRunner::create(*gpu(), source));
+  return std::make_unique<const GpuSubject>(program, std::move(runner));
 }
 
 std::string why_no_subject() {

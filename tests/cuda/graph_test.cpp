@@ -1,4 +1,4 @@
-// Runs on a device that takes launches and does nothing, or goes away.
+// Runs on a fake device that accepts launches and executes nothing, or is lost.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -17,12 +17,12 @@ using std::chrono::milliseconds;
 
 const std::vector<abi::WorkItem> kItems(20, {0, 0, 0, 0});
 const RunConfig kShortRun = {.max_wall_time = milliseconds(30)};
-const RunConfig kPatientRun = {.max_wall_time = std::chrono::seconds(2)};
+const RunConfig kLongRun = {.max_wall_time = std::chrono::seconds(2)};
 
 class FakeRuns : public WithFakeCuda {
  protected:
   Megakernel make_kernel() {
-    // What one test compiled, the next one finds.
+    // Tests share the compiled code through a cache on disk.
     static const TempDir folder;
     auto kernel = Megakernel::create(
         backend::cuda::make_backend({.cache = jit::CodeCacheOptions{.directory = folder.path()}}),
@@ -60,8 +60,8 @@ TEST_F(FakeRuns, fail_with_the_device_wherever_it_is_lost) {
     {
       Megakernel kernel = make_kernel();
       fail(call, kIllegalAddress);
-      EXPECT_EQ(code_of(kernel.run(kItems, kPatientRun)), Code::device_lost) << call;
-      EXPECT_EQ(code_of(kernel.run(kItems, kPatientRun)), Code::device_lost) << call;
+      EXPECT_EQ(code_of(kernel.run(kItems, kLongRun)), Code::device_lost) << call;
+      EXPECT_EQ(code_of(kernel.run(kItems, kLongRun)), Code::device_lost) << call;
     }
     reset();
   }

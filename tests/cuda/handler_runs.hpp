@@ -1,4 +1,4 @@
-// Runs generated handlers on a GPU, one block a run, and brings back what they left.
+// Runs generated handlers on a GPU, each run in a block of its own, and reads their memory back.
 #pragma once
 
 #include <memory>
@@ -13,27 +13,27 @@
 
 namespace everkernel::test {
 
-/// The driver, the compiler and a context, opened once and for all threads.
+/// Driver, compiler and context, opened once for all threads.
 struct GpuAccess {
   backend::cuda::Driver driver = {};
   backend::cuda::DeviceFacts facts = {};
   backend::cuda::Nvrtc nvrtc;
   std::shared_ptr<backend::cuda::Context> context = {};
 };
-/// Fails with the reason where there is no GPU, or no NVRTC.
+/// Opens the GPU at the first call. Fails if there is no GPU or no NVRTC.
 const Result<GpuAccess>& gpu();
 
-/// Where batches lie that were compiled ahead, perhaps by a machine without a GPU: the folder that
-/// EVERKERNEL_COMPILED_DIR names, else null.
+/// The cache of batches that were compiled ahead, perhaps on a machine without a GPU, in the folder
+/// EVERKERNEL_COMPILED_DIR. Null if the variable is not set.
 jit::CodeCache* compiled_ahead();
 
-/// Compiled handlers on the device. One thread at a time.
+/// Compiled handlers on the device. For one thread at a time.
 class HandlerRunner {
  public:
-  /// Compiles and loads. The thread that calls has the context current.
+  /// Compiles and loads. The context is current on the calling thread.
   static Result<HandlerRunner> create(const GpuAccess& gpu, const RunnerSource& source);
-  /// Runs every request on its own memory, all of them at one time. The results have the requests'
-  /// order. Fails when the device does.
+  /// Runs all requests at the same time, each on its own memory. Returns the results in the order
+  /// of the requests. Fails with the error of the device.
   Result<std::vector<RunResult>> run(std::span<const RunRequest> requests) const;
 
  private:

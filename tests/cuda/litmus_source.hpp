@@ -1,26 +1,27 @@
 // The device side of the litmus tests, as text for NVRTC.
 //
-// Each kind of test is a template over an order: how flags and payloads are accessed. `Ordered` is
-// the accessors of item.cuh as the workers use them; the others are weaker, and show that a test
-// can fail. Numbers of rounds begin with 1, so that zeroed memory is round 0. A thread that finds
-// nothing new for long ends as stuck: no kernel of these runs for ever.
+// Each kind of test is a template over an order: the way flags and payloads are accessed. `Ordered`
+// has the accessors of item.cuh that the megakernel uses. The other orders are weaker, and show
+// that a test can fail. Rounds are numbered from 1, so that zeroed memory is round 0. A thread that
+// makes no progress in kMaxIdleLooks looks ends and is counted as stuck, so that no kernel runs for
+// ever.
 #pragma once
 
 #include <string_view>
 
 namespace everkernel::test {
 
-/// Where the kernels add what they found.
+/// The counters that the kernels add their findings to.
 enum class Finding : unsigned {
-  seen,    ///< messages that arrived, of all threads
+  seen,    ///< messages that arrived, at all threads
   stale,   ///< forbidden: the flag was new, the payload old
-  answer,  ///< forbidden: the flag of the way back was new, the answer old
-  twice,   ///< forbidden: a number was left out or given twice, or a whole payload was old
+  answer,  ///< forbidden: the flag of an answer was new, the answer old
+  twice,   ///< forbidden: a round was missed or taken twice, or a whole payload was old
   stuck,   ///< threads that gave up
 };
 inline constexpr unsigned kFindings = 5;
 
-/// A flag that tells the device to leave.
+/// The value of a flag that ends the kernel.
 inline constexpr unsigned kLitmusClosed = 0xFFFFFFFFu;
 
 inline constexpr std::string_view kLitmusSource = R"cuda(
@@ -30,7 +31,7 @@ namespace everkernel::device {
 
 // ---- accesses ----------------------------------------------------------------------------------
 
-// Weak accesses, which the caches of a multiprocessor may answer.
+// Weak accesses, which the L1 cache may serve.
 EK_DEVICE Word load_plain(Word* words, Wide i) {
   Word value;
   asm volatile("ld.global.ca.u32 %0, [%1];"
@@ -55,12 +56,13 @@ struct Ordered {
     return all(w).claim(i, from, to);
   }
 };
-// Payloads that nobody else touches meanwhile, as buffers of planned items.
+// Plain payloads with ordered flags, as for the buffers of planned items: only one thread at a time
+// accesses a payload.
 struct Owned : Ordered {
   EK_DEVICE static Word load(Word* w, Wide i) { return load_plain(w, i); }
   EK_DEVICE static void store(Word* w, Wide i, Word v) { store_plain(w, i, v); }
 };
-// No acquire, no release.
+// Flags without acquire and release.
 struct Relaxed : Ordered {
   EK_DEVICE static Word load_flag(Word* w, Wide i) { return all(w).load_relaxed(i); }
   EK_DEVICE static void store_flag(Word* w, Wide i, Word v) { all(w).store_relaxed(i, v); }
@@ -68,13 +70,13 @@ struct Relaxed : Ordered {
     return all(w).exchange_if(i, from, to) == from;
   }
 };
-// The same, and old payloads wait in the cache.
+// As Relaxed, with plain payloads of which the L1 cache holds old values.
 struct Cached : Relaxed {
   static constexpr bool kWarmsCache = true;
   EK_DEVICE static Word load(Word* w, Wide i) { return load_plain(w, i); }
   EK_DEVICE static void store(Word* w, Wide i, Word v) { store_plain(w, i, v); }
 };
-// A claim that looks and then stores.
+// A claim by a load and a store, instead of one atomic operation.
 struct Split : Ordered {
   EK_DEVICE static bool claim(Word* w, Wide i, Word from, Word to) {
     if (all(w).load_acquire(i) != from) return false;
@@ -83,7 +85,7 @@ struct Split : Ordered {
   }
 };
 
-// Memory that the host shares: system scope, loads and stores alone.
+// Memory shared with the host: system scope, and only loads and stores.
 struct HostOrdered {
   static constexpr bool kWarmsCache = false;
   EK_DEVICE static Wide at(Word* w, Wide i) { return __cvta_generic_to_global(w + i); }
@@ -126,7 +128,7 @@ struct HostCached : HostRelaxed {
   }
 };
 
-// ---- what is found -----------------------------------------------------------------------------
+// ---- findings ----------------------------------------------------------------------------------
 
 struct Tally {
   Word seen = 0, stale = 0, answer = 0, twice = 0, stuck = 0;
@@ -141,7 +143,7 @@ struct Tally {
 };
 
 inline constexpr Word kClosed = 0xFFFFFFFFu;
-inline constexpr Word kPatience = 1u << 20;  // looks that find nothing new
+inline constexpr Word kMaxIdleLooks = 1u << 20;  // loads of a flag without progress
 
 // Word k of message n, and the answer to it.
 EK_DEVICE Word word_of(Word n, Word k) { return n * 16 + k; }
@@ -153,15 +155,15 @@ EK_DEVICE bool is_quad_of(uint4 quad, Word n, Word k) {
 
 // ---- message passing ---------------------------------------------------------------------------
 
-// A sender and a receiver a cell, in different blocks; senders are the first half of the threads.
-// Words of a payload lie far from each other and from the flag.
+// Each cell has a sender and a receiver, in different blocks. The first half of the threads are
+// senders. The words of a payload are far from each other and from the flag.
 inline constexpr Word kPayloadWords = 4;
 
 template <class Order>
 EK_DEVICE void send(Word* payload, Word* flags, Word* answers, Word* acks, Word cells, Word cell,
                     Word rounds, Tally& tally) {
   Word round = 0;
-  for (Word idle = 0; idle < kPatience; ++idle) {
+  for (Word idle = 0; idle < kMaxIdleLooks; ++idle) {
     if (Order::load_flag(acks, cell) != round) continue;
     if (round != 0 && Order::load(answers, cell) != answer_to(round)) ++tally.answer;
     if (round == rounds) return;
@@ -180,7 +182,7 @@ template <class Order>
 EK_DEVICE void receive(Word* payload, Word* flags, Word* answers, Word* acks, Word cells, Word cell,
                        Word rounds, Tally& tally) {
   Word seen = 0;
-  for (Word idle = 0; idle < kPatience; ++idle) {
+  for (Word idle = 0; idle < kMaxIdleLooks; ++idle) {
     if constexpr (Order::kWarmsCache) {
 #pragma unroll
       for (Word k = 0; k < kPayloadWords; ++k) Order::load(payload, Wide{k} * cells + cell);
@@ -212,7 +214,7 @@ EK_DEVICE void pass_messages(Word* payload, Word* flags, Word* answers, Word* ac
   if (thread < cells) {
     send<Order>(payload, flags, answers, acks, cells, thread, rounds, tally);
   } else {
-    // `spread` is odd and `cells` a power of two: every cell has one receiver.
+    // `spread` is odd and `cells` is a power of two, so that every cell has one receiver.
     const Word cell = ((thread - cells) * spread) & (cells - 1);
     receive<Order>(payload, flags, answers, acks, cells, cell, rounds, tally);
   }
@@ -221,15 +223,15 @@ EK_DEVICE void pass_messages(Word* payload, Word* flags, Word* answers, Word* ac
 
 // ---- claims ------------------------------------------------------------------------------------
 
-// A publisher a slot, and several claimers for each that also try its neighbour. Slots are those of
-// the wire format: a status, 14 words of payload, and a word for the answer.
+// Each slot has one publisher and several claimers, which also try the neighbour slot. Slots are as
+// in the wire format: a status, 14 words of payload, and a word for the answer.
 inline constexpr Word kPublished = 1, kClaimed = 2, kDone = 3, kEnded = 9;
 inline constexpr Word kAnswerWord = 15;
 
 template <class Order>
 EK_DEVICE void publish(Word* slot, Word rounds, Tally& tally) {
   Word round = 0;
-  for (Word idle = 0; idle < kPatience; ++idle) {
+  for (Word idle = 0; idle < kMaxIdleLooks; ++idle) {
     const Word status = Order::load_flag(slot, 0);
     if (status == kPublished || status == kClaimed) continue;
     if (round != 0 && Order::load(slot, kAnswerWord) != answer_to(round)) ++tally.answer;
@@ -243,8 +245,8 @@ EK_DEVICE void publish(Word* slot, Word rounds, Tally& tally) {
   ++tally.stuck;
 }
 
-// Says whether it claimed. `claims` counts the claims of the slot: the payload must be of just that
-// round.
+// Returns whether it has claimed the slot. `claims` counts the claims of the slot: the payload must
+// be that of the round with this number.
 template <class Order>
 EK_DEVICE bool try_claim(Word* slot, Word* claims, Tally& tally) {
   if constexpr (Order::kWarmsCache) {
@@ -275,36 +277,36 @@ EK_DEVICE void claim_slots(Word* ring, Word* claims, Word* findings, Word slots,
   if (thread < slots) {
     publish<Order>(ring + Wide{thread} * 16, rounds, tally);
   } else {
-    // Each turn around the ring in another order; `slots` is a power of two.
+    // The claimers of each lap start in another order. `slots` is a power of two.
     const Word claimer = thread - slots;
     const Word lap = claimer / slots;
     Word slot = (claimer * (2 * lap + 1) + lap * 37) & (slots - 1);
     Word idle = 0;
-    for (; idle < kPatience; ++idle, slot ^= 1) {
+    for (; idle < kMaxIdleLooks; ++idle, slot ^= 1) {
       if (try_claim<Order>(ring + Wide{slot} * 16, claims + slot, tally)) idle = 0;
       const bool has_ended = all(ring + Wide{slot} * 16).load_relaxed(0) == kEnded &&
                              all(ring + Wide{slot ^ 1} * 16).load_relaxed(0) == kEnded;
       if (has_ended) break;
     }
-    if (idle == kPatience) ++tally.stuck;
+    if (idle == kMaxIdleLooks) ++tally.stuck;
   }
   tally.add_to(findings);
 }
 
 // ---- tickets -----------------------------------------------------------------------------------
 
-// Rings of kCapacity slots, each with one block that publishes and three that consume. A block has
-// kBlock threads, and publishes as many slots at a time; a warp takes 32 tickets. Word 0 of
-// `counters` of a ring is its tail, word 32 its head.
+// Rings of kCapacity slots. Each has one block that publishes kBlock slots at a time, one for each
+// of its threads, and three blocks that consume; a warp takes 32 tickets. In the counters of a
+// ring, word 0 is the tail and word 32 the head.
 inline constexpr Word kCapacity = 1024, kBlock = 256, kBlocksPerRing = 4;
 
 struct TicketRing {
   Word* slots;
   Word* counters;
-  Word* seen;  // a slot: how often it was consumed
-  Word* done;  // a group of 32 slots: laps that were consumed
+  Word* seen;  // for each slot: how often it was consumed
+  Word* done;  // for each group of 32 slots: laps that were consumed
   Word first;  // number of the first ticket
-  Word count;  // of tickets
+  Word count;  // number of tickets
 
   EK_DEVICE Word* tail() const { return counters; }
   EK_DEVICE Word* head() const { return counters + 32; }
@@ -316,8 +318,8 @@ EK_DEVICE void publish_tickets(const TicketRing& ring, Tally& tally) {
     const Word n = base + threadIdx.x;
     const Word slot = n % kCapacity, lap = n / kCapacity;
     Word idle = 0;
-    while (Order::load_flag(ring.done, slot / 32) != lap && idle < kPatience) ++idle;
-    if (__syncthreads_or(idle == kPatience)) {
+    while (Order::load_flag(ring.done, slot / 32) != lap && idle < kMaxIdleLooks) ++idle;
+    if (__syncthreads_or(idle == kMaxIdleLooks)) {
       ++tally.stuck;
       return;
     }
@@ -346,12 +348,12 @@ EK_DEVICE void consume_tickets(const TicketRing& ring, Tally& tally) {
     Word idle = 0;
     if (lane == 0) {
       while (static_cast<int>(Order::load_flag(ring.tail(), 0) - ring.first - base) < 32 &&
-             idle < kPatience) {
+             idle < kMaxIdleLooks) {
         ++idle;
       }
     }
-    // One lane has acquired; the others meet it.
-    if (__shfl_sync(WarpLanes::kAll, idle, 0) == kPatience) {
+    // One lane has acquired; the warp barriers order its acquire before the loads of the others.
+    if (__shfl_sync(WarpLanes::kAll, idle, 0) == kMaxIdleLooks) {
       ++tally.stuck;
       return;
     }
@@ -390,11 +392,11 @@ EK_DEVICE void take_tickets(Word* slots, Word* counters, Word* seen, Word* done,
 
 // ---- with the host -----------------------------------------------------------------------------
 
-// A slot of host memory is one line that the host alone writes: a flag, then payload. Answers and
-// acks are words that the device alone writes.
+// A slot in host memory is one cache line that only the host writes: a flag, then the payload. Only
+// the device writes answers and acks.
 template <class Order>
 EK_DEVICE bool is_whole_slot(Word* slot, Word round) {
-  // One quad of either half of the line.
+  // One quad from each half of the line.
   return is_quad_of(Order::load_quad(slot, 4), round, 4) &
          is_quad_of(Order::load_quad(slot, 12), round, 12);
 }
@@ -411,7 +413,7 @@ EK_DEVICE void answer(Word* answers, Word* acks, Word cell, Word round) {
   Order::store_flag(acks, cell, round);
 }
 
-// A thread a slot.
+// One thread for each slot.
 template <class Order>
 EK_DEVICE void receive_from_host(Word* slots, Word* answers, Word* acks, Word* findings) {
   const Word cell = blockIdx.x * blockDim.x + threadIdx.x;
@@ -432,8 +434,8 @@ EK_DEVICE void receive_from_host(Word* slots, Word* answers, Word* acks, Word* f
   tally.add_to(findings);
 }
 
-// Two threads of different blocks a slot. Who gets it is decided in memory of the device: `owners`
-// holds the last round that was claimed, `claims` counts.
+// Two threads of different blocks for each slot. They claim it in device memory: `owners` holds the
+// last round that was claimed, `claims` counts the claims.
 template <class Order>
 EK_DEVICE void claim_from_host(Word* slots, Word* owners, Word* claims, Word* answers, Word* acks,
                                Word* findings, Word slot_count) {
@@ -457,8 +459,8 @@ EK_DEVICE void claim_from_host(Word* slots, Word* owners, Word* claims, Word* an
   tally.add_to(findings);
 }
 
-// The tail lies in host memory and one thread polls it; it hands it on through memory of the
-// device: word 0 of `board` is the tail, word 32 the end, word 64 the head.
+// One thread polls the tail in host memory and copies it to device memory for the others: word 0 of
+// `board` is the tail, word 32 the end, word 64 the head.
 template <class Order>
 EK_DEVICE void scout(Word* host_tail, Word* host_end, Word* board) {
   Word known = 0;
@@ -473,7 +475,7 @@ EK_DEVICE void scout(Word* host_tail, Word* host_end, Word* board) {
   }
 }
 
-// Warps take 32 tickets each; four lanes read a slot, and one word reports 32 of them.
+// A warp takes 32 tickets, four lanes read a slot, and one word of `done` reports 32 slots.
 template <class Order>
 EK_DEVICE void take_host_tickets(Word* slots, Word* host_tail, Word* host_end, Word* done,
                                  Word* board, Word* seen, Word* findings, Word capacity) {

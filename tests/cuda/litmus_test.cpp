@@ -1,8 +1,8 @@
-// Litmus tests of the device's accessors: outcomes that the protocol relies on never to happen are
-// looked for many times, on device memory and on memory that host and device share.
+// Litmus tests of the device's accessors. Each test tries many times to observe an outcome that the
+// protocol forbids, in device memory and in memory that host and device share.
 //
-// EVERKERNEL_LITMUS_ROUNDS=N is how often each test asks, 10^8 unless told otherwise. Tests with
-// the host take part of that if the host is slow: EVERKERNEL_SECONDS=S of time at most.
+// EVERKERNEL_LITMUS_ROUNDS=N sets the rounds of each test, 10^8 by default. A test with the host
+// ends before that if EVERKERNEL_SECONDS=S are over.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -38,15 +38,15 @@ using backend::cuda::SourceText;
 using Clock = std::chrono::steady_clock;
 
 constexpr SourceText kSource{.name = "litmus.cu", .text = kLitmusSource};
-constexpr Word kThreads = 256;  // of a block, as in the source
+constexpr Word kThreads = 256;  // of a block, kBlock in the source
 constexpr double kUsualSeconds = 20;
-constexpr auto kKernelTime = std::chrono::seconds(60);
-constexpr auto kQuietTime = std::chrono::seconds(10);  // without any progress
+constexpr auto kKernelTimeout = std::chrono::seconds(60);
+constexpr auto kProgressTimeout = std::chrono::seconds(10);  // of a test with the host
 
 std::uint64_t rounds_to_run() {
   return number_from("EVERKERNEL_LITMUS_ROUNDS").value_or(100'000'000);
 }
-// Weak orders show quickly, or not at all.
+// If a weak order shows a forbidden outcome at all, it does so within few rounds.
 std::uint64_t control_rounds() {
   return std::min<std::uint64_t>(4'000'000, rounds_to_run());
 }
@@ -55,7 +55,7 @@ double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-// Word k of message n, as in the source.
+// Word k of message n, and the answer to it, as in the source.
 constexpr Word word_of(Word n, Word k) {
   return n * 16 + k;
 }
@@ -65,10 +65,10 @@ constexpr Word answer_to(Word n) {
 
 // ---- outcomes ----
 
-/// What a test came to. Answers are counted by whoever waits for them.
+/// The outcome of a test. The side that waits for an answer counts whether it is right.
 struct Outcome {
   std::string name = {};
-  std::uint64_t rounds = 0;  // that there should be
+  std::uint64_t rounds = 0;  // expected
   std::uint64_t seen = 0;
   std::uint64_t forbidden = 0;
   std::uint64_t stuck = 0;
@@ -109,7 +109,8 @@ void expect_sound(const std::vector<Outcome>& outcomes) {
   }
 }
 
-// A control shows that its test can fail. Where the hardware never lets it, it shows nothing.
+// A control runs a test with a weaker order, to show that the test can fail. Hardware that is
+// stronger than its specification may never show the failure; then the control is skipped.
 void expect_broken(const std::vector<Outcome>& outcomes) {
   record(outcomes);
   const bool is_broken =
@@ -145,10 +146,10 @@ class Litmus : public testing::Test {
   static DeviceWords device_words(std::size_t count) { return {gpu().context(), count}; }
   static PinnedWords pinned_words(std::size_t count) { return {gpu().context(), count}; }
 
-  // A kernel that does not end takes the device with it, and whoever wants to free its memory.
+  // If the kernel does not end, the process exits at once: freeing memory would block for ever.
   static void wait_for_kernel() {
     try {
-      gpu().wait(kKernelTime);
+      gpu().wait(kKernelTimeout);
     } catch (const std::runtime_error& error) {
       fmt::print(stderr, "the test cannot go on: {}\n", error.what());
       std::fflush(nullptr);
@@ -178,7 +179,7 @@ TEST(LitmusSource, CompilesForEveryArchitecture) {
 
 class DeviceLitmus : public Litmus {
  protected:
-  // Messages through as many cells as there is room for threads.
+  // Passes messages through as many cells as threads are resident.
   static Outcome messages(const std::string& order, std::uint64_t rounds, Word spread) {
     const auto kernel = gpu().kernel("messages_" + order);
     const Word blocks = std::bit_floor(gpu().resident_blocks(kernel, kThreads) / 2);
@@ -199,7 +200,7 @@ class DeviceLitmus : public Litmus {
     return outcome;
   }
 
-  // Claims of slots, with four claimers for each publisher.
+  // Claims slots, with four claimers for each publisher.
   static Outcome claims(const std::string& order, std::uint64_t rounds) {
     constexpr Word kClaimers = 4;
     const auto kernel = gpu().kernel("claims_" + order);
@@ -220,7 +221,7 @@ class DeviceLitmus : public Litmus {
     return outcome;
   }
 
-  // Tickets of as many rings as there is room for blocks, numbered from `first`.
+  // Takes tickets, numbered from `first`, of as many rings as there are resident blocks for.
   static Outcome tickets(const std::string& order, std::uint64_t rounds, Word first) {
     constexpr Word kCapacity = 1024, kBlocksPerRing = 4, kCounterWords = 64, kHead = 32;
     const auto kernel = gpu().kernel("tickets_" + order);
@@ -262,7 +263,7 @@ TEST_F(DeviceLitmus, MessagesArriveWhole) {
   expect_sound({messages("Ordered", rounds_to_run(), 1), messages("Ordered", rounds_to_run(), 97)});
 }
 
-// What items that a plan orders do: plain words between a release and an acquire.
+// Planned items access plain words between an acquire and a release.
 TEST_F(DeviceLitmus, MessagesOfPlainWordsArriveWhole) {
   expect_sound({messages("Owned", rounds_to_run(), 1), messages("Owned", rounds_to_run(), 97)});
 }
@@ -300,7 +301,7 @@ class HostLitmus : public Litmus {
         protocol::Buffer::ring, std::as_writable_bytes(std::span(words.words(), count))));
   }
 
-  // A slot whose words are those of message n, its flag apart.
+  // A slot with the words of message n, and this flag.
   static abi::Slot slot_of(Word n, Word flag) {
     abi::Slot slot{.status = abi::SlotStatus{flag},
                    .opcode = word_of(n, 1),
@@ -311,11 +312,13 @@ class HostLitmus : public Litmus {
     return slot;
   }
 
-  // Ends a test that gets nowhere.
-  class Patience {
+  // Passes when a test has made no progress for kProgressTimeout, or its kernel has ended.
+  class ProgressTimeout {
    public:
     void note_progress() { last_ = Clock::now(); }
-    bool is_over() const { return Clock::now() - last_ > kQuietTime || !gpu().is_running(); }
+    bool has_passed() const {
+      return Clock::now() - last_ > kProgressTimeout || !gpu().is_running();
+    }
 
    private:
     Clock::time_point last_ = Clock::now();
@@ -349,7 +352,7 @@ class HostLitmus : public Litmus {
  private:
   class TicketHost;
 
-  // Slots that the host fills, and what comes back.
+  // Slots that the host fills, and the answers of the device.
   struct Mailbox {
     explicit Mailbox(Word count) : cells(count) {}
     Word cells;
@@ -379,7 +382,7 @@ class HostLitmus : public Litmus {
     return outcome;
   }
 
-  // Every cell gets its next message when the last is answered, until there were enough.
+  // Sends each cell its next message when the last one is answered, until the rounds are over.
   static void feed(Mailbox& mailbox, std::uint64_t rounds, Clock::time_point begin,
                    Outcome& outcome) {
     const double seconds = seconds_to_run(kUsualSeconds);
@@ -388,7 +391,7 @@ class HostLitmus : public Litmus {
     const auto acks = live(mailbox.acks, mailbox.cells);
     std::vector<Word> sent(mailbox.cells), answered(mailbox.cells);
     std::uint64_t open = 0;
-    Patience patience;
+    ProgressTimeout timeout;
     for (bool is_over = false; !is_over || open != 0;) {
       const std::uint64_t before = outcome.rounds - open;
       for (Word cell = 0; cell < mailbox.cells; ++cell) {
@@ -405,15 +408,15 @@ class HostLitmus : public Litmus {
         ++open;
       }
       is_over = is_over || outcome.rounds >= rounds || seconds_since(begin) > seconds;
-      if (outcome.rounds - open != before) patience.note_progress();
-      if (!patience.is_over()) continue;
+      if (outcome.rounds - open != before) timeout.note_progress();
+      if (!timeout.has_passed()) continue;
       ++outcome.stuck;
       return;
     }
   }
 };
 
-// Stores a slot around the caches of the host; what follows must wait for a fence.
+// Stores a slot past the caches of the host. A fence must order later stores behind it.
 void stream_slot(Word* line, const abi::Slot& slot) {
 #if defined(__SSE2__)
   const auto quad = [&](int k, Word a, Word b, Word c, Word d) {
@@ -446,8 +449,8 @@ constexpr bool has_streaming_stores() {
 #endif
 }
 
-// The host's side of tickets: slots, the tail and the end of them, and a word for each group of 32
-// that says how many laps of it were consumed.
+// The host's side of tickets: the slots, their tail and end, and for each group of 32 slots a word
+// that counts the laps that were consumed.
 class HostLitmus::TicketHost {
  public:
   static constexpr Word kCapacity = 1u << 16, kBatch = 256, kGroup = 32, kEnd = 32;
@@ -459,7 +462,7 @@ class HostLitmus::TicketHost {
 
   TicketHost() { live_tail().store_relaxed(kEnd, ~0u); }
 
-  // Fills the slots of a batch once they are free; false when they do not become so.
+  // Waits until the slots of a batch are free, and fills them. Returns false on a timeout.
   bool fill(Word first, Stores stores) {
     const Word place = first % kCapacity;
     if (!wait_for_room(place / kGroup, first / kCapacity)) return false;
@@ -476,7 +479,7 @@ class HostLitmus::TicketHost {
     if (stores == Stores::streamed) fence_stores();
     return true;
   }
-  // Lets the device see it. Behind the last there is nothing more.
+  // Publishes a filled batch. The last batch sets the end, too.
   void publish(Word first, bool is_last) {
     if (is_last) live_tail().store_relaxed(kEnd, first + kBatch);
     live_tail().store_release(0, first + kBatch);
@@ -486,11 +489,11 @@ class HostLitmus::TicketHost {
   protocol::LiveWords live_tail() const { return live(tail_, 2 * kEnd); }
   bool wait_for_room(Word first_group, Word lap) const {
     const auto done = live(done_, kCapacity / kGroup);
-    const Patience patience;
+    const ProgressTimeout timeout;
     for (Word group = first_group; group < first_group + kBatch / kGroup; ++group) {
       for (Word looks = 1; done.load_acquire(group) != lap; ++looks) {
         spin_pause();
-        if (looks % 65'536 == 0 && patience.is_over()) return false;
+        if (looks % 65'536 == 0 && timeout.has_passed()) return false;
       }
     }
     return true;
@@ -506,7 +509,7 @@ Outcome HostLitmus::tickets(const std::string& order, Stores stores, std::uint64
   TicketHost host;
   DeviceWords board = device_words(kBoardWords), seen = device_words(TicketHost::kCapacity),
               findings = device_words(kFindings);
-  board.write(TicketHost::kEnd, std::vector<Word>{~0u});  // no end yet
+  board.write(TicketHost::kEnd, std::vector<Word>{~0u});  // the end is not known yet
   const char* const how[] = {"", ", streamed", ", streamed without a fence"};
   Outcome outcome{.name = fmt::format("tickets from the host, {}{}", order,
                                       how[static_cast<unsigned>(stores)])};

@@ -1,4 +1,4 @@
-// Memory on the device, and copies through pinned memory.
+// Device memory, and copies through pinned buffers.
 #include "backend/cuda/cuda_memory.hpp"
 
 #include <chrono>
@@ -20,9 +20,9 @@ using backend::cuda::CudaMemory;
 using backend::cuda::Staging;
 using std::chrono::milliseconds;
 
-constexpr std::size_t kHalf = Staging::kHalfBytes;
+constexpr std::size_t kStagingBytes = Staging::kBufferBytes;
 
-// Bytes that differ from place to place, also at distances of a half.
+// Bytes without a period, so that a part copied to the wrong place shows.
 Bytes pattern(std::size_t size) {
   Bytes bytes(size);
   for (std::size_t i = 0; i < size; ++i) {
@@ -58,7 +58,7 @@ TEST_F(DeviceMemory, is_zeroed_and_given_back) {
 
 TEST_F(DeviceMemory, is_zeroed_before_anybody_else_can_use_it) {
   const auto memory = make(context, 64);
-  // The fake's memory is the host's: no copy was made that could have waited for it.
+  // The fake's device memory is host memory: it is read here without a copy, which would wait.
   Word word = 1;
   std::memcpy(&word, memory->device_address(), sizeof word);
   EXPECT_EQ(word, 0u);
@@ -135,12 +135,13 @@ TEST_P(Copies, arrive_whole_in_both_directions_and_touch_nothing_else) {
   EXPECT_EQ(Bytes(begin + static_cast<std::ptrdiff_t>(size), received.end()), Bytes(64));
 }
 
-// Around one, two and three halves: the fake copies only when looked at, so that a half that is
-// filled too early loses bytes.
+// Sizes around one, two and three staging buffers. The fake copies only when it is queried, so that
+// a buffer that is filled again too early loses bytes.
 INSTANTIATE_TEST_SUITE_P(Sizes, Copies,
-                         ::testing::Values(4, 64, kHalf - 4, kHalf, kHalf + 4, 2 * kHalf - 4,
-                                           2 * kHalf, 2 * kHalf + 4, 3 * kHalf + 4,
-                                           5 * kHalf + 16));
+                         ::testing::Values(4, 64, kStagingBytes - 4, kStagingBytes,
+                                           kStagingBytes + 4, 2 * kStagingBytes - 4,
+                                           2 * kStagingBytes, 2 * kStagingBytes + 4,
+                                           3 * kStagingBytes + 4, 5 * kStagingBytes + 16));
 
 TEST_F(DeviceMemory, copies_do_not_touch_the_callers_memory_after_a_timeout) {
   context.reset();
@@ -168,7 +169,7 @@ TEST_F(DeviceMemory, a_copy_that_was_given_up_ends_before_the_next_one_begins) {
   EXPECT_EQ(code_of(memory->write(0, Bytes(64, std::byte{9}))), Code::timeout);
   EXPECT_EQ(code_of(memory->write(0, Bytes(64, std::byte{11}))), Code::timeout);
 
-  // The second never began: it would have changed the bytes of the first on their way.
+  // The second copy never began: it would have changed the bytes of the first copy.
   fake().operations_per_look = 1;
   Bytes bytes(64);
   ASSERT_TRUE(memory->read(0, bytes));
@@ -202,7 +203,7 @@ TEST_F(DeviceMemory, a_lost_device_fails_every_copy_at_once) {
 }
 
 TEST_F(DeviceMemory, a_copy_that_fails_at_any_call_says_so_and_the_next_one_works) {
-  const auto memory = make(context, 2 * kHalf + 64);
+  const auto memory = make(context, 2 * kStagingBytes + 64);
   const Bytes sent = pattern(memory->size_bytes());
   Bytes received(sent.size());
   int failures = 0;

@@ -1,4 +1,4 @@
-// Compiled code through the cache on disk, loaded by the fake driver.
+// Compiling through the cache on disk, and loading with the fake driver.
 #include "backend/cuda/module.hpp"
 
 #include "cuda/fake_fixture.hpp"

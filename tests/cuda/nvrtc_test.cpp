@@ -1,4 +1,4 @@
-// The compiler, for real where there is one: it needs no GPU.
+// NVRTC itself, on machines that have it. It needs no GPU.
 #include "backend/cuda/nvrtc.hpp"
 
 #include <algorithm>
@@ -75,14 +75,15 @@ TEST(Compiler, makes_ptx_for_an_architecture_of_the_future) {
   EXPECT_TRUE(code->is_ptx);
   const std::string target = ".target sm_" + std::to_string(nvrtc->architectures().back());
   EXPECT_NE(text_of(code->bytes).find(target), std::string_view::npos);
-  EXPECT_EQ(code->bytes.back(), std::byte{0});  // the driver looks for the end
+  EXPECT_EQ(code->bytes.back(), std::byte{0});  // the driver takes PTX as a C string
 }
 
 TEST(Compiler, says_when_an_architecture_is_too_old) {
   EVERKERNEL_NEEDS_NVRTC(nvrtc);
   const auto code = nvrtc->compile({.source = kEmpty, .architecture = 20});
   EXPECT_EQ(code_of(code), Code::unsupported);
-  EXPECT_NE(message_of(code).find("makes no code for compute capability 2.0"), std::string::npos)
+  EXPECT_NE(message_of(code).find("generates no code for compute capability 2.0"),
+            std::string::npos)
       << message_of(code);
 }
 
@@ -91,7 +92,8 @@ TEST(Compiler, an_error_comes_with_file_line_and_text) {
   const auto code = nvrtc->compile(
       {.source = {"broken.cu", "__global__ void f() {\n  nonsense();\n}\n"}, .architecture = 90});
   EXPECT_EQ(code_of(code), Code::invalid_argument);
-  EXPECT_TRUE(message_of(code).starts_with("NVRTC refuses broken.cu:\n")) << message_of(code);
+  EXPECT_TRUE(message_of(code).starts_with("NVRTC cannot compile broken.cu:\n"))
+      << message_of(code);
   EXPECT_NE(message_of(code).find("broken.cu(2): error: identifier \"nonsense\""),
             std::string::npos)
       << message_of(code);

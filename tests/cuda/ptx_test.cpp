@@ -352,7 +352,7 @@ std::vector<ptx::Region> regions_of(const RunImage& image, std::size_t run, std:
                        .is_writable = is_writable};
   };
   std::vector<ptx::Region> regions = {region(image.frame_of(run), false)};
-  for (const WordRange& words : image.regions_of(run)) regions.push_back(region(words, true));
+  for (const WordRange& words : image.ranges_of(run)) regions.push_back(region(words, true));
   return regions;
 }
 

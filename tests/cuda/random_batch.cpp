@@ -11,13 +11,13 @@
 namespace everkernel::test {
 namespace {
 
-// A quarter of the batches are damaged texts that verify all the same.
+// A quarter of the batches are programs with damaged text that still verify.
 bool is_damaged(std::uint64_t seed) {
   return seed % 4 == 3;
 }
 
-// Some batches are for memory that no other item touches, which is true here: every run has its
-// own.
+// Some batches are compiled for memory that no other item accesses. Here this holds: every run has
+// memory of its own.
 jit::MemoryUse memory_of(std::uint64_t seed) {
   return seed % 5 == 4 ? jit::MemoryUse::exclusive : jit::MemoryUse::shared;
 }
@@ -26,9 +26,7 @@ Result<ir::VerifiedProgram> program_of(Random& random, std::uint64_t seed, std::
   if (is_damaged(seed)) {
     return ir::verify(generate_survivors(random, kHandlersEach, damaged, [](const auto&) {}));
   }
-  auto parsed = ir::parse(generate_batch(random, kHandlersEach));
-  if (!parsed) return Failure(parsed.error());
-  return ir::verify(*std::move(parsed));
+  return ir::verify(EVERKERNEL_TRY(ir::parse(generate_batch(random, kHandlersEach))));
 }
 
 // The only thread of a block can be a lane, or a group; no warp.
@@ -41,11 +39,10 @@ Way way_in(Ways ways, const ir::Handler& handler) {
 
 Result<Batch> batch_of(std::uint64_t seed, Tally& tally, Ways ways) {
   Random random(is_damaged(seed) ? seed ^ 0x5EED0FDA3A6ED000u : seed);
-  auto program = program_of(random, seed, tally.damaged);
-  if (!program) return Failure(program.error());
-  Batch batch{.seed = seed, .program = *program};
-  for (std::size_t i = 0; i < program->handlers().size(); ++i) {
-    const ir::VerifiedHandler& handler = program->handlers()[i];
+  const auto program = EVERKERNEL_TRY(program_of(random, seed, tally.damaged));
+  Batch batch{.seed = seed, .program = program};
+  for (std::size_t i = 0; i < program.handlers().size(); ++i) {
+    const ir::VerifiedHandler& handler = program.handlers()[i];
     batch.entries.push_back({i, way_in(ways, handler.handler)});
     batch.specs.emplace_back();
     batch.expected.emplace_back();
@@ -56,7 +53,7 @@ Result<Batch> batch_of(std::uint64_t seed, Tally& tally, Ways ways) {
       ++tally.endings[ending_name(batch.expected[i].back().outcome)];
     }
   }
-  tally.programs += program->handlers().size();
+  tally.programs += program.handlers().size();
   return batch;
 }
 

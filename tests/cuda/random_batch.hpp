@@ -1,5 +1,5 @@
-// Batches of random programs with frames, what the interpreter makes of them, and how the runs of
-// compiled code compare. What a batch does follows from its seed alone.
+// Batches of random programs with their frames, the results of the interpreter, and the comparison
+// with runs of compiled code. A batch depends on its seed alone.
 #pragma once
 
 #include <map>
@@ -13,15 +13,15 @@
 
 namespace everkernel::test {
 
-/// As where native code is compared.
+/// The same numbers as in the differential test of the CPU's native code.
 inline constexpr std::size_t kHandlersEach = 24;
 inline constexpr std::size_t kFramesEach = 20;
 
-/// What was done.
+/// Counts of a campaign.
 struct Tally {
   std::size_t programs = 0, runs = 0, racy = 0, damaged = 0;
   std::map<std::string, std::size_t> endings = {};
-  double compile_seconds = 0, run_seconds = 0;  // of all threads
+  double compile_seconds = 0, run_seconds = 0;  // summed over all threads
 
   void add(const Tally& other) {
     programs += other.programs;
@@ -34,7 +34,7 @@ struct Tally {
   }
 };
 
-/// The programs of a batch, and the runs that are to be made of them.
+/// The programs of a batch, and their runs.
 struct Batch {
   std::uint64_t seed = 0;
   ir::VerifiedProgram program;
@@ -49,15 +49,15 @@ enum class Ways : std::uint8_t {
   one_thread,  // those of scope warp and group by a group that has one thread
 };
 
-/// What jit/differential_test.cpp makes of the same seed.
+/// The batch of a seed, the same as in jit/differential_test.cpp.
 Result<Batch> batch_of(std::uint64_t seed, Tally& tally, Ways ways = Ways::usual);
-/// Its kernels.
+/// The source of the batch's kernels.
 RunnerSource source_of(const Batch& batch, Ways ways = Ways::usual);
-/// Its runs.
+/// The runs of the batch.
 std::vector<RunRequest> requests_of(const Batch& batch);
-/// What is to be said of a run where something was found.
+/// Describes a run with a finding, for the test's message.
 std::string report(const Batch& batch, const RunRequest& request, const std::string& found);
-/// The first difference in what the runs left, empty if there is none.
+/// The first difference between the results and the interpreter's; empty if there is none.
 std::string first_difference(const Batch& batch, std::span<const RunRequest> requests,
                              std::vector<RunResult> results, Tally& tally);
 

@@ -10,10 +10,10 @@ namespace everkernel::test {
 namespace {
 
 constexpr Word kMark = 0xA5C3F00Du;
-constexpr std::size_t kWatchedWords = 16;  // on either side of a region
-constexpr Word kHitItem = 0x51070000u;     // what hits name their item by
+constexpr std::size_t kGuardWords = 16;  // on either side of a range
+constexpr Word kHitItem = 0x51070000u;   // the item that hits name
 
-// What a block reads, as the device sees it too.
+// The input of a block. runner_source.cpp declares the same layout for the device.
 struct DeviceFrame {
   Word args[abi::kSlotArgs];
   Word opcode, tenant, priority, slot, lanes, control_count;
@@ -23,12 +23,12 @@ struct DeviceFrame {
 };
 static_assert(sizeof(DeviceFrame) == 152);
 
-// What a block leaves.
+// The output of a block.
 struct DeviceResult {
   Word result, fuel;
   Word args[abi::kSlotArgs];
   ir::IoAsk io;
-  Word differs;  // some lane came to another end
+  Word differs;  // some lane ended with another result
 };
 static_assert(sizeof(DeviceResult) == 80);
 
@@ -44,11 +44,11 @@ std::string way_name(Way way) {
 // ---- words ----
 
 std::size_t Image::place(std::size_t count, std::size_t alignment) {
-  words_.insert(words_.end(), kWatchedWords, kMark);
+  words_.insert(words_.end(), kGuardWords, kMark);
   while (words_.size() % alignment != 0) words_.push_back(kMark);
   const std::size_t first = words_.size();
   words_.resize(first + count, 0);
-  regions_.push_back({first, count});
+  ranges_.push_back({first, count});
   return first;
 }
 
@@ -59,7 +59,7 @@ std::size_t Image::place(std::span<const Word> words) {
 }
 
 void Image::finish() {
-  words_.insert(words_.end(), kWatchedWords, kMark);
+  words_.insert(words_.end(), kGuardWords, kMark);
 }
 
 std::vector<Word> Image::words(std::size_t first, std::size_t count) const {
@@ -67,12 +67,12 @@ std::vector<Word> Image::words(std::size_t first, std::size_t count) const {
   return {at, at + static_cast<std::ptrdiff_t>(count)};
 }
 
-bool Image::is_intact(std::size_t first_region, std::size_t last_region) const {
-  for (std::size_t i = first_region; i < last_region; ++i) {
-    const std::size_t before = i == 0 ? 0 : regions_[i - 1].first + regions_[i - 1].count;
-    const std::size_t behind = regions_[i].first + regions_[i].count;
-    const std::size_t next = i + 1 < regions_.size() ? regions_[i + 1].first : words_.size();
-    if (!is_marked(before, regions_[i].first) || !is_marked(behind, next)) return false;
+bool Image::is_intact(std::size_t first_range, std::size_t last_range) const {
+  for (std::size_t i = first_range; i < last_range; ++i) {
+    const std::size_t before = i == 0 ? 0 : ranges_[i - 1].first + ranges_[i - 1].count;
+    const std::size_t behind = ranges_[i].first + ranges_[i].count;
+    const std::size_t next = i + 1 < ranges_.size() ? ranges_[i + 1].first : words_.size();
+    if (!is_marked(before, ranges_[i].first) || !is_marked(behind, next)) return false;
   }
   return true;
 }
@@ -91,12 +91,13 @@ std::size_t count_of(const std::vector<HookCall>& calls, Word kind) {
   return static_cast<std::size_t>(std::ranges::count(calls, kind, &HookCall::kind));
 }
 
-// Runs that race may say more than the interpreter; what has no room then is not compared.
+// Runs with races may print and emit more than the interpreter. Records that do not fit are not
+// compared.
 constexpr Word kSpareCalls = 8;
 
 Layout lay_out(Image& image, const RunRequest& request) {
   const FrameSpec& spec = *request.spec;
-  Layout layout{.first_region = image.regions().size()};
+  Layout layout{.first_range = image.ranges().size()};
   for (const BufferSpec& buffer : spec.buffers) {
     layout.buffers.push_back(buffer.alias_of ? layout.buffers[*buffer.alias_of] + buffer.alias_first
                                              : image.place(buffer.words));
@@ -119,12 +120,12 @@ Layout lay_out(Image& image, const RunRequest& request) {
   layout.emitted = image.place(2, 2);
   layout.scratch = image.place(abi::kControlWords);
   layout.out = image.place(sizeof(DeviceResult) / sizeof(Word));
-  layout.last_region = image.regions().size();
+  layout.last_range = image.ranges().size();
   return layout;
 }
 
-// Read-only words that a handler could write under another handle are not constant; the further bit
-// says so.
+// Words that are read-only under one handle but writable under another are not constant. The
+// additional bit marks them.
 constexpr Word kAccessChanging = 4;
 
 bool has_writable_alias(const FrameSpec& spec, const Layout& layout, std::size_t index) {
@@ -173,7 +174,7 @@ void fill_frame(Image& image, const FrameSpec& spec, const Layout& layout, std::
   frame.log_count = layout.log_count;
   frame.hit_capacity = layout.hit_capacity;
   frame.control = address(layout.control);
-  // A frame without buffers has no table at all.
+  // A frame without buffers has no table.
   frame.entries = spec.buffers.empty() ? 0 : address(layout.entries);
   frame.abort = spec.abort == Abort::absent ? 0 : address(layout.abort);
   frame.log = address(layout.log);
@@ -212,7 +213,7 @@ RunResult collect(const Image& image, const RunRequest& request, const Layout& l
       .outcome = {static_cast<ir::Ending>(left.result & 0xFF), left.result >> 8},
       .fuel = left.fuel,
       .io = left.io,
-      .is_intact = left.differs == 0 && image.is_intact(layout.first_region, layout.last_region)};
+      .is_intact = left.differs == 0 && image.is_intact(layout.first_range, layout.last_range)};
   std::ranges::copy(left.args, result.args.begin());
   for (std::size_t i = 0; i < spec.buffers.size(); ++i) {
     result.buffers.push_back(image.words(layout.buffers[i], spec.buffers[i].words.size()));
@@ -253,10 +254,10 @@ void RunImage::fill(std::uint64_t base) {
   }
 }
 
-std::span<const WordRange> RunImage::regions_of(std::size_t run) const {
+std::span<const WordRange> RunImage::ranges_of(std::size_t run) const {
   const Layout& layout = layouts_[run];
-  return std::span(image_.regions())
-      .subspan(layout.first_region, layout.last_region - layout.first_region);
+  return std::span(image_.ranges())
+      .subspan(layout.first_range, layout.last_range - layout.first_range);
 }
 
 WordRange RunImage::frame_of(std::size_t run) const {

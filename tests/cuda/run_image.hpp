@@ -1,7 +1,7 @@
-// The memory of many runs of handlers: put together on the host, and read when the runs are over.
+// The memory of many runs of handlers, as one allocation: the host fills it before the runs and
+// reads it after them.
 //
-// The frames of many runs lie in one piece of memory; each region of it has watched words on both
-// sides.
+// Each range of words that a run may use has guard words on both sides.
 #pragma once
 
 #include <cstring>
@@ -17,14 +17,14 @@ namespace everkernel::test {
 enum class Way : std::uint8_t { lane, warp, group };
 inline constexpr Way kAllWays[] = {Way::lane, Way::warp, Way::group};
 
-/// The way of a scope.
+/// The way that a scope runs in.
 constexpr Way way_of(ir::Scope scope) {
   return static_cast<Way>(scope);
 }
-/// In words.
+/// The name of a way.
 std::string way_name(Way way);
 
-/// A handler that is to be run in a way.
+/// A handler, and the way to run it.
 struct Entry {
   std::size_t handler_index = 0;
   Way way = Way::lane;
@@ -35,7 +35,7 @@ struct Entry {
 struct RunRequest {
   Entry entry = {};
   const FrameSpec* spec = nullptr;
-  const RunResult* expected = nullptr;  // says how much room printf and emit need
+  const RunResult* expected = nullptr;  // sizes the space for printf and emit
 };
 
 /// Words that a run may use.
@@ -43,10 +43,11 @@ struct WordRange {
   std::size_t first = 0, count = 0;
 };
 
-/// Words with regions among them.
+/// Words, with ranges for the runs and guard words between them.
 class Image {
  public:
-  /// Room for words between watched ones; `alignment` in words. Returns the index of the first.
+  /// Adds a range between guard words; `alignment` is in words. Returns the index of its first
+  /// word.
   std::size_t place(std::size_t count, std::size_t alignment = 1);
   std::size_t place(std::span<const Word> words);
   void finish();
@@ -63,46 +64,46 @@ class Image {
   std::vector<Word> words(std::size_t first, std::size_t count) const;
   std::size_t size() const { return words_.size(); }
   std::span<Word> all() { return words_; }
-  const std::vector<WordRange>& regions() const { return regions_; }
-  /// Whether nothing was written between the regions from `first_region` to `last_region` and the
-  /// ones beside them.
-  bool is_intact(std::size_t first_region, std::size_t last_region) const;
+  const std::vector<WordRange>& ranges() const { return ranges_; }
+  /// Whether the guard words around the ranges from `first_range` to `last_range` are
+  /// unchanged.
+  bool is_intact(std::size_t first_range, std::size_t last_range) const;
 
  private:
   bool is_marked(std::size_t first, std::size_t last) const;
   std::vector<Word> words_;
-  std::vector<WordRange> regions_;
+  std::vector<WordRange> ranges_;
 };
 
-/// Where the parts of one run lie in the image.
+/// The positions of one run's parts in the image.
 struct Layout {
-  std::size_t first_region = 0, last_region = 0;
+  std::size_t first_range = 0, last_range = 0;
   std::size_t frame = 0, control = 0, entries = 0, abort = 0, log = 0, hits = 0, emitted = 0,
               scratch = 0, out = 0;
   std::vector<std::size_t> buffers = {};
   Word place_count = 0, log_count = 0, hit_capacity = 0;
 };
 
-/// Runs of one kernel, whose frames lie side by side.
+/// Runs of one kernel. Their frames are contiguous.
 struct FrameRow {
   Entry entry = {};
-  std::size_t first_frame = 0;         // its word
-  std::vector<std::size_t> runs = {};  // requests, in the order of their frames
+  std::size_t first_frame = 0;         // index of its first word
+  std::vector<std::size_t> runs = {};  // indices of requests, in the order of their frames
 };
 
-/// The memory of some runs. The requests outlive it.
+/// The memory of all runs. The requests must outlive it.
 class RunImage {
  public:
   explicit RunImage(std::span<const RunRequest> requests);
 
-  /// Fills everything in for memory that begins at this address.
+  /// Fills the words, for device memory that begins at this address.
   void fill(std::uint64_t base);
   std::span<Word> words() { return image_.all(); }
   const std::vector<FrameRow>& rows() const { return rows_; }
-  /// What a run may use beside its frame.
-  std::span<const WordRange> regions_of(std::size_t run) const;
+  /// The ranges that a run may use besides its frame.
+  std::span<const WordRange> ranges_of(std::size_t run) const;
   WordRange frame_of(std::size_t run) const;
-  /// What the runs left, in the order of the requests.
+  /// The results of the runs, in the order of the requests.
   std::vector<RunResult> collect() const;
 
  private:

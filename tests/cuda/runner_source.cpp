@@ -57,7 +57,7 @@ __device__ __forceinline__ Item item_of(const Frame& frame) {
 )";
 
 constexpr std::string_view kLeaveMany = R"(
-// One text for all kernels, so that they are compiled in less time.
+// All kernels share one function, which takes less time to compile.
 __device__ __noinline__ void leave(const Frame& frame, const Word* record) {
   __shared__ Word leaders[19];
   __shared__ Word differs;

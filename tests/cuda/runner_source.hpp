@@ -1,4 +1,4 @@
-// The CUDA source of kernels that run generated handlers, and its compiler. Needs no GPU.
+// Generates and compiles the CUDA source of kernels that run generated handlers. Needs no GPU.
 #pragma once
 
 #include <span>
@@ -10,22 +10,22 @@
 
 namespace everkernel::test {
 
-/// A source that has a kernel for each entry.
+/// A source with a kernel for each entry.
 struct RunnerSource {
   std::string handlers = {};
   std::string kernels = {};
-  bool has_wide_fuel = false;  // as kernels have that give their items more than 32 bits of it
+  bool has_wide_fuel = false;  // count fuel in 64 bits instead of 32
 };
 /// `is_one_thread` is for blocks of one thread, never a warp: their kernels call nothing.
 RunnerSource runner_source(const ir::VerifiedProgram& program, std::span<const Entry> entries,
                            jit::MemoryUse memory, bool is_one_thread = false);
-/// The kernel of an entry.
+/// The name of an entry's kernel.
 std::string kernel_name(const Entry& entry);
 
-/// What the compiler is asked for; `headers` holds what it refers to.
+/// The request to the compiler. It refers to `headers`, which this function fills.
 backend::cuda::CompileRequest request_for(const RunnerSource& source, int architecture,
                                           std::vector<backend::cuda::SourceText>& headers);
-/// Compiles it for an architecture; the bytes are for the driver.
+/// Compiles for an architecture, to bytes that the driver can load.
 Result<backend::cuda::CompiledCode> compile_runner(const backend::cuda::Nvrtc& nvrtc,
                                                    const RunnerSource& source, int architecture);
 

@@ -2,9 +2,9 @@
 //
 //   sanitizer_workload [--items=N] [--only=lanes|groups]
 //
-// `lanes` has built-in operations and handlers of scope lane and warp, under every schedule;
-// `groups` has handlers of scope group, which use shared memory. Ends with 77 and the reason where
-// there is no GPU.
+// `lanes` runs built-in operations and handlers of scope lane and warp, under every schedule;
+// `groups` runs handlers of scope group, which use shared memory. If there is no GPU, the program
+// prints the reason and exits with 77.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -39,17 +39,17 @@ using backend::Schedule;
 
 constexpr int kSkipped = 77;
 constexpr Word kSlots = 4096;
-constexpr Word kWindow = 64;  // the last slot of each is a fence over it
+constexpr Word kWindow = 64;  // slots of a window; its last slot is a fence over the window
 constexpr Word kInput = 1, kOutput = 2;
 constexpr Word kInputWords = 1024;
-constexpr Word kOutputWords = 256 + kSlots * 64;  // sums, then 64 words a slot
+constexpr Word kOutputWords = 256 + kSlots * 64;  // sums, then 64 words for each slot
 constexpr Word kObservables = 8;
 constexpr Word kRecords = 512;
 constexpr Word kHits = 1 << 15;
-// A sanitizer makes everything up to a hundred times slower.
+// Under a sanitizer, the program is up to a hundred times slower.
 constexpr auto kDeadline = std::chrono::minutes(5);
 
-// Handlers from 64 on; what each opcode does to `output` depends on no order.
+// Handlers from opcode 64 on. Their effect on `output` does not depend on the order of items.
 constexpr std::string_view kLaneHandlers = R"(
 handler add = 64 { atomic_add(output[slot & 255], param); }
 handler triple = 65 scope warp {
@@ -101,7 +101,7 @@ handler twice = 67 scope group {
 }
 )";
 constexpr Word kGroupOpcodes = 4;
-constexpr std::uint8_t kPackable = 65;  // of scope warp, or group
+constexpr std::uint8_t kPackable = 65;  // a handler of scope warp, or group
 
 // ---- errors ----
 
@@ -188,8 +188,8 @@ Buffers empty_buffers() {
   return buffers;
 }
 
-// Handlers, every eighth a built-in operation, every eighth three operations of a packed slot, and
-// fences.
+// Slots with handlers and fences; every eighth slot has a built-in operation, and every eighth is a
+// packed slot of three operations.
 Buffers random_buffers(std::mt19937& random, const Kind& kind) {
   Buffers buffers = empty_buffers();
   auto writer = checked(protocol::RingWriter::bind(buffers.ring));
@@ -237,7 +237,7 @@ void compare(std::string_view what, const std::vector<Word>& gpu, const std::vec
                       cpu[place]));
 }
 
-// Turns of an each come in any order.
+// The turns of an `each` run in any order.
 std::vector<Word> sorted_hits(std::span<const Hit> hits) {
   std::vector<std::array<Word, 4>> rows;
   for (const Hit& hit : hits) rows.push_back({hit.item, hit.a, hit.b, hit.c});
@@ -250,14 +250,14 @@ std::vector<Word> sorted_hits(std::span<const Hit> hits) {
 void compare(const SubmissionReport& gpu, const SubmissionReport& cpu) {
   compare("ring", words_of(gpu.ring), words_of(cpu.ring));
   std::vector<Word> gpu_control = words_of(gpu.control), cpu_control = words_of(cpu.control);
-  gpu_control[abi::kControlStarvation.first] = 0;  // depends on who came first
+  gpu_control[abi::kControlStarvation.first] = 0;  // depends on timing
   cpu_control[abi::kControlStarvation.first] = 0;
   compare("control", gpu_control, cpu_control);
   compare("debug log", {words_of(gpu.debug_log)[0]}, {words_of(cpu.debug_log)[0]});
   compare("hits", sorted_hits(gpu.hits), sorted_hits(cpu.hits));
 }
 
-// Dispatches rings until there were that many items.
+// Dispatches rings until that many items have run.
 std::size_t run_kind(const std::shared_ptr<backend::Backend>& cuda, const Kind& kind,
                      std::size_t items) {
   Side gpu(cuda, kind);

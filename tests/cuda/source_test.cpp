@@ -1,4 +1,4 @@
-// The embedded texts are the files.
+// The embedded texts are equal to the source files.
 #include "backend/cuda/device_source.hpp"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// The primary context and what hangs on it.
+// The primary context of a device, and the streams, events and pinned memory made from it.
 #include "backend/cuda/context.hpp"
 
 #include <fmt/format.h>
@@ -14,12 +14,11 @@
 namespace everkernel::backend::cuda {
 namespace {
 
-// How late a thread wakes up that wanted to sleep for no time at all: the timer slack of Linux, and
-// the way back.
+// How late the shortest sleep returns: the timer slack of Linux (50 us), and the switch back.
 constexpr auto kWakeDelay = std::chrono::microseconds(60);
 constexpr auto kLongestSleep = std::chrono::microseconds(200);
 
-// Memory the driver keeps instead of giving it back at every free: all of it.
+// The driver's memory pool keeps all freed memory instead of returning it to the system.
 constexpr std::uint64_t kKeepAll = ~std::uint64_t{0};
 
 }  // namespace
@@ -30,15 +29,15 @@ Current::~Current() {
   driver_->cuCtxPopCurrent(&popped);
 }
 
-Context::Context(const Driver& driver, const DeviceFacts& facts, Clock::duration patience)
+Context::Context(const Driver& driver, const DeviceFacts& facts, Clock::duration copy_timeout)
     : driver_(driver),
       facts_(facts),
-      patience_(patience),
+      copy_timeout_(copy_timeout),
       staging_(std::make_unique<Staging>(*this)) {}
 
 Result<std::shared_ptr<Context>> Context::create(const Driver& driver, const DeviceFacts& facts,
-                                                 Clock::duration patience) {
-  std::shared_ptr<Context> context(new Context(driver, facts, patience));
+                                                 Clock::duration copy_timeout) {
+  std::shared_ptr<Context> context(new Context(driver, facts, copy_timeout));
   EVERKERNEL_TRY(context->open());
   return context;
 }
@@ -48,8 +47,7 @@ Result<void> Context::open() {
   EVERKERNEL_TRY(check(driver_.cuDevicePrimaryCtxRetain(&retained, facts_.device),
                        "cuDevicePrimaryCtxRetain"));
   context_ = retained;
-  const auto current = enter();
-  if (!current) return Failure(current.error());
+  const Current current = EVERKERNEL_TRY(enter());
   EVERKERNEL_TRY(
       check(driver_.cuStreamCreate(&copy_stream_, kCuStreamNonBlocking), "cuStreamCreate"));
   if (!facts_.has_memory_pools) return {};
@@ -102,12 +100,12 @@ Result<void> Context::poll(CuResult (*query)(Handle), Handle handle, Clock::time
     if (result != kCuNotReady) return check(result, what);
     const auto now = Clock::now();
     if (now >= deadline) {
-      return fail(Code::timeout, fmt::format("cuda: {}: not done in time", what),
-                  "give it more time, or look whether a kernel holds the whole device",
+      return fail(Code::timeout, fmt::format("cuda: {}: not done before the deadline", what),
+                  "raise the timeout, or check whether another kernel occupies the device",
                   kCuNotReady);
     }
-    // Late by a sixteenth of what it takes at most; what is shorter than a millisecond is seen when
-    // it ends.
+    // A sleep is a sixteenth of the time waited so far, so that the wait ends at most that late.
+    // Within the first millisecond the sleep is shorter than kWakeDelay, and the thread spins.
     const auto sleep =
         std::min<Clock::duration>({(now - begin) / 16, kLongestSleep, deadline - now}) - kWakeDelay;
     if (sleep > Clock::duration::zero()) {
@@ -154,8 +152,7 @@ Stream::~Stream() {
 }
 
 Result<Stream> Stream::create(std::shared_ptr<const Context> context) {
-  const auto current = context->enter();
-  if (!current) return Failure(current.error());
+  const Current current = EVERKERNEL_TRY(context->enter());
   CuStream stream = nullptr;
   EVERKERNEL_TRY(context->check(context->driver().cuStreamCreate(&stream, kCuStreamNonBlocking),
                                 "cuStreamCreate"));
@@ -178,8 +175,7 @@ Event::~Event() {
 }
 
 Result<Event> Event::create(std::shared_ptr<const Context> context, bool has_timing) {
-  const auto current = context->enter();
-  if (!current) return Failure(current.error());
+  const Current current = EVERKERNEL_TRY(context->enter());
   CuEvent event = nullptr;
   EVERKERNEL_TRY(context->check(
       context->driver().cuEventCreate(&event, has_timing ? 0 : kCuEventDisableTiming),
@@ -203,7 +199,7 @@ PinnedMemory& PinnedMemory::operator=(PinnedMemory&& other) noexcept {
   return *this;
 }
 
-// A lost device keeps its memory: it may still be writing there.
+// If the device is lost, the memory leaks: the device may still write to it.
 PinnedMemory::~PinnedMemory() {
   if (data_ == nullptr) return;
   if (const auto current = context_->enter()) context_->driver().cuMemFreeHost(data_);
@@ -211,8 +207,7 @@ PinnedMemory::~PinnedMemory() {
 
 Result<PinnedMemory> PinnedMemory::create(std::shared_ptr<const Context> context,
                                           std::size_t size_bytes) {
-  const auto current = context->enter();
-  if (!current) return Failure(current.error());
+  const Current current = EVERKERNEL_TRY(context->enter());
   const Driver& driver = context->driver();
   void* data = nullptr;
   EVERKERNEL_TRY(context->check(

@@ -1,8 +1,7 @@
-// One device in use: its primary context, the stream that copies go through, and whether it is
-// lost.
+// A device in use: its primary context, the stream for copies, and whether the device is lost.
 //
-// Every call of the driver that can fail goes through check(), so that a lost device is noticed
-// where it first shows, and never asked again.
+// Every driver call that can fail goes through check(). The first result that means a lost device
+// is kept, and later calls fail with it before they reach the driver.
 #pragma once
 
 #include <array>
@@ -21,8 +20,8 @@ namespace everkernel::backend::cuda {
 
 class Context;
 
-// Makes a context current on the calling thread, until it ends. One after the other: the last that
-// was made ends first.
+// Makes a context current on the calling thread for the lifetime of this object. Destroy several in
+// reverse order of their creation.
 class Current {
  public:
   Current(Current&& other) noexcept : driver_(other.driver_) { other.driver_ = nullptr; }
@@ -36,65 +35,66 @@ class Current {
   const Driver* driver_;
 };
 
-// How a kernel is launched.
+// The size of a kernel launch.
 struct Grid {
   unsigned block_count = 1;
-  unsigned thread_count = 1;  // a block
-  unsigned shared_bytes = 0;  // a block, beside what the kernel declares
+  unsigned thread_count = 1;  // threads of a block
+  unsigned shared_bytes = 0;  // dynamic shared memory of a block
 };
 
-// Thread-safe. Everything made from it holds it.
+// Thread-safe. Streams, events and memory of the context share its ownership.
 class Context {
  public:
-  // How long a copy may take to get on. Nothing a device does for itself takes that long; a kernel
-  // that holds all of it may.
-  static constexpr Clock::duration kPatience = std::chrono::seconds(30);
+  // A copy fails if the device makes no progress for this long. Only a kernel that occupies the
+  // whole device can delay a copy that much.
+  static constexpr Clock::duration kCopyTimeout = std::chrono::seconds(30);
 
-  // Retains the primary context of the device. Fails as the driver does.
+  // Retains the primary context of the device. Fails with the error of the driver.
   static Result<std::shared_ptr<Context>> create(const Driver& driver, const DeviceFacts& facts,
-                                                 Clock::duration patience = kPatience);
+                                                 Clock::duration copy_timeout = kCopyTimeout);
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
   ~Context();
 
   const Driver& driver() const { return driver_; }
   const DeviceFacts& facts() const { return facts_; }
-  // The stream of copies, sets and allocations. It waits for no other stream, and none for it.
+  // The stream of copies, fills and allocations. It does not synchronize with other streams.
   CuStream copy_stream() const { return copy_stream_; }
-  // What copies bytes through that stream.
+  // Copies bytes through the copy stream.
   Staging& staging() const { return *staging_; }
-  // When a wait for the copy stream that begins now is over at the latest.
-  Clock::time_point patience_ends() const { return Clock::now() + patience_; }
+  // The deadline of a wait for the copy stream that begins now.
+  Clock::time_point copy_deadline() const { return Clock::now() + copy_timeout_; }
 
-  // Makes it current. Fails with `device_lost`.
+  // Makes the context current. Fails with `device_lost`.
   Result<Current> enter() const;
-  // A call's result as ours; notes when it means that the device is lost.
+  // Turns the result of the driver call `what` into an Error. If the result means that the device
+  // is lost, later calls fail too.
   Result<void> check(CuResult result, std::string_view what) const;
-  // Waits until all work of a stream is done: turns for as long as short kernels take, then sleeps
-  // between looks. Fails with `timeout`; what it waited for goes on then. The context is current.
+  // Waits until all work of a stream is done: spins for the length of a short kernel, then sleeps
+  // between polls. At the deadline it fails with `timeout`, and the work continues. The context is
+  // current.
   Result<void> wait(CuStream stream, Clock::time_point deadline, std::string_view what) const;
-  // The same until a recorded event came about.
+  // Waits in the same way until the stream has reached a recorded event.
   Result<void> wait(CuEvent event, Clock::time_point deadline, std::string_view what) const;
 
-  // Whether it is lost.
   bool is_lost() const { return is_lost_.load(std::memory_order_acquire); }
-  // `device_lost` with what happened, once it is lost.
+  // Fails with the error that lost the device, if it is lost.
   Result<void> check_alive() const;
-  // Gives the device up: every later call fails with this.
+  // Marks the device as lost and returns the error. Later calls fail with the first such error.
   Failure lose(Error error) const;
 
-  // Launches a kernel; the arguments are copied before it returns. The context is current.
+  // Launches a kernel. The arguments are copied before the call returns. The context is current.
   template <class... Arguments>
   Result<void> launch(CuFunction function, const Grid& grid, CuStream stream,
                       const Arguments&... arguments) const {
-    // The driver takes pointers it does not write through.
+    // The driver takes pointers to non-const, but only reads the arguments.
     std::array<void*, sizeof...(arguments)> pointers{
         const_cast<void*>(static_cast<const void*>(&arguments))...};
     return launch_kernel(function, grid, stream, pointers.data());
   }
 
  private:
-  Context(const Driver& driver, const DeviceFacts& facts, Clock::duration patience);
+  Context(const Driver& driver, const DeviceFacts& facts, Clock::duration copy_timeout);
   Result<void> open();
   template <class Handle>
   Result<void> poll(CuResult (*query)(Handle), Handle handle, Clock::time_point deadline,
@@ -104,16 +104,16 @@ class Context {
 
   Driver driver_;
   DeviceFacts facts_;
-  Clock::duration patience_;
+  Clock::duration copy_timeout_;
   CuContext context_ = nullptr;
   CuStream copy_stream_ = nullptr;
   std::unique_ptr<Staging> staging_;
   mutable std::atomic<bool> is_lost_{false};
   mutable std::mutex loss_lock_;
-  mutable std::optional<Error> loss_;  // the first
+  mutable std::optional<Error> loss_;  // the first error that lost the device
 };
 
-// A stream of its own, which waits for no other.
+// A stream that does not synchronize with other streams.
 class Stream {
  public:
   static Result<Stream> create(std::shared_ptr<const Context> context);
@@ -132,7 +132,7 @@ class Stream {
 // A point in a stream.
 class Event {
  public:
-  // Without timing it is cheaper.
+  // An event without timing costs less.
   static Result<Event> create(std::shared_ptr<const Context> context, bool has_timing);
   Event(Event&& other) noexcept;
   Event& operator=(Event&& other) noexcept;
@@ -146,19 +146,19 @@ class Event {
   CuEvent event_;
 };
 
-// Host memory that stays where it is and that the device can reach; zeroed.
+// Page-locked host memory that the device can access. It is zeroed.
 class PinnedMemory {
  public:
-  // Fails with `out_of_memory`. At least one byte.
+  // Allocates at least one byte. Fails with `out_of_memory`.
   static Result<PinnedMemory> create(std::shared_ptr<const Context> context,
                                      std::size_t size_bytes);
   PinnedMemory(PinnedMemory&& other) noexcept;
   PinnedMemory& operator=(PinnedMemory&& other) noexcept;
   ~PinnedMemory();
 
-  // For the host.
+  // The address for the host.
   std::byte* data() const { return data_; }
-  // For the device.
+  // The address for the device.
   CuPointer device_pointer() const { return device_pointer_; }
   std::size_t size_bytes() const { return size_bytes_; }
 

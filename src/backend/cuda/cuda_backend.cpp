@@ -1,4 +1,4 @@
-// The CUDA backend as the runtime sees it. context.cpp and cuda_memory.cpp do the work.
+// Finds driver, device and compiler, and creates the context when it is first needed.
 #include "everkernel/backend/cuda/cuda_backend.hpp"
 
 #include <fmt/format.h>
@@ -17,7 +17,7 @@
 namespace everkernel::backend::cuda {
 namespace {
 
-// What there is to work with, found without touching the device.
+// Driver, device and compiler, found without creating a context on the device.
 struct Machine {
   Driver driver;
   DeviceFacts facts;
@@ -25,13 +25,10 @@ struct Machine {
 };
 
 Result<Machine> find_machine(int ordinal) {
-  auto driver = Driver::load();
-  if (!driver) return Failure(std::move(driver).error());
-  auto facts = probe_device(*driver, ordinal);
-  if (!facts) return Failure(std::move(facts).error());
-  auto nvrtc = Nvrtc::load();
-  if (!nvrtc) return Failure(std::move(nvrtc).error());
-  return Machine{*driver, std::move(*facts), std::move(*nvrtc)};
+  const Driver driver = EVERKERNEL_TRY(Driver::load());
+  DeviceFacts facts = EVERKERNEL_TRY(probe_device(driver, ordinal));
+  Nvrtc nvrtc = EVERKERNEL_TRY(Nvrtc::load());
+  return Machine{driver, std::move(facts), std::move(nvrtc)};
 }
 
 Capabilities describe(const Result<Machine>& machine) {
@@ -57,40 +54,34 @@ Capabilities describe(const Result<Machine>& machine) {
 class CudaBackend final : public Backend {
  public:
   explicit CudaBackend(const CudaBackendOptions& options) : machine_(find_machine(options.device)) {
-    if (machine_) shelf_ = std::make_shared<ModuleShelf>(machine_->nvrtc, options.cache);
+    if (machine_) module_cache_ = std::make_unique<ModuleCache>(machine_->nvrtc, options.cache);
   }
 
   const Capabilities& capabilities() const override { return capabilities_; }
 
   Result<std::unique_ptr<Kernel>> compile(const KernelOptions& options) override {
-    const auto context = this->context();
-    if (!context) return Failure(context.error());
-    return CudaKernel::compile(*context, shelf_, options);
+    const auto context = EVERKERNEL_TRY(this->context());
+    return CudaKernel::compile(context, *module_cache_, options);
   }
 
   Result<std::unique_ptr<Memory>> allocate(std::size_t size_bytes) override {
-    const auto context = this->context();
-    if (!context) return Failure(context.error());
-    return CudaMemory::create(*context, size_bytes);
+    return CudaMemory::create(EVERKERNEL_TRY(context()), size_bytes);
   }
 
-  // A lost device is lost to this process for good.
+  // A lost device cannot be brought back in this process.
   Result<void> revive() override {
-    const auto context = this->context();
-    if (!context) return Failure(context.error());
+    EVERKERNEL_TRY(context());
     return {};
   }
 
  private:
-  // Made late: it takes tenths of a second and hundreds of megabytes, and most who ask what a
-  // backend can do do not want to run anything.
+  // Created by the first call that needs it: a context takes tenths of a second and hundreds of
+  // megabytes, and most programs that read capabilities() run nothing on the device.
   Result<std::shared_ptr<Context>> context() {
     if (!machine_) return Failure(machine_.error());
     const std::scoped_lock lock(lock_);
     if (context_ == nullptr) {
-      auto created = Context::create(machine_->driver, machine_->facts);
-      if (!created) return Failure(std::move(created).error());
-      context_ = std::move(*created);
+      context_ = EVERKERNEL_TRY(Context::create(machine_->driver, machine_->facts));
     }
     EVERKERNEL_TRY(context_->check_alive());
     return context_;
@@ -100,7 +91,7 @@ class CudaBackend final : public Backend {
   Capabilities capabilities_ = describe(machine_);
   std::mutex lock_;
   std::shared_ptr<Context> context_;
-  std::shared_ptr<ModuleShelf> shelf_;  // where there is a machine
+  std::unique_ptr<ModuleCache> module_cache_;  // null without a machine
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// The table of the driver's results. A result is cut by what the caller does next: `device_lost`
-// are those after which every further call of the process fails the same way.
+// The table of the driver's results. The error code says what the caller can do next: after a
+// `device_lost` result, every later driver call of the process fails with the same result.
 #include "backend/cuda/cuda_error.hpp"
 
 #include <fmt/format.h>
@@ -11,20 +11,20 @@ namespace everkernel::backend::cuda {
 namespace {
 
 constexpr std::string_view kReplace =
-    "the device cannot be used in this process any more: start a new one";
+    "this process cannot use the device any more: start a new process";
 constexpr std::string_view kNewDriver = "install a newer NVIDIA driver";
-constexpr std::string_view kLess = "ask for less, or give memory back first";
-constexpr std::string_view kSmaller = "run with fewer threads a block, or fewer blocks";
+constexpr std::string_view kLess = "allocate less, or free memory first";
+constexpr std::string_view kSmaller = "launch fewer threads per block, or fewer blocks";
 constexpr std::string_view kChild =
-    "a forked process cannot use the CUDA of its parent: start a program instead";
+    "a forked process cannot use CUDA: start the program with exec instead";
 constexpr std::string_view kBusy =
-    "another process has the device for itself, or nvidia-smi forbids its use";
-constexpr std::string_view kMachine = "look at nvidia-smi and the services of the driver";
+    "another process uses the device exclusively, or its compute mode (nvidia-smi) forbids it";
+constexpr std::string_view kMachine = "check nvidia-smi and the services of the driver";
 constexpr std::string_view kOther = "--backend cpu runs on every machine";
 constexpr std::string_view kCode =
     "NVRTC may be newer than the driver: update the driver, or name an older NVRTC in "
     "EVERKERNEL_LIBNVRTC";
-constexpr std::string_view kDefect = "please report it: this call should not be possible";
+constexpr std::string_view kDefect = "this is a defect of Everkernel: please report it";
 
 constexpr CudaError kErrors[] = {
     {1, "INVALID_VALUE", Code::invalid_argument, kDefect},
@@ -40,7 +40,7 @@ constexpr CudaError kErrors[] = {
     {36, "CALL_REQUIRES_NEWER_DRIVER", Code::unsupported, kNewDriver},
     {46, "DEVICE_UNAVAILABLE", Code::unsupported, kBusy},
     {100, "NO_DEVICE", Code::unsupported,
-     "put in an NVIDIA GPU, or make one visible with CUDA_VISIBLE_DEVICES"},
+     "install an NVIDIA GPU, or make one visible with CUDA_VISIBLE_DEVICES"},
     {101, "INVALID_DEVICE", Code::invalid_argument, "nvidia-smi -L lists the devices"},
     {102, "DEVICE_NOT_LICENSED", Code::unsupported, kMachine},
     {200, "INVALID_IMAGE", Code::unsupported, kCode},
@@ -78,7 +78,7 @@ constexpr CudaError kErrors[] = {
     {401, "ILLEGAL_STATE", Code::invalid_argument, kDefect},
     {402, "LOSSY_QUERY", Code::invalid_argument, kDefect},
     {500, "NOT_FOUND", Code::invalid_argument, kDefect},
-    {600, "NOT_READY", Code::timeout, "give it more time"},
+    {600, "NOT_READY", Code::timeout, "raise the timeout"},
     {700, "ILLEGAL_ADDRESS", Code::device_lost, kReplace},
     {701, "LAUNCH_OUT_OF_RESOURCES", Code::invalid_argument, kSmaller},
     {702, "LAUNCH_TIMEOUT", Code::device_lost, kReplace},
@@ -103,9 +103,10 @@ constexpr CudaError kErrors[] = {
     {801, "NOT_SUPPORTED", Code::unsupported, kOther},
     {802, "SYSTEM_NOT_READY", Code::unsupported, kMachine},
     {803, "SYSTEM_DRIVER_MISMATCH", Code::unsupported,
-     "libcuda and the kernel module are of two versions: restart the machine, or install one"},
+     "libcuda and the kernel module differ in version: restart the machine, or reinstall the "
+     "driver"},
     {804, "COMPAT_NOT_SUPPORTED_ON_DEVICE", Code::unsupported,
-     "this GPU does not take the compatibility libcuda: use the driver's own"},
+     "this GPU does not support the compatibility libcuda: use the libcuda of the driver"},
     {805, "MPS_CONNECTION_FAILED", Code::unsupported, kMachine},
     {806, "MPS_RPC_FAILURE", Code::device_lost, kReplace},
     {807, "MPS_SERVER_NOT_READY", Code::unsupported, kMachine},
@@ -123,7 +124,7 @@ constexpr CudaError kErrors[] = {
     {906, "STREAM_CAPTURE_IMPLICIT", Code::invalid_argument, kDefect},
     {907, "CAPTURED_EVENT", Code::invalid_argument, kDefect},
     {908, "STREAM_CAPTURE_WRONG_THREAD", Code::invalid_argument, kDefect},
-    {909, "TIMEOUT", Code::timeout, "give it more time"},
+    {909, "TIMEOUT", Code::timeout, "raise the timeout"},
     {910, "GRAPH_EXEC_UPDATE_FAILURE", Code::invalid_argument, kDefect},
     {911, "EXTERNAL_DEVICE", Code::device_lost, kReplace},
     {912, "INVALID_CLUSTER_SIZE", Code::invalid_argument, kSmaller},
@@ -132,11 +133,11 @@ constexpr CudaError kErrors[] = {
     {915, "INVALID_RESOURCE_CONFIGURATION", Code::invalid_argument, kDefect},
     {916, "KEY_ROTATION", Code::device_lost, kReplace},
     {999, "UNKNOWN", Code::device_lost,
-     "start a new process; if that does not help, look at nvidia-smi and the system log"},
+     "start a new process; if that does not help, check nvidia-smi and the system log"},
 };
 static_assert(std::ranges::is_sorted(kErrors, {}, &CudaError::result));
 
-// What the driver says about a result; null for one it does not know.
+// The driver's name or text of a result; null if the driver does not know the result.
 const char* ask(CuResult (*function)(CuResult, const char**), CuResult result) {
   const char* text = nullptr;
   return function(result, &text) == kCuSuccess ? text : nullptr;

@@ -1,4 +1,4 @@
-// What a result of the driver means to a caller, decided once.
+// The Error for each result of the driver.
 #pragma once
 
 #include <span>
@@ -8,21 +8,21 @@
 
 namespace everkernel::backend::cuda {
 
-// A result of the driver that has a row.
+// A row of the table of results.
 struct CudaError {
   CuResult result = 0;
-  std::string_view name = {};  // CUDA_ERROR_ stands before it
+  std::string_view name = {};  // without the prefix CUDA_ERROR_
   Code code = Code::io;
   std::string_view hint = {};
 };
 
-// All rows, by result.
+// All rows, sorted by result.
 std::span<const CudaError> cuda_errors();
 
-// The row of a result; one of our own for those that no row has.
+// The row of a result. A result that is not in the table has the code `io` and no name.
 CudaError find_cuda_error(CuResult result);
 
-// The error of a call that failed: `cuda: WHAT: text of the driver (NAME)`.
+// The error of the failed call `what`: `cuda: WHAT: text of the driver (NAME)`.
 Failure cuda_failure(const Driver& driver, CuResult result, std::string_view what);
 
 }  // namespace everkernel::backend::cuda

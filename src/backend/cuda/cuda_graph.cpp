@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "backend/cuda/abort_word.hpp"
 #include "everkernel/base/assert.hpp"
 #include "everkernel/base/spin.hpp"
 
@@ -45,36 +46,18 @@ constexpr auto kLongSleep = std::chrono::hours(1);
 // Between looks at whether the device was given up while a launch runs.
 constexpr auto kLaunchLook = milliseconds(100);
 constexpr auto kLeaveLook = microseconds(50);
-// What a launch has from the end of its time until its device counts as lost: items end at their
-// next turn of a loop.
-constexpr auto kAbortGrace = std::chrono::seconds(30);
-
 std::size_t aligned(std::size_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
-}
-
-Result<void> provide(const std::shared_ptr<Context>& context, std::size_t bytes,
-                     std::unique_ptr<Memory>& memory) {
-  if (memory != nullptr && memory->size_bytes() >= bytes) return {};
-  memory.reset();  // what is not needed makes room
-  auto made = CudaMemory::create(context, aligned(bytes));
-  if (!made) return Failure(std::move(made).error());
-  memory = std::move(*made);
-  return {};
-}
-
-Result<void> provide(const std::shared_ptr<Context>& context, std::size_t bytes,
-                     std::optional<PinnedMemory>& memory) {
-  if (memory && memory->size_bytes() >= bytes) return {};
-  auto made = PinnedMemory::create(context, bytes);
-  if (!made) return Failure(std::move(made).error());
-  memory = std::move(*made);
-  return {};
 }
 
 // Two words the device reads as one number.
 Word origin_word(const Origin& origin) {
   return Word{origin.tenant} | Word{origin.priority} << 8;
+}
+
+// The limit on workers, or 0 if the device could not have more anyway.
+Word worker_limit(const CrewKernel& kernel, const LiveLaunch& launch) {
+  return launch.worker_count < kernel.max_workers() ? launch.worker_count : 0;
 }
 
 std::uint64_t claims_of(const LiveCounters& counters) {
@@ -87,9 +70,7 @@ std::uint64_t claims_of(const LiveCounters& counters) {
 
 Result<std::shared_ptr<GraphMemory>> GraphMemory::create(const std::shared_ptr<Context>& context) {
   auto memory = std::make_shared<GraphMemory>();
-  auto stream = Stream::create(context);
-  if (!stream) return Failure(std::move(stream).error());
-  memory->stream = std::move(*stream);
+  memory->stream = EVERKERNEL_TRY(Stream::create(context));
   EVERKERNEL_TRY(provide(context, kFreshRegions * sizeof(FreshRegion), memory->fresh));
   EVERKERNEL_TRY(provide(context, sizeof(GraphReport), memory->report));
   EVERKERNEL_TRY(provide(context, abi::kWordBytes, memory->one));
@@ -152,12 +133,11 @@ class CudaGraphKernel::Layout {
 Result<std::unique_ptr<LiveKernel>> CudaGraphKernel::start(GraphCode code,
                                                            std::shared_ptr<GraphMemory> memory,
                                                            const LiveLaunch& launch) {
-  auto ring = protocol::LiveWords::bind(protocol::Buffer::ring, launch.ring);
-  if (!ring) return Failure(std::move(ring).error());
-  auto control = protocol::LiveWords::bind(protocol::Buffer::control, launch.control);
-  if (!control) return Failure(std::move(control).error());
+  const auto ring = EVERKERNEL_TRY(protocol::LiveWords::bind(protocol::Buffer::ring, launch.ring));
+  const auto control =
+      EVERKERNEL_TRY(protocol::LiveWords::bind(protocol::Buffer::control, launch.control));
   std::unique_ptr<CudaGraphKernel> kernel(
-      new CudaGraphKernel(std::move(code), std::move(memory), launch, *ring, *control));
+      new CudaGraphKernel(std::move(code), std::move(memory), launch, ring, control));
   EVERKERNEL_TRY(kernel->upload());
   kernel->is_running_.store(true, std::memory_order_relaxed);
   kernel->thread_ = std::thread([self = kernel.get()] { self->serve(); });
@@ -174,13 +154,10 @@ CudaGraphKernel::CudaGraphKernel(GraphCode code, std::shared_ptr<GraphMemory> me
       ring_(ring),
       control_(control),
       slot_mask_(static_cast<Word>(ring.size() / abi::kSlotWords) - 1),
-      worker_count_(code_.most_crews * code_.crew.most_slots()),
+      max_crews_(max_launch(code_.crew, worker_limit(code_.crew, launch))),
       tile_bytes_(tile_bytes_of(code_.crew, launch.buffers)),
       nap_(kShortestNap),
-      head_(launch.first_ticket) {
-  is_limited_ = launch.worker_count != 0 && launch.worker_count < worker_count_;
-  if (is_limited_) worker_count_ = launch.worker_count;
-}
+      head_(launch.first_ticket) {}
 
 // Lists of waiters as lanes read them: whole chunks, no way from one to the next.
 void CudaGraphKernel::gather_waiters() {
@@ -237,8 +214,7 @@ CudaGraphKernel::Layout CudaGraphKernel::lay_out() {
 }
 
 Result<void> CudaGraphKernel::upload() {
-  const auto current = context().enter();
-  if (!current) return Failure(current.error());
+  const Current current = EVERKERNEL_TRY(context().enter());
   EVERKERNEL_TRY(divide_cache(context(), code_.crew, tile_bytes_));
   gather_waiters();
   const Layout layout = lay_out();
@@ -324,8 +300,7 @@ void CudaGraphKernel::serve() {
 }
 
 Result<void> CudaGraphKernel::serve_ring() {
-  const auto current = context().enter();
-  if (!current) return Failure(current.error());
+  const Current current = EVERKERNEL_TRY(context().enter());
   while (!must_leave()) {
     EVERKERNEL_TRY(collect());
     if (fresh_count_ == 0 && !can_look_again()) {
@@ -371,17 +346,11 @@ void CudaGraphKernel::add_portion(Word slot) {
   outstanding_ += portion.left;
 }
 
-// Few regions are spread over the device, a lane of a warp each; many fill the lanes. Fewer workers
-// than a warp has lanes are warps that hold one region each, more are whole warps.
-CudaGraphKernel::Crews CudaGraphKernel::choose_crews() const {
-  const std::uint64_t all = code_.crew.most_slots();
-  const std::uint64_t widest = worker_count_ < kWarp ? 1 : (is_limited_ ? kWarp : all);
-  const std::uint64_t most =
-      std::min<std::uint64_t>(code_.most_crews, (worker_count_ + widest - 1) / widest);
+// Few regions are spread over the device, a lane of a warp each; many fill the lanes.
+Crews CudaGraphKernel::choose_crews() const {
   const std::uint64_t regions = std::max<std::uint64_t>(1, outstanding_);
-  const std::uint64_t slots = std::clamp<std::uint64_t>((regions + most - 1) / most, 1, widest);
-  return {.count = static_cast<Word>(std::min(most, (regions + slots - 1) / slots)),
-          .slots = static_cast<Word>(slots)};
+  return cuda::choose_crews(max_crews_, regions,
+                            (regions + max_crews_.count - 1) / max_crews_.count);
 }
 
 // A launch puts every region aside once at most.
@@ -394,8 +363,8 @@ Result<void> CudaGraphKernel::run_launch() {
   EVERKERNEL_TRY(provide_continuations());
   const Crews crews = choose_crews();
   const auto& [resumed, aside] = memory_->continuations;
-  params_.launch.slots_per_crew = crews.slots;
-  params_.launch.around.worker_count = crews.count * crews.slots;
+  params_.launch.slots_per_crew = crews.slots_per_crew;
+  params_.launch.around.worker_count = crews.worker_count();
   params_.crew_count = crews.count;
   params_.fresh = reinterpret_cast<const FreshRegion*>(memory_->fresh->device_pointer());
   params_.fresh_count = fresh_count_;
@@ -495,13 +464,12 @@ void CudaGraphKernel::stop(Clock::time_point deadline) {
   send(Signal::leave);
   if (!has_left(deadline)) {
     send(Signal::abort);
-    if (!has_left(deadline_after(kAbortGrace))) {
+    if (!has_left(deadline_after(kAbortTimeout))) {
       // It is still there and cannot be told to go.
       static_cast<void>(context().lose(
           {.code = Code::device_lost,
            .message = "cuda: planned work did not end after its deadline",
-           .hint = "the process must be replaced; look for a loop without an end in native "
-                   "handlers",
+           .hint = "start a new process; look for an endless loop in trusted handlers",
            .native = {}}));
     }
   }

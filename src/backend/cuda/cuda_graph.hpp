@@ -24,7 +24,6 @@ struct GraphCode {
   std::shared_ptr<Context> context = {};
   std::shared_ptr<const Module> module = {};
   CrewKernel crew = {};
-  Word most_crews = 1;              // that fit the device
   Word group_lanes = 0;             // of handlers of scope group
   std::uint64_t fuel_per_item = 0;  // turns of loops
 };
@@ -71,10 +70,6 @@ class CudaGraphKernel final : public LiveKernel {
   class Layout;
   // Words that tell crews to leave, and items to end.
   enum class Signal : std::size_t { leave, abort };
-  struct Crews {
-    Word count = 1;
-    Word slots = 1;  // that each holds together
-  };
 
   CudaGraphKernel(GraphCode code, std::shared_ptr<GraphMemory> memory, const LiveLaunch& launch,
                   protocol::LiveWords ring, protocol::LiveWords control);
@@ -129,9 +124,8 @@ class CudaGraphKernel final : public LiveKernel {
   protocol::LiveWords ring_;
   protocol::LiveWords control_;
   const Word slot_mask_;
-  Word worker_count_;          // lanes that hold a region
+  const Crews max_crews_;      // of a launch
   const unsigned tile_bytes_;  // that the table's buffers can use
-  bool is_limited_ = false;    // the device could have more
   Offsets offsets_ = {};
   std::vector<device::Waiters> node_waiters_;  // these three only until they are on the device
   std::vector<device::Waiters> join_waiters_;

@@ -1,4 +1,4 @@
-// Asks the driver about a device.
+// Reads the properties of a device from the driver.
 #include "backend/cuda/device.hpp"
 
 #include <fmt/format.h>
@@ -8,7 +8,7 @@
 namespace everkernel::backend::cuda {
 namespace {
 
-// Counts the devices, and refuses an ordinal that is none of them.
+// Fails if there is no device with this ordinal.
 Result<void> check_ordinal(const Driver& driver, int ordinal) {
   int count = 0;
   if (const CuResult result = driver.cuDeviceGetCount(&count); result != kCuSuccess) {
@@ -16,15 +16,16 @@ Result<void> check_ordinal(const Driver& driver, int ordinal) {
   }
   if (count == 0) {
     return fail(Code::unsupported, "the NVIDIA driver sees no GPU",
-                "put one in, or make it visible with CUDA_VISIBLE_DEVICES");
+                "install a GPU, or make one visible with CUDA_VISIBLE_DEVICES");
   }
   if (ordinal >= 0 && ordinal < count) return {};
-  return fail(Code::unsupported,
-              fmt::format("there is no GPU {}: the driver sees {}", ordinal, count),
-              "nvidia-smi -L lists the devices");
+  return fail(
+      Code::unsupported,
+      fmt::format("there is no GPU {}: the driver sees {} GPUs, counted from 0", ordinal, count),
+      "nvidia-smi -L lists the devices");
 }
 
-// An attribute that the driver does not know is one that the device does not have.
+// The value of an attribute; 0 if the driver is too old to know it.
 int attribute(const Driver& driver, CuDevice device, CuDeviceAttribute name) {
   int value = 0;
   const CuResult result = driver.cuDeviceGetAttribute(&value, name, device);
@@ -56,13 +57,13 @@ void read_attributes(const Driver& driver, DeviceFacts& facts) {
 Result<void> check_facts(const DeviceFacts& facts) {
   if (facts.architecture < kOldestArchitecture) {
     return fail(Code::unsupported,
-                fmt::format("{} has compute capability {}.{}, and {}.{} is needed", facts.name,
+                fmt::format("{} has compute capability {}.{}; at least {}.{} is needed", facts.name,
                             facts.architecture / 10, facts.architecture % 10,
                             kOldestArchitecture / 10, kOldestArchitecture % 10),
                 "use a GPU of the Ampere generation or newer");
   }
   if (!facts.can_map_host_memory) {
-    return fail(Code::unsupported, fmt::format("{} cannot map memory of the host", facts.name),
+    return fail(Code::unsupported, fmt::format("{} cannot map host memory", facts.name),
                 "use another GPU");
   }
   return {};
@@ -81,7 +82,7 @@ Result<DeviceFacts> probe_device(const Driver& driver, int ordinal) {
   }
   if (result == kCuSuccess) result = driver.cuDeviceTotalMem(&bytes, facts.device);
   if (result != kCuSuccess) {
-    return cuda_failure(driver, result, fmt::format("asking for GPU {}", ordinal));
+    return cuda_failure(driver, result, fmt::format("reading the properties of GPU {}", ordinal));
   }
   facts.name = name;
   facts.memory_bytes = bytes;

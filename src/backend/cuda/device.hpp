@@ -1,4 +1,4 @@
-// What one device is and can do, asked without making a context on it.
+// Properties of a device, read without creating a context on it.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,8 @@
 
 namespace everkernel::backend::cuda {
 
-// The oldest compute capability: workers use the reductions over a warp that came with it.
+// The oldest supported compute capability. It introduced the warp-wide reductions that the
+// megakernel uses.
 inline constexpr int kOldestArchitecture = 80;
 
 // A device as the driver describes it.
@@ -21,10 +22,10 @@ struct DeviceFacts {
   Word max_threads_per_sm = 0;
   Word max_threads_per_block = 0;
   Word max_shared_bytes_per_sm = 0;
-  Word max_shared_bytes_per_block = 0;  // for kernels that ask for it
+  Word max_shared_bytes_per_block = 0;  // for kernels that opt in
   Word max_registers_per_sm = 0;
   std::uint64_t memory_bytes = 0;
-  bool has_kernel_timeout = false;  // kernels that take seconds are ended
+  bool has_kernel_timeout = false;  // the driver ends kernels that take seconds
   bool can_map_host_memory = false;
   bool has_host_native_atomics = false;
   bool has_only_partial_host_native_atomics = false;
@@ -33,11 +34,12 @@ struct DeviceFacts {
   bool has_cooperative_launch = false;
   bool has_memory_pools = false;
 
-  // Threads that can be on the device at one time.
+  // Threads that can be resident on the device at one time.
   Word max_worker_count() const { return sm_count * max_threads_per_sm; }
 };
 
-// Asks for device `ordinal`. Fails with `unsupported` when there is none, or an old one.
+// Reads the properties of device `ordinal`. Fails with `unsupported` if there is no such device, or
+// if it is too old.
 Result<DeviceFacts> probe_device(const Driver& driver, int ordinal);
 
 }  // namespace everkernel::backend::cuda

@@ -1,4 +1,4 @@
-// What cmake/embed.cmake generates: files as string literals.
+// Device source files as string literals. cmake/embed.cmake generates the definitions.
 #pragma once
 
 #include <span>
@@ -6,13 +6,13 @@
 
 namespace everkernel::backend::cuda {
 
-// A file, cut at ends of lines.
+// A file, cut at line ends into pieces that are short enough for a string literal.
 struct EmbeddedText {
   std::string_view name = {};
   std::span<const std::string_view> pieces = {};
 };
 
-// All of them.
+// All embedded files.
 std::span<const EmbeddedText> embedded_texts();
 
 }  // namespace everkernel::backend::cuda

@@ -1,4 +1,4 @@
-// Finds libcuda and its functions.
+// Opens libcuda and looks its functions up.
 #include "backend/cuda/driver.hpp"
 
 #include <fmt/format.h>
@@ -23,18 +23,20 @@ constexpr LibraryPlaces kPlaces = {
     .folders = kFolders,
     .advice = "install the NVIDIA driver, or name its library in EVERKERNEL_LIBCUDA",
 };
-constexpr std::string_view kNewerDriver = "install an NVIDIA driver of CUDA 12.0 or newer";
+constexpr std::string_view kNewerDriver = "install an NVIDIA driver for CUDA 12.0 or newer";
 
-// Every launch would wait for its kernel, and a kernel that stays could never be talked to.
+// CUDA_LAUNCH_BLOCKING makes every launch wait until its kernel ends. The host could then not abort
+// a kernel at its deadline.
 Result<void> check_environment() {
   const char* const blocking = std::getenv("CUDA_LAUNCH_BLOCKING");
   if (blocking == nullptr || std::string_view(blocking).empty() ||
       std::string_view(blocking) == "0") {
     return {};
   }
-  return fail(Code::unsupported,
-              fmt::format("CUDA_LAUNCH_BLOCKING={} makes every launch wait for its end", blocking),
-              "unset CUDA_LAUNCH_BLOCKING");
+  return fail(
+      Code::unsupported,
+      fmt::format("CUDA_LAUNCH_BLOCKING={} makes every launch wait for its kernel", blocking),
+      "unset CUDA_LAUNCH_BLOCKING");
 }
 
 Result<Driver> find_functions(const SharedLibrary& library) {
@@ -56,22 +58,20 @@ Result<Driver> find_functions(const SharedLibrary& library) {
 
 Result<Driver> Driver::load() {
   EVERKERNEL_TRY(check_environment());
-  const auto library = SharedLibrary::open(kPlaces);
-  if (!library) return Failure(library.error());
-  auto driver = find_functions(*library);
-  if (!driver) return driver;
-  // Before cuInit, so that an old driver is called old whatever cuInit makes of it.
-  if (const CuResult result = driver->cuDriverGetVersion(&driver->version); result != kCuSuccess) {
-    return cuda_failure(*driver, result, "cuDriverGetVersion");
+  const SharedLibrary library = EVERKERNEL_TRY(SharedLibrary::open(kPlaces));
+  Driver driver = EVERKERNEL_TRY(find_functions(library));
+  // Checked before cuInit, which may fail on an old driver with a less helpful error.
+  if (const CuResult result = driver.cuDriverGetVersion(&driver.version); result != kCuSuccess) {
+    return cuda_failure(driver, result, "cuDriverGetVersion");
   }
-  if (driver->version < kOldestDriverVersion) {
+  if (driver.version < kOldestDriverVersion) {
     return fail(Code::unsupported,
-                fmt::format("the NVIDIA driver is of CUDA {}.{}", driver->version / 1000,
-                            driver->version % 1000 / 10),
+                fmt::format("the NVIDIA driver is too old: it is for CUDA {}.{}",
+                            driver.version / 1000, driver.version % 1000 / 10),
                 std::string(kNewerDriver));
   }
-  if (const CuResult result = driver->cuInit(0); result != kCuSuccess) {
-    return cuda_failure(*driver, result, "cuInit");
+  if (const CuResult result = driver.cuInit(0); result != kCuSuccess) {
+    return cuda_failure(driver, result, "cuInit");
   }
   return driver;
 }

@@ -1,5 +1,5 @@
-// NVIDIA's driver, libcuda, by declarations of our own: nothing of CUDA is needed to build, and a
-// machine without it learns why there is no CUDA backend.
+// NVIDIA's driver library, libcuda, opened at run time. The declarations here replace cuda.h, so
+// that the build needs no CUDA toolkit and a program starts on machines without libcuda.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ using CuGraph = struct CuGraphOpaque*;
 using CuGraphNode = struct CuGraphNodeOpaque*;
 using CuGraphExec = struct CuGraphExecOpaque*;
 
-// Results that are told apart by more than cuda_error.cpp.
+// Results that the code compares with. cuda_error.cpp has all of them.
 inline constexpr CuResult kCuSuccess = 0;
 inline constexpr CuResult kCuNotReady = 600;
 
@@ -31,7 +31,7 @@ inline constexpr unsigned kCuEventDisableTiming = 2;
 inline constexpr unsigned kCuHostAllocPortable = 1;
 inline constexpr unsigned kCuHostAllocMapped = 2;
 
-// The numbers of these are the driver's.
+// The values of these enumerations are those of cuda.h.
 enum class CuDeviceAttribute : int {
   max_threads_per_block = 1,
   sm_count = 16,
@@ -62,7 +62,7 @@ enum class CuFunctionAttribute : int {
 
 enum class CuPoolAttribute : int { release_threshold = 4 };
 
-// A kernel in a graph, as the driver lays it out.
+// A kernel node of a graph, in the layout of CUDA_KERNEL_NODE_PARAMS.
 struct CuKernelNode {
   CuFunction function = nullptr;
   unsigned grid[3] = {1, 1, 1};
@@ -75,11 +75,11 @@ struct CuKernelNode {
 };
 static_assert(sizeof(CuKernelNode) == 72);
 
-// The oldest driver that has every function: CUDA 12.0, as cuDriverGetVersion counts.
+// The oldest driver that has every function: CUDA 12.0, as cuDriverGetVersion encodes it.
 inline constexpr int kOldestDriverVersion = 12000;
 
-// The functions of the driver, by the names of its documentation. Plain pointers: a copy is as good
-// as the original, and none of them ends before the process.
+// The functions of the driver, by their documented names. Copies are cheap and valid until the
+// process ends: libcuda is never closed.
 struct Driver {
 #define EVERKERNEL_DRIVER_FUNCTION(name, symbol, parameters) CuResult(*name) parameters = nullptr
 #include "backend/cuda/driver_functions.inl"
@@ -87,8 +87,8 @@ struct Driver {
 
   int version = 0;  // 12040 is CUDA 12.4
 
-  // Opens the library and starts the driver. Fails with `unsupported`, or as cuInit does; message
-  // and hint together are what a user needs to know.
+  // Opens the library and initializes the driver. Fails with `unsupported`, or with the error of
+  // cuInit. Message and hint are written for the user.
   static Result<Driver> load();
 };
 

@@ -1,6 +1,6 @@
-// The functions of the driver that are used: the name in its documentation, the symbol that has had
-// this signature since CUDA 12.0, and the parameters. Whoever includes this says what to make of a
-// row by EVERKERNEL_DRIVER_FUNCTION.
+// The driver functions that Everkernel uses: the documented name, the symbol that has had this
+// signature since CUDA 12.0, and the parameters. Define EVERKERNEL_DRIVER_FUNCTION before you
+// include this file: it is expanded for each row.
 
 EVERKERNEL_DRIVER_FUNCTION(cuInit, "cuInit", (unsigned flags));
 EVERKERNEL_DRIVER_FUNCTION(cuDriverGetVersion, "cuDriverGetVersion", (int* version));
@@ -24,7 +24,7 @@ EVERKERNEL_DRIVER_FUNCTION(cuDevicePrimaryCtxRelease, "cuDevicePrimaryCtxRelease
 EVERKERNEL_DRIVER_FUNCTION(cuCtxPushCurrent, "cuCtxPushCurrent_v2", (CuContext context));
 EVERKERNEL_DRIVER_FUNCTION(cuCtxPopCurrent, "cuCtxPopCurrent_v2", (CuContext * context));
 
-// Code.
+// Modules and kernels.
 EVERKERNEL_DRIVER_FUNCTION(cuModuleLoadData, "cuModuleLoadData",
                            (CuModule * module, const void* image));
 EVERKERNEL_DRIVER_FUNCTION(cuModuleUnload, "cuModuleUnload", (CuModule module));
@@ -91,7 +91,7 @@ EVERKERNEL_DRIVER_FUNCTION(cuMemsetD8Async, "cuMemsetD8Async",
                            (CuPointer target, unsigned char value, std::size_t bytes,
                             CuStream stream));
 
-// Graphs, which benchmarks compare with.
+// Graphs. Only benchmarks use them, for comparison.
 EVERKERNEL_DRIVER_FUNCTION(cuGraphCreate, "cuGraphCreate", (CuGraph * graph, unsigned flags));
 EVERKERNEL_DRIVER_FUNCTION(cuGraphAddKernelNode, "cuGraphAddKernelNode_v2",
                            (CuGraphNode * node, CuGraph graph, const CuGraphNode* dependencies,

@@ -1,4 +1,4 @@
-// Compiling through the cache, and loading.
+// Compiles through the cache on disk, and loads code on the device.
 #include "backend/cuda/module.hpp"
 
 #include <fmt/format.h>
@@ -9,8 +9,8 @@
 namespace everkernel::backend::cuda {
 namespace {
 
-// Programs alternate between a few kernels.
-constexpr std::size_t kMostModules = 16;
+// Enough for programs that alternate between a few kernels.
+constexpr std::size_t kMaxModules = 16;
 
 jit::CodeKey key_of(const Nvrtc& nvrtc, const CompileRequest& request, int driver_version) {
   const std::string versions = fmt::format("nvrtc {} driver {} architecture {}", nvrtc.version(),
@@ -22,19 +22,21 @@ jit::CodeKey key_of(const Nvrtc& nvrtc, const CompileRequest& request, int drive
   return jit::make_code_key(parts);
 }
 
-// item.cuh says what is looked for, and why: it is in the key of what was compiled, and this is
-// not. Instructions that NVVM makes begin a line; atomic ones have their kind further behind.
+// The instructions that ptxas is known to miscompile. item.cuh explains them: its text is part of
+// the code key, this function is not. The search begins with a tab, because NVVM writes an
+// instruction at the start of a line and atomic instructions have the operation in the middle.
 bool has_unsafe_instruction(std::string_view ptx) {
   constexpr std::string_view kUnsafe[] = {"\tabs.s32", "\tmin.s32", "\tmax.s32"};
-  return std::ranges::any_of(kUnsafe, [&](auto what) { return ptx.find(what) != ptx.npos; });
+  return std::ranges::any_of(kUnsafe,
+                             [&](auto instruction) { return ptx.find(instruction) != ptx.npos; });
 }
 
 }  // namespace
 
 Result<CompiledCode> compile_for_ptxas(const Nvrtc& nvrtc, CompileRequest request) {
   request.keeps_ptx = true;
-  auto code = nvrtc.compile(request);
-  if (!code || !has_unsafe_instruction(code->ptx)) return code;
+  CompiledCode code = EVERKERNEL_TRY(nvrtc.compile(request));
+  if (!has_unsafe_instruction(code.ptx)) return code;
   std::vector<std::string> options(request.options.begin(), request.options.end());
   options.emplace_back("-DEVERKERNEL_OPAQUE_ARITHMETIC");
   request.options = options;
@@ -52,9 +54,8 @@ Result<CompiledModule> compile_module(const Nvrtc& nvrtc, jit::CodeCache* cache,
       return module;
     }
   }
-  auto compiled = compile_for_ptxas(nvrtc, request);
-  if (!compiled) return Failure(std::move(compiled).error());
-  module.bytes = std::move(compiled->bytes);
+  CompiledCode compiled = EVERKERNEL_TRY(compile_for_ptxas(nvrtc, request));
+  module.bytes = std::move(compiled.bytes);
   if (cache != nullptr) cache->put(module.key, module.bytes);
   return module;
 }
@@ -83,21 +84,18 @@ Result<Module> Module::load(std::shared_ptr<const Context> context, const Nvrtc&
                             jit::CodeCache* cache, const CompileRequest& request) {
   EVERKERNEL_TRY(context->check_alive());
   const int driver_version = context->driver().version;
-  auto code = compile_module(nvrtc, cache, request, driver_version);
-  if (!code) return Failure(std::move(code).error());
-  auto module = load_bytes(context, *code);
-  if (module || !code->is_from_cache || context->is_lost()) return module;
-  // What was stored is of no use here, whatever the reason: a miss, not an error.
-  cache->reject(code->key, module.error().message);
-  code = compile_module(nvrtc, cache, request, driver_version);
-  if (!code) return Failure(std::move(code).error());
-  return load_bytes(std::move(context), *code);
+  CompiledModule code = EVERKERNEL_TRY(compile_module(nvrtc, cache, request, driver_version));
+  auto module = load_bytes(context, code);
+  if (module || !code.is_from_cache || context->is_lost()) return module;
+  // The driver refuses the cached code, for whatever reason. This is a miss, not an error.
+  cache->reject(code.key, module.error().message);
+  code = EVERKERNEL_TRY(compile_module(nvrtc, cache, request, driver_version));
+  return load_bytes(std::move(context), code);
 }
 
 Result<Module> Module::load_bytes(std::shared_ptr<const Context> context,
                                   const CompiledModule& code) {
-  const auto current = context->enter();
-  if (!current) return Failure(current.error());
+  const Current current = EVERKERNEL_TRY(context->enter());
   CuModule loaded = nullptr;
   EVERKERNEL_TRY(context->check(context->driver().cuModuleLoadData(&loaded, code.bytes.data()),
                                 "cuModuleLoadData"));
@@ -107,20 +105,20 @@ Result<Module> Module::load_bytes(std::shared_ptr<const Context> context,
   return module;
 }
 
-// Getting a function loads it, also where the driver loads late: nothing is left for the launch.
+// cuModuleGetFunction loads the function even if the driver loads lazily, so that the first launch
+// has nothing to load.
 Result<CuFunction> Module::function(const char* name) const {
-  const auto current = context_->enter();
-  if (!current) return Failure(current.error());
+  const Current current = EVERKERNEL_TRY(context_->enter());
   CuFunction function = nullptr;
   EVERKERNEL_TRY(context_->check(context_->driver().cuModuleGetFunction(&function, module_, name),
                                  fmt::format("cuModuleGetFunction of {}", name)));
   return function;
 }
 
-ModuleShelf::ModuleShelf(Nvrtc nvrtc, std::optional<jit::CodeCacheOptions> cache)
+ModuleCache::ModuleCache(Nvrtc nvrtc, std::optional<jit::CodeCacheOptions> cache)
     : nvrtc_(std::move(nvrtc)), cache_options_(std::move(cache)) {}
 
-std::shared_ptr<const Module> ModuleShelf::find(const jit::CodeKey& key) {
+std::shared_ptr<const Module> ModuleCache::find(const jit::CodeKey& key) {
   const std::scoped_lock lock(lock_);
   const auto found =
       std::ranges::find(modules_, key, [](const auto& module) { return module->key(); });
@@ -129,13 +127,13 @@ std::shared_ptr<const Module> ModuleShelf::find(const jit::CodeKey& key) {
   return modules_.back();
 }
 
-void ModuleShelf::put(std::shared_ptr<const Module> module) {
+void ModuleCache::put(std::shared_ptr<const Module> module) {
   const std::scoped_lock lock(lock_);
-  if (modules_.size() == kMostModules) modules_.erase(modules_.begin());
+  if (modules_.size() == kMaxModules) modules_.erase(modules_.begin());
   modules_.push_back(std::move(module));
 }
 
-jit::CodeCache* ModuleShelf::cache() {
+jit::CodeCache* ModuleCache::cache() {
   const std::scoped_lock lock(lock_);
   if (const auto options = std::exchange(cache_options_, std::nullopt)) {
     if (auto opened = jit::CodeCache::open(*options)) cache_ = std::move(*opened);
@@ -143,13 +141,13 @@ jit::CodeCache* ModuleShelf::cache() {
   return cache_ ? &*cache_ : nullptr;
 }
 
-// Nobody waits for what somebody else compiles. Two who want the same at the same time both do.
-Result<std::shared_ptr<const Module>> ModuleShelf::get(
+// The lock is not held while compiling. Two threads that request the same module at the same time
+// both compile it.
+Result<std::shared_ptr<const Module>> ModuleCache::get(
     const std::shared_ptr<const Context>& context, const CompileRequest& request) {
   if (auto found = find(key_of(nvrtc_, request, context->driver().version))) return found;
-  auto loaded = Module::load(context, nvrtc_, cache(), request);
-  if (!loaded) return Failure(std::move(loaded).error());
-  auto module = std::make_shared<const Module>(std::move(*loaded));
+  auto module = std::make_shared<const Module>(
+      EVERKERNEL_TRY(Module::load(context, nvrtc_, cache(), request)));
   put(module);
   return module;
 }

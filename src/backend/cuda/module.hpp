@@ -1,4 +1,4 @@
-// Compiled code on a device: from the cache on disk, or from NVRTC.
+// Compiled code on a device. It comes from the cache on disk, or from NVRTC.
 #pragma once
 
 #include <memory>
@@ -12,40 +12,40 @@
 
 namespace everkernel::backend::cuda {
 
-// Code as bytes.
+// Code that is compiled but not loaded.
 struct CompiledModule {
   std::vector<std::byte> bytes = {};
   jit::CodeKey key = {};
   bool is_from_cache = false;
 };
 
-// Compiles, a second time if ptxas would make something wrong of what NVVM has made (decision
-// 0012); native handlers that have it in their own text keep it. Gives the PTX too. Fails as
-// Nvrtc::compile does.
+// Compiles, and returns the PTX too. If the PTX has an instruction that ptxas is known to
+// miscompile, the source is compiled again in a form that avoids it (decision 0012). Text of
+// trusted handlers that has the instruction itself keeps it. Fails as Nvrtc::compile does.
 Result<CompiledCode> compile_for_ptxas(const Nvrtc& nvrtc, CompileRequest request);
 
-// Takes the code from the cache, which may be null, or compiles it and stores it there. The key has
-// every text, the architecture, the options, and the versions of NVRTC and of the driver, which
-// compiles what is PTX. Fails as Nvrtc::compile does.
+// Takes the code from the cache, or compiles it and stores it there. `cache` may be null. The key
+// is made of all source texts, the architecture, the options, and the versions of NVRTC and of the
+// driver, which compiles PTX. Fails as Nvrtc::compile does.
 Result<CompiledModule> compile_module(const Nvrtc& nvrtc, jit::CodeCache* cache,
                                       const CompileRequest& request, int driver_version);
 
-// Loaded code. It is all on the device before a function of it is handed out.
+// Code that is loaded on the device.
 class Module {
  public:
-  // Loads what compile_module gives. Bytes of the cache that the driver refuses are removed there
-  // and compiled anew. Fails as compile_module and the driver do.
+  // Loads the result of compile_module. If the driver refuses code from the cache, the code is
+  // removed from the cache and compiled again. Fails as compile_module and the driver do.
   static Result<Module> load(std::shared_ptr<const Context> context, const Nvrtc& nvrtc,
                              jit::CodeCache* cache, const CompileRequest& request);
   Module(Module&& other) noexcept;
   Module& operator=(Module&& other) noexcept;
   ~Module();
 
-  // A kernel by its name. Fails with `invalid_argument`.
+  // Looks a kernel up by its name, and loads it. Fails with `invalid_argument` if there is none.
   Result<CuFunction> function(const char* name) const;
-  // Whether it was compiled by an earlier process, or an earlier call.
+  // Whether the code came from the cache on disk.
   bool is_from_cache() const { return is_from_cache_; }
-  // Names the code.
+  // Identifies the code: equal keys, equal code.
   const jit::CodeKey& key() const { return key_; }
 
  private:
@@ -59,13 +59,15 @@ class Module {
   bool is_from_cache_ = false;
 };
 
-// The modules a backend has loaded last: kernels of one program that differ in slots or workers
-// are the same code, and those that differ in schedule have the same for planned work. Thread-safe.
-class ModuleShelf {
+// The modules that a backend has used last. Kernels of one program share them: kernels that differ
+// only in slots or workers have the same code, and kernels that differ only in schedule have the
+// same code for planned work. Thread-safe.
+class ModuleCache {
  public:
-  // Without options nothing is kept on disk; nor is it where the cache cannot be opened.
-  ModuleShelf(Nvrtc nvrtc, std::optional<jit::CodeCacheOptions> cache);
-  // A module that is there, or a new one. Fails as Module::load does.
+  // Without `cache`, or if its folder cannot be opened, no code is kept on disk.
+  ModuleCache(Nvrtc nvrtc, std::optional<jit::CodeCacheOptions> cache);
+  // Returns the module of the request, and loads it if it is not in the cache. Fails as
+  // Module::load does.
   Result<std::shared_ptr<const Module>> get(const std::shared_ptr<const Context>& context,
                                             const CompileRequest& request);
 
@@ -76,9 +78,9 @@ class ModuleShelf {
 
   const Nvrtc nvrtc_;
   std::mutex lock_;
-  std::optional<jit::CodeCacheOptions> cache_options_;  // until it is opened, by the first who asks
+  std::optional<jit::CodeCacheOptions> cache_options_;  // empty once the first get() has opened it
   std::optional<jit::CodeCache> cache_;
-  std::vector<std::shared_ptr<const Module>> modules_;  // the one used last is the last
+  std::vector<std::shared_ptr<const Module>> modules_;  // by last use, the latest at the end
 };
 
 }  // namespace everkernel::backend::cuda

@@ -1,4 +1,4 @@
-// Finds libnvrtc and compiles with it.
+// Opens libnvrtc and compiles with it.
 #include "backend/cuda/nvrtc.hpp"
 
 #include <fmt/format.h>
@@ -27,18 +27,18 @@ constexpr LibraryPlaces kPlaces = {
         "in EVERKERNEL_LIBNVRTC",
 };
 
-// The results that are told apart; the numbers are NVRTC's.
+// The results that the code compares with. The values are those of nvrtc.h.
 constexpr int kSuccess = 0;
 constexpr int kOutOfMemory = 1;
 constexpr int kCompilation = 6;
 constexpr int kBuiltinsFailed = 7;
 
-// A log longer than this is no use to anybody.
+// Longer logs are cut: the first errors explain the rest.
 constexpr std::size_t kMaxLogBytes = std::size_t{16} << 10;
 
 }  // namespace
 
-// A program of NVRTC's, from its creation to its end.
+// An NVRTC program, destroyed with this object.
 struct Nvrtc::Compilation {
   explicit Compilation(const Functions& table) : functions(table) {}
   Compilation(const Compilation&) = delete;
@@ -48,7 +48,7 @@ struct Nvrtc::Compilation {
   }
 
   int create(const CompileRequest& request) {
-    // NVRTC takes texts that end with a NUL.
+    // NVRTC takes NUL-terminated texts.
     std::vector<std::string> strings;
     strings.reserve(2 * request.headers.size() + 2);
     std::vector<const char*> names;
@@ -91,13 +91,12 @@ struct Nvrtc::Compilation {
 };
 
 Result<Nvrtc> Nvrtc::load() {
-  const auto library = SharedLibrary::open(kPlaces);
-  if (!library) return Failure(library.error());
+  const SharedLibrary library = EVERKERNEL_TRY(SharedLibrary::open(kPlaces));
   Nvrtc nvrtc;
-  nvrtc.library_ = library->name();
+  nvrtc.library_ = library.name();
   const char* missing = nullptr;
   const auto bind = [&]<class Function>(Function& function, const char* symbol) {
-    function = reinterpret_cast<Function>(library->find(symbol));
+    function = reinterpret_cast<Function>(library.find(symbol));
     if (function == nullptr && missing == nullptr) missing = symbol;
   };
   Functions& functions = nvrtc.functions_;
@@ -128,15 +127,16 @@ Result<void> Nvrtc::ask() {
   int count = 0;
   int result = functions_.Version(&major, &minor);
   if (result == kSuccess) result = functions_.GetNumSupportedArchs(&count);
-  if (result != kSuccess) return failure(result, "asking what it can do");
+  if (result != kSuccess) return failure(result, "reading its version and architectures");
   version_ = major * 1000 + minor * 10;
   architectures_.resize(static_cast<std::size_t>(std::max(count, 0)));
   result = functions_.GetSupportedArchs(architectures_.data());
-  if (result != kSuccess) return failure(result, "asking what it can do");
+  if (result != kSuccess) return failure(result, "reading its version and architectures");
   std::ranges::sort(architectures_);
-  // C++20 came with 12.0.
+  // NVRTC supports C++20 from version 12.0 on.
   if (major >= 12) return {};
-  return fail(Code::unsupported, fmt::format("{} is NVRTC {}.{}", library_, major, minor),
+  return fail(Code::unsupported,
+              fmt::format("{} is too old: it is NVRTC {}.{}", library_, major, minor),
               std::string(kPlaces.advice));
 }
 
@@ -145,19 +145,19 @@ Result<CompiledCode> Nvrtc::compile(const CompileRequest& request) const {
   if (above == architectures_.begin()) {
     return fail(
         Code::unsupported,
-        fmt::format("NVRTC {}.{} makes no code for compute capability {}.{}", version_ / 1000,
+        fmt::format("NVRTC {}.{} generates no code for compute capability {}.{}", version_ / 1000,
                     version_ % 1000 / 10, request.architecture / 10, request.architecture % 10),
-        "install a version of NVRTC that does");
+        "install a version of NVRTC that supports this GPU");
   }
   const int known = *(above - 1);
   CompiledCode code{.is_ptx = known != request.architecture};
   std::vector<std::string> options{
       "--std=c++20",
       fmt::format("--gpu-architecture={}_{}", code.is_ptx ? "compute" : "sm", known)};
-  // Callers have a cache of their own. NVRTC's would be written as well, under one lock for all
-  // processes of the user.
+  // NVRTC's own cache takes a lock that all processes of the user share, and callers have a
+  // cache already.
   if (version_ >= 13000) options.emplace_back("--no-cache");
-  if (request.only_checks) options.emplace_back("--dlink-time-opt");  // no link follows
+  if (request.only_checks) options.emplace_back("--dlink-time-opt");  // leaves code to a linker
   options.insert(options.end(), request.options.begin(), request.options.end());
 
   Compilation compilation(functions_);
@@ -168,17 +168,18 @@ Result<CompiledCode> Nvrtc::compile(const CompileRequest& request) const {
   code.log = compilation.log();
   if (result == kCompilation) {
     return fail(Code::invalid_argument,
-                fmt::format("NVRTC refuses {}:\n{}", request.source.name, code.log), {}, result);
+                fmt::format("NVRTC cannot compile {}:\n{}", request.source.name, code.log), {},
+                result);
   }
   if (result != kSuccess) return failure(result, fmt::format("compiling\n{}", code.log));
   if (request.only_checks) return code;
   if (const int copied = compilation.code(code.is_ptx, code.bytes); copied != kSuccess) {
-    return failure(copied, "taking the code");
+    return failure(copied, "copying the code");
   }
   if (!request.keeps_ptx) return code;
   std::vector<std::byte> ptx;
   if (const int copied = compilation.code(/*is_ptx=*/true, ptx); copied != kSuccess) {
-    return failure(copied, "taking the PTX");
+    return failure(copied, "copying the PTX");
   }
   code.ptx.assign(reinterpret_cast<const char*>(ptx.data()), ptx.size());
   return code;
@@ -188,7 +189,7 @@ Failure Nvrtc::failure(int result, std::string_view what) const {
   const Code code = result == kOutOfMemory ? Code::out_of_memory : Code::unsupported;
   return fail(code, fmt::format("NVRTC: {}: {}", what, functions_.GetErrorString(result)),
               result == kBuiltinsFailed
-                  ? fmt::format("libnvrtc-builtins must lie beside {}", library_)
+                  ? fmt::format("put libnvrtc-builtins in the folder of {}", library_)
                   : std::string(),
               result);
 }

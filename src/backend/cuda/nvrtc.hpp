@@ -1,4 +1,4 @@
-// NVRTC, the compiler of CUDA C++ as a library. Needs no GPU.
+// NVRTC, NVIDIA's compiler of CUDA C++ as a library. It needs no GPU.
 #pragma once
 
 #include <cstddef>
@@ -12,45 +12,45 @@
 
 namespace everkernel::backend::cuda {
 
-// What to compile.
+// Source and options of a compilation.
 struct CompileRequest {
-  SourceText source = {};                     // the name is for messages
-  std::span<const SourceText> headers = {};   // what #include finds; nothing else is found
-  std::span<const std::string> options = {};  // beside language and architecture
+  SourceText source = {};                     // messages of the compiler use its name
+  std::span<const SourceText> headers = {};   // the only files that #include finds
+  std::span<const std::string> options = {};  // in addition to language and architecture
   int architecture = 0;                       // 90 is compute capability 9.0
-  bool keeps_ptx = false;                     // give the PTX too
-  bool only_checks = false;                   // the text: a tenth of the time, and no code
+  bool keeps_ptx = false;                     // return the PTX too
+  bool only_checks = false;  // check the source and generate no code, in a tenth of the time
 };
 
-// What came out.
+// The result of a compilation.
 struct CompiledCode {
-  std::vector<std::byte> bytes = {};  // as cuModuleLoadData takes it
-  bool is_ptx = false;                // NVRTC does not know the architecture, the driver has to
-  std::string log = {};               // warnings
-  std::string ptx = {};               // what the bytes were made from, if it was asked for
+  std::vector<std::byte> bytes = {};  // for cuModuleLoadData
+  bool is_ptx = false;   // the bytes are PTX: NVRTC does not know the architecture, the driver does
+  std::string log = {};  // warnings
+  std::string ptx = {};  // the PTX of the bytes, if the request keeps it
 };
 
-// Thread-safe; a copy is as good as the original.
+// Thread-safe. Copies are independent of each other.
 class Nvrtc {
  public:
-  // Opens the library. Fails with `unsupported`; message and hint are what a user needs to know.
+  // Opens the library. Fails with `unsupported`. Message and hint are written for the user.
   static Result<Nvrtc> load();
 
-  // 13000 is NVRTC 13.0, as the driver counts.
+  // The version as cuDriverGetVersion encodes it: 13000 is NVRTC 13.0.
   int version() const { return version_; }
-  // The architectures it makes code for, ascending.
+  // The architectures that it generates code for, ascending.
   const std::vector<int>& architectures() const { return architectures_; }
 
-  // Machine code for the architecture, or PTX of the newest one below it that NVRTC knows. Fails
-  // with `invalid_argument` and the compiler's log when the source has errors, with `unsupported`
-  // when no architecture will do.
+  // Compiles to machine code of the architecture, or to PTX of the newest older architecture that
+  // NVRTC knows. Fails with `invalid_argument` and the compiler's log if the source has errors, and
+  // with `unsupported` if NVRTC knows no such architecture.
   Result<CompiledCode> compile(const CompileRequest& request) const;
 
  private:
   using Program = struct ProgramOpaque*;
   struct Compilation;
 
-  // The functions by the names they have behind `nvrtc`.
+  // The functions of NVRTC, without the prefix `nvrtc`.
   struct Functions {
     const char* (*GetErrorString)(int result);
     int (*Version)(int* major, int* minor);

@@ -1,4 +1,4 @@
-// dlopen with the usual places.
+// Tries dlopen on each place where a library may be.
 #include "backend/cuda/shared_library.hpp"
 
 #include <dlfcn.h>
@@ -16,18 +16,18 @@ void* open_file(const char* path) {
 
 std::string last_problem() {
   const char* const text = ::dlerror();
-  return text != nullptr ? text : "the loader does not say why";
+  return text != nullptr ? text : "dlopen failed without a reason";
 }
 
 }  // namespace
 
 Result<SharedLibrary> SharedLibrary::open(const LibraryPlaces& places) {
-  // A program that runs with more rights than its caller does not load what the caller names.
+  // secure_getenv: a set-user-ID program must not load a library that its caller names.
   const char* const named = ::secure_getenv(places.variable);
   if (named != nullptr && *named != '\0') {
     if (void* const handle = open_file(named)) return SharedLibrary(handle, named);
     return fail(Code::unsupported, fmt::format("{}: {}", places.variable, last_problem()),
-                "name a library that is there, or unset the variable");
+                "name an existing library, or unset the variable");
   }
   std::string problem;
   for (const char* const file : places.files) {

@@ -1,5 +1,5 @@
-// A library opened while the program runs: what is missing is an error to show, never a program
-// that does not start.
+// A shared library opened at run time. If it is missing, the program starts all the same and can
+// show an error.
 #pragma once
 
 #include <span>
@@ -10,24 +10,25 @@
 
 namespace everkernel::backend::cuda {
 
-// Where a library is looked for.
+// Where to look for a library, in this order.
 struct LibraryPlaces {
-  const char* variable = "";  // names the file instead, and then nothing else is tried
-  std::span<const char* const> files = {};    // first as the loader finds them, best first
-  std::span<const char* const> homes = {};    // then in lib64 and lib of what these variables name
-  std::span<const char* const> folders = {};  // then in these
-  std::string_view advice = {};               // what to do without it
+  // An environment variable. If it is set, it names the file and no other place is tried.
+  const char* variable = "";
+  std::span<const char* const> files = {};    // names for the loader's own search
+  std::span<const char* const> homes = {};    // variables that name folders with lib64 or lib
+  std::span<const char* const> folders = {};  // folders with the files
+  std::string_view advice = {};               // hint of the error if the library is not found
 };
 
-// Stays open to the end of the process: drivers do not like to be closed.
+// Stays open until the process ends, because libcuda cannot be closed safely.
 class SharedLibrary {
  public:
   // Fails with `unsupported`.
   static Result<SharedLibrary> open(const LibraryPlaces& places);
 
-  // The address of a symbol, null if there is none.
+  // The address of a symbol, or null if the library does not have it.
   void* find(const char* symbol) const;
-  // The name it was opened by.
+  // The name that it was opened by.
   const std::string& name() const { return name_; }
 
  private:

@@ -1,5 +1,5 @@
-// The backend for NVIDIA GPUs. Driver and compiler are opened at run time: nothing of CUDA is
-// needed to build, and a machine without a GPU can still ask why there is none.
+// The backend for NVIDIA GPUs. Driver and compiler are opened at run time: the build needs no CUDA
+// toolkit, and a program starts on machines without a GPU and can report what is missing.
 #pragma once
 
 #include <memory>
@@ -10,17 +10,17 @@
 
 namespace everkernel::backend::cuda {
 
-/// How the CUDA backend works.
+/// Options of make_backend().
 struct CudaBackendOptions {
-  int device = 0;  ///< which GPU, as the driver counts those that are visible
-  /// Where compiled kernels are kept between processes; none keeps them nowhere. The folder is
-  /// opened when the first kernel is compiled; one that cannot be used is done without.
+  int device = 0;  ///< the GPU, by its number among the GPUs visible to the driver
+  /// Where compiled kernels are kept between processes. If empty, or if the folder cannot be used,
+  /// every process compiles again. The folder is opened when the first kernel is compiled.
   std::optional<jit::CodeCacheOptions> cache = jit::CodeCacheOptions{};
 };
 
-/// Makes the CUDA backend. It cannot fail: where CUDA is not to be had, capabilities() say why, and
+/// Creates the CUDA backend. It cannot fail: if CUDA is not available, capabilities() says why, and
 /// every other call fails with `unsupported`. The device is not used before memory is allocated or
-/// a kernel is compiled. A device that is lost does not come back in this process.
+/// a kernel is compiled. A lost device cannot be used again in this process.
 std::shared_ptr<Backend> make_backend(const CudaBackendOptions& options = {});
 
 }  // namespace everkernel::backend::cuda

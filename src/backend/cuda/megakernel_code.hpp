@@ -1,0 +1,49 @@
+// The device code of a kernel: the megakernel's source with the handlers of a program, and the
+// compiler options that fit them.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backend/cuda/crew_grid.hpp"
+#include "backend/cuda/module.hpp"
+
+namespace everkernel::backend::cuda {
+
+// The megakernel is compiled into two modules, so that both can be compiled at the same time.
+enum class CodePart : Word {
+  drain,  // drains rings
+  graph,  // runs planned work
+};
+
+// Text that is ready to compile.
+class MegakernelCode {
+ public:
+  // Generates the text of the handlers. Fails with `unsupported` and `invalid_argument` if the
+  // options cannot be compiled.
+  static Result<MegakernelCode> generate(const KernelOptions& options);
+
+  // Compiles a part for the context's device, or takes it from the cache. Fails as
+  // ModuleCache::get does.
+  Result<std::shared_ptr<const Module>> load(const std::shared_ptr<const Context>& context,
+                                             ModuleCache& module_cache, CodePart part) const;
+  // A kernel of a module that load() has returned. Fails as the driver does. The context is
+  // current.
+  Result<CrewKernel> find_kernel(const Context& context, const Module& module,
+                                 const char* name) const;
+  // Whether an item may run for long: its handler has a loop, or is a trusted handler that does
+  // not declare itself short.
+  bool has_long_items() const { return has_long_items_; }
+
+ private:
+  MegakernelCode() = default;
+
+  std::string handlers_;
+  std::vector<std::string> common_options_;  // of both parts
+  std::string schedule_option_;              // of the part that drains rings
+  CrewKernel shape_;                         // without a function
+  bool has_long_items_ = false;
+};
+
+}  // namespace everkernel::backend::cuda
