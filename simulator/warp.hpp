@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "instruction.hpp"
-#include "machine.hpp"
+#include "simulator/instruction.hpp"
+#include "simulator/machine.hpp"
 
-namespace everkernel::test::sass {
+namespace everkernel::simulator {
 
 inline constexpr std::uint32_t kLanes = 32;
 /// Where a generic address means the thread's own memory, or the block's. No address of the host
@@ -211,4 +211,4 @@ class Block {
   std::string where_ = {};
 };
 
-}  // namespace everkernel::test::sass
+}  // namespace everkernel::simulator

@@ -10,7 +10,7 @@
 
 #include "everkernel/base/result.hpp"
 
-namespace everkernel::test::sass {
+namespace everkernel::simulator {
 
 /// Registers that read as 0, and predicates that are always true.
 inline constexpr std::uint8_t kNoRegister = 255;  // RZ
@@ -66,4 +66,4 @@ Result<Instruction> decode(std::span<const std::byte, kInstructionBytes> bytes, 
 /// As it is written down.
 std::string to_text(const Instruction& instruction);
 
-}  // namespace everkernel::test::sass
+}  // namespace everkernel::simulator

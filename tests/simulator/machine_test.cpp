@@ -1,7 +1,7 @@
 // Small kernels in machine code on the CPU: each must leave what C++ leaves.
 //
 // Needs NVRTC and no GPU. All kernels are of one module, so that they are compiled once.
-#include "machine.hpp"
+#include "simulator/machine.hpp"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -17,10 +17,10 @@
 #include <vector>
 
 #include "cuda/needs_nvrtc.hpp"
-#include "instruction.hpp"
-#include "operations.hpp"
+#include "simulator/instruction.hpp"
+#include "simulator/operations.hpp"
 
-namespace everkernel::test::sass {
+namespace everkernel::simulator {
 namespace {
 
 using Word = unsigned;
@@ -1204,4 +1204,4 @@ TEST_F(Machine, an_instruction_that_it_does_not_know_is_refused_before_anything_
 }
 
 }  // namespace
-}  // namespace everkernel::test::sass
+}  // namespace everkernel::simulator

@@ -1,6 +1,6 @@
 // Takes an ELF file of machine code apart. Nothing of it is believed: what lies outside of the
 // file or of its section is an error.
-#include "cubin.hpp"
+#include "simulator/cubin.hpp"
 
 #include <fmt/format.h>
 
@@ -12,9 +12,9 @@
 #include <string_view>
 #include <utility>
 
-#include "instruction.hpp"
+#include "simulator/instruction.hpp"
 
-namespace everkernel::test::sass {
+namespace everkernel::simulator {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "the file is read as it lies there");
@@ -555,4 +555,4 @@ std::span<const std::byte> Cubin::constants(std::size_t bank) const {
   return found == constants_.end() ? std::span<const std::byte>() : std::span(found->second);
 }
 
-}  // namespace everkernel::test::sass
+}  // namespace everkernel::simulator

@@ -1,4 +1,4 @@
-#include "machine.hpp"
+#include "simulator/machine.hpp"
 
 #include <fmt/format.h>
 
@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "warp.hpp"
+#include "simulator/warp.hpp"
 
-namespace everkernel::test::sass {
+namespace everkernel::simulator {
 namespace {
 
 constexpr std::uint32_t kSharedUnit = 128;  // in which shared memory is given out
@@ -141,4 +141,4 @@ Result<bool> Grid::run(std::uint64_t instruction_count) {
   return false;
 }
 
-}  // namespace everkernel::test::sass
+}  // namespace everkernel::simulator

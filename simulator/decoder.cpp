@@ -4,7 +4,7 @@
 // asking NVIDIA's disassembler (CUDA 11.8) what came of it; VIADD, VIMNMX and VIADDMNMX, which it
 // does not know, by compiling code of known meaning. An instruction is taken only if each of its
 // bits has been: what a reader leaves behind must be 0. Then no bit without a known meaning passes.
-#include "instruction.hpp"
+#include "simulator/instruction.hpp"
 
 #include <fmt/format.h>
 
@@ -15,7 +15,7 @@
 #include <string_view>
 #include <utility>
 
-namespace everkernel::test::sass {
+namespace everkernel::simulator {
 namespace {
 
 using Words = std::span<const std::string_view>;
@@ -1258,4 +1258,4 @@ std::string to_text(const Instruction& instruction) {
   return text;
 }
 
-}  // namespace everkernel::test::sass
+}  // namespace everkernel::simulator

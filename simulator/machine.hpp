@@ -11,10 +11,10 @@
 #include <memory>
 #include <span>
 
-#include "cubin.hpp"
 #include "everkernel/base/result.hpp"
+#include "simulator/cubin.hpp"
 
-namespace everkernel::test::sass {
+namespace everkernel::simulator {
 
 /// Says whether bytes of global memory may be read, or written.
 using MayAccess = std::function<bool(std::uint64_t address, std::size_t size, bool writes)>;
@@ -54,4 +54,4 @@ class Grid {
   std::unique_ptr<State> state_;
 };
 
-}  // namespace everkernel::test::sass
+}  // namespace everkernel::simulator

@@ -10,9 +10,9 @@
 #include <span>
 #include <string_view>
 
-#include "warp.hpp"
+#include "simulator/warp.hpp"
 
-namespace everkernel::test::sass {
+namespace everkernel::simulator {
 
 using u8 = std::uint8_t;
 using u32 = std::uint32_t;
@@ -213,4 +213,4 @@ T updated(const Step& step, T before, T value) {
   }
 }
 
-}  // namespace everkernel::test::sass
+}  // namespace everkernel::simulator

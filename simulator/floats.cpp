@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <cfenv>
 
-#include "operations.hpp"
+#include "simulator/operations.hpp"
 
-namespace everkernel::test::sass {
+namespace everkernel::simulator {
 namespace {
 
 void select_float(Lane lane, const Step& step) {
@@ -161,4 +161,4 @@ std::span<const Form> float_forms() {
   return kForms;
 }
 
-}  // namespace everkernel::test::sass
+}  // namespace everkernel::simulator

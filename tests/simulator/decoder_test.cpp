@@ -7,9 +7,9 @@
 #include <string>
 #include <string_view>
 
-#include "instruction.hpp"
+#include "simulator/instruction.hpp"
 
-namespace everkernel::test::sass {
+namespace everkernel::simulator {
 namespace {
 
 struct Typed {
@@ -250,4 +250,4 @@ TEST(Decoder, a_changed_bit_gives_another_instruction_or_is_refused) {
 }
 
 }  // namespace
-}  // namespace everkernel::test::sass
+}  // namespace everkernel::simulator

@@ -13,9 +13,9 @@
 #include <string_view>
 
 #include "backend/cuda/driver.hpp"
-#include "cuda/fake_cuda.hpp"
+#include "simulator/driver_state.hpp"
 
-namespace everkernel::test {
+namespace everkernel::simulator {
 
 using backend::cuda::CuPointer;
 using backend::cuda::CuResult;
@@ -47,15 +47,15 @@ class TurnLock {
 };
 
 /// Memory that the device reaches, of the host all of it. What is new is full of garbage.
-class FakeMemory {
+class DeviceMemory {
  public:
   enum class Owner { device, pinned, host };
 
-  FakeMemory() = default;
-  FakeMemory(const FakeMemory&) = delete;
-  FakeMemory& operator=(const FakeMemory&) = delete;
+  DeviceMemory() = default;
+  DeviceMemory(const DeviceMemory&) = delete;
+  DeviceMemory& operator=(const DeviceMemory&) = delete;
   /// Frees also what a test that lost its device could not give back.
-  ~FakeMemory();
+  ~DeviceMemory();
 
   void* allocate(std::size_t bytes, Owner owner);
   /// Memory that belongs to the host and stays its own.
@@ -84,16 +84,16 @@ class FakeMemory {
   std::size_t device_bytes_ = 0;
 };
 
-struct FakeWorld {
-  FakeCuda state = {};
+struct HostDriver {
+  DriverState state = {};
   CuResult broken = 0;  // what every call answers once a context is broken
-  FakeMemory memory = {};
+  DeviceMemory memory = {};
 };
 
 /// Everything that was done to the device; begin_call holds its lock.
-FakeWorld& world();
-TurnLock& world_lock();
-void forget_world();
+HostDriver& driver();
+TurnLock& driver_lock();
+void reset_driver();
 /// Of the thread that asks.
 int current_contexts();
 
@@ -122,18 +122,18 @@ CuResult destroy(std::map<Object*, std::unique_ptr<Object>>& objects, int& live_
 // ---- what a library says that uses this ----
 
 /// The device before anything was done to it.
-void set_up(FakeCuda& state);
+void set_up(DriverState& state);
 /// Does it when all is done that was queued before.
 void queue(CuStream stream, std::function<void()> operation);
 /// Waits for everything that was queued, as the driver does before it takes memory away.
 CuResult finish_all();
 
-}  // namespace everkernel::test
+}  // namespace everkernel::simulator
 
 // The first line of every function. A macro, because it returns.
-#define FAKE_CALL(begin, symbol)                                    \
-  const std::scoped_lock hold(::everkernel::test::world_lock());    \
-  do {                                                              \
-    const ::everkernel::test::CuResult fake_result = begin(symbol); \
-    if (fake_result != 0) return fake_result;                       \
+#define DRIVER_CALL(begin, symbol)                                        \
+  const std::scoped_lock hold(::everkernel::simulator::driver_lock());    \
+  do {                                                                    \
+    const ::everkernel::simulator::CuResult early_result = begin(symbol); \
+    if (early_result != 0) return early_result;                           \
   } while (false)

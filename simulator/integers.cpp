@@ -2,9 +2,9 @@
 #include <fmt/format.h>
 #include <algorithm>
 
-#include "operations.hpp"
+#include "simulator/operations.hpp"
 
-namespace everkernel::test::sass {
+namespace everkernel::simulator {
 namespace {
 
 void add3(Lane lane, const Step& step) {
@@ -278,4 +278,4 @@ std::span<const Form> integer_forms() {
   return kForms;
 }
 
-}  // namespace everkernel::test::sass
+}  // namespace everkernel::simulator

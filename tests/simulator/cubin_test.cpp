@@ -1,5 +1,5 @@
 // Modules that NVRTC made, as they are and damaged: a value or an error, never anything else.
-#include "cubin.hpp"
+#include "simulator/cubin.hpp"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "cuda/needs_nvrtc.hpp"
-#include "machine.hpp"
+#include "simulator/machine.hpp"
 
-namespace everkernel::test::sass {
+namespace everkernel::simulator {
 namespace {
 
 constexpr std::string_view kSource = R"(
@@ -207,4 +207,4 @@ TEST_F(CubinTest, a_module_with_any_byte_changed_is_loaded_or_refused) {
 }
 
 }  // namespace
-}  // namespace everkernel::test::sass
+}  // namespace everkernel::simulator

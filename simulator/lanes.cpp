@@ -5,9 +5,9 @@
 #include <atomic>
 #include <optional>
 
-#include "operations.hpp"
+#include "simulator/operations.hpp"
 
-namespace everkernel::test::sass {
+namespace everkernel::simulator {
 namespace {
 
 // ---- what a lane is ----
@@ -298,4 +298,4 @@ std::span<const Form> lane_forms() {
   return kForms;
 }
 
-}  // namespace everkernel::test::sass
+}  // namespace everkernel::simulator

@@ -5,9 +5,9 @@
 #include <unordered_map>
 #include <utility>
 
-#include "operations.hpp"
+#include "simulator/operations.hpp"
 
-namespace everkernel::test::sass {
+namespace everkernel::simulator {
 namespace {
 
 const Form* find_form(std::string_view name) {
@@ -103,4 +103,4 @@ Result<Step> step_of(const Instruction& instruction) {
   return step;
 }
 
-}  // namespace everkernel::test::sass
+}  // namespace everkernel::simulator

@@ -1,11 +1,11 @@
-#include "warp.hpp"
+#include "simulator/warp.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <bit>
 
-namespace everkernel::test::sass {
+namespace everkernel::simulator {
 namespace {
 
 // Lanes that are apart take turns where the code lets them, and after that many instructions: who
@@ -493,4 +493,4 @@ void Block::settle_barrier() {
   }
 }
 
-}  // namespace everkernel::test::sass
+}  // namespace everkernel::simulator

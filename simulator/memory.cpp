@@ -4,9 +4,9 @@
 #include <optional>
 #include <type_traits>
 
-#include "operations.hpp"
+#include "simulator/operations.hpp"
 
-namespace everkernel::test::sass {
+namespace everkernel::simulator {
 namespace {
 
 enum class Kind : u8 { global, shared, local, any };
@@ -194,4 +194,4 @@ std::span<const Form> memory_forms() {
   return kForms;
 }
 
-}  // namespace everkernel::test::sass
+}  // namespace everkernel::simulator

@@ -11,7 +11,7 @@
 
 #include "everkernel/base/result.hpp"
 
-namespace everkernel::test::sass {
+namespace everkernel::simulator {
 
 /// Where a parameter lies among the parameters of a kernel.
 struct Parameter {
@@ -52,4 +52,4 @@ class Cubin {
   std::size_t global_bytes_ = 0;
 };
 
-}  // namespace everkernel::test::sass
+}  // namespace everkernel::simulator
