@@ -199,7 +199,7 @@ void queue_launch(CuStream stream, Start start) {
     const auto is_over = run->grid->run(instructions);
     instructions -= std::min(instructions, run->grid->instructions() - before);
     if (is_over) return *is_over;
-    say(fmt::format("{}: {}", what.kernel->name, is_over.error().message));
+    say(is_over.error().message);
     driver().broken = kIllegalAddress;
     return false;
   });
