@@ -1,5 +1,5 @@
-// Takes an ELF file of machine code apart. Nothing of it is believed: what lies outside of the
-// file or of its section is an error.
+// Parses the ELF file. The file is not trusted: an offset outside of the file or of its section is
+// an error.
 #include "simulator/cubin.hpp"
 
 #include <fmt/format.h>
@@ -17,9 +17,10 @@
 namespace everkernel::simulator {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "the file is read as it lies there");
+static_assert(std::endian::native == std::endian::little,
+              "words of the file are copied without conversion");
 
-// What the file says of itself. Since CUDA 13 the architecture has another place.
+// Fields of the ELF header. Since CUDA 13 the architecture is in another byte of the flags.
 constexpr std::array<unsigned char, 7> kMagic = {0x7F, 'E', 'L', 'F', 2, 1, 1};
 constexpr std::uint8_t kOldAbi = 0x33;
 constexpr std::uint8_t kNewAbi = 0x41;
@@ -31,7 +32,8 @@ constexpr std::uint32_t kRelocationsWithAddends = 4;
 constexpr std::uint32_t kNoBits = 8;
 constexpr std::uint32_t kPlainRelocations = 9;
 constexpr std::uint8_t kFunction = 2;
-constexpr std::uint8_t kEntry = 0x10;  // of a symbol: a kernel, not a function that one calls
+constexpr std::uint8_t kEntry =
+    0x10;  // bit of Symbol::other: a kernel, not a function that kernels call
 
 // Attributes in .nv.info.
 constexpr std::uint8_t kMaxThreads = 0x05;
@@ -48,10 +50,10 @@ constexpr std::uint32_t kAddress64 = 2;
 constexpr std::uint32_t kGenericAddress64 = 4;
 constexpr std::uint32_t kImmediateLow = 0x38;
 constexpr std::uint32_t kImmediateHigh = 0x39;
-constexpr std::size_t kImmediateAt = 4;  // of an instruction's bytes
+constexpr std::size_t kImmediateAt = 4;  // offset in an instruction's bytes
 
 constexpr std::uint32_t kParametersBegin = 0x210;
-// A section of shared memory begins with what the system keeps of every block.
+// A section of shared memory begins with the bytes that the system reserves in every block.
 constexpr std::uint64_t kReservedShared = 0x400;
 constexpr std::uint64_t kMostShared = 228 << 10;
 constexpr std::uint64_t kMostGlobals = std::uint64_t{1} << 30;
@@ -69,7 +71,7 @@ Failure unsupported(fmt::format_string<Parts...> format, Parts&&... parts) {
   return fail(Code::unsupported, "cubin: " + fmt::format(format, std::forward<Parts>(parts)...));
 }
 
-// The caller knows that it lies inside.
+// The caller has checked that the value lies inside.
 template <class T>
 T value_at(Bytes bytes, std::size_t at) {
   T value;
@@ -77,7 +79,7 @@ T value_at(Bytes bytes, std::size_t at) {
   return value;
 }
 
-// As they lie in the file.
+// Structures of the file.
 struct Header {
   std::array<unsigned char, 7> magic;
   std::uint8_t abi;
@@ -132,7 +134,7 @@ static_assert(sizeof(Relocation) == 24);
 
 struct Section : SectionHeader {
   std::string name = {};
-  Bytes bytes = {};  // none if it has no bits
+  Bytes bytes = {};  // empty if the section has no bits in the file
 };
 
 struct Symbol : SymbolRow {
@@ -152,7 +154,7 @@ Result<std::string> name_at(const Section& names, std::uint32_t at) {
   return std::string(begin, end);
 }
 
-// Sections that say something about the code to others than those who run it.
+// Sections for debuggers, linkers and other tools, which running the code does not need.
 bool is_of_no_use(std::string_view name) {
   constexpr std::string_view kNames[] = {"",           ".shstrtab",     ".strtab",
                                          ".symtab",    ".nv.callgraph", ".nv.prototype",
@@ -184,7 +186,7 @@ Result<std::vector<Attribute>> read_attributes(const Section& section) {
   return attributes;
 }
 
-// The file as a table of sections and symbols.
+// The file's tables of sections and symbols.
 class File {
  public:
   static Result<File> read(Bytes bytes) {
@@ -268,13 +270,13 @@ class File {
   std::vector<Symbol> symbols_;
 };
 
-// What a section's bytes became.
+// The memory to which a section was copied.
 struct Place {
   std::span<std::byte> bytes = {};
-  std::optional<std::uint64_t> address = {};  // if code can have it
+  std::optional<std::uint64_t> address = {};  // if code may refer to it
 };
 
-// Puts everything where it belongs, then fills in addresses.
+// Copies all sections to their places, then applies relocations.
 class Loader {
  public:
   explicit Loader(const File& file) : file_(file), places_(file.sections().size()) {}
@@ -290,13 +292,13 @@ class Loader {
     return {};
   }
 
-  std::map<std::size_t, Kernel> kernels_ = {};  // by their section
+  std::map<std::size_t, Kernel> kernels_ = {};  // by index of their section
   std::map<std::size_t, std::vector<std::byte>> constants_ = {};
   std::unique_ptr<std::byte[]> globals_ = {};
   std::size_t global_bytes_ = 0;
 
  private:
-  // Others have views of what is placed already.
+  // A vector that already has content must not move: `places_` refers to it.
   Result<void> place(const Section& section, std::vector<std::byte>& target) {
     if (!target.empty()) return corrupt("{} is there twice", section.name);
     target.assign(section.bytes.begin(), section.bytes.end());
@@ -304,7 +306,7 @@ class Loader {
     return {};
   }
 
-  // Both sections in one piece of memory: what begins as zeros behind what does not.
+  // Both sections in one allocation: initialised variables, then zeroed ones.
   Result<void> place_globals() {
     constexpr std::string_view kNames[] = {".nv.global.init", ".nv.global"};
     std::uint64_t most = 0;
@@ -332,8 +334,8 @@ class Loader {
     return {};
   }
 
-  // Functions that a kernel calls lie behind it in its section. Those that have one of their own
-  // would have to be linked.
+  // Functions that a kernel calls follow it in its section. A function in a section of its own
+  // would need linking, which is not supported.
   Result<void> add_kernel(const Section& section) {
     const std::size_t index = file_.index_of(section);
     const auto found = std::ranges::find_if(file_.symbols(), [&](const Symbol& symbol) {
@@ -395,7 +397,7 @@ class Loader {
     return {};
   }
 
-  // What the file says of all kernels, and of functions that they call.
+  // Attributes of all kernels, and of functions that they call.
   Result<void> add_attributes(const Section& section) {
     const auto attributes = read_attributes(section);
     if (!attributes) return Failure(attributes.error());
@@ -428,7 +430,7 @@ class Loader {
       if (id == kParameterBank) {
         kernel.parameter_offset = value_at<std::uint16_t>(value, 4);
       } else if (id == kParameterInfo) {
-        // The upper bits of the last word are the size.
+        // Bits 18 and up of the last word are the size.
         parameters[value_at<std::uint16_t>(value, 4)] = {value_at<std::uint16_t>(value, 6),
                                                          value_at<std::uint32_t>(value, 8) >> 18};
       } else {
@@ -469,7 +471,7 @@ class Loader {
     return {};
   }
 
-  // A symbol's address, as code in `target` has it.
+  // The address of a relocation's symbol, as seen from code in section `target`.
   Result<std::uint64_t> address_of(const Relocation& row, std::size_t target) const {
     if (row.symbol >= file_.symbols().size()) return corrupt("no symbol {}", row.symbol);
     const Symbol& symbol = file_.symbols()[row.symbol];
@@ -480,7 +482,7 @@ class Loader {
     if (symbol.value > place.bytes.size() || offset > place.bytes.size()) {
       return corrupt("{} + {} lies outside of its section", symbol.name, row.addend);
     }
-    // Code has places of its own kernel's code.
+    // Within a kernel's own code, an address is an offset in that code.
     if (symbol.section == target && kernels_.contains(target)) return offset;
     if (!place.address) {
       return unsupported("the address of {} in {}", symbol.name,
@@ -527,7 +529,7 @@ class Loader {
   }
 
   const File& file_;
-  std::vector<Place> places_;  // of the sections
+  std::vector<Place> places_;  // by index of the section
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// A module of machine code for a GPU: an ELF file, as NVRTC and nvcc make it.
+// Reads a cubin: the ELF file with machine code for a GPU that NVRTC and nvcc produce.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace everkernel::simulator {
 
-/// Where a parameter lies among the parameters of a kernel.
+/// A parameter's place in the parameter block of its kernel.
 struct Parameter {
   std::uint32_t offset = 0;
   std::uint32_t size = 0;
@@ -22,27 +22,27 @@ struct Parameter {
 /// A kernel.
 struct Kernel {
   std::string name = {};
-  std::vector<std::byte> code = {};        // with all addresses filled in
-  std::vector<Parameter> parameters = {};  // in their order
-  std::vector<std::byte> constants = {};   // bank 0 at first: everything but what a launch knows
-  std::vector<std::byte> tables = {};      // bank 2: where to go on, by a number
-  std::uint32_t parameter_offset = 0;      // of the first, in bank 0
-  std::uint32_t shared_bytes = 0;          // without what a launch adds and the system keeps
-  std::uint32_t local_bytes = 0;           // of a thread
+  std::vector<std::byte> code = {};        // relocated
+  std::vector<Parameter> parameters = {};  // in the order of the declaration
+  std::vector<std::byte> constants = {};   // bank 0 without the values that a launch sets
+  std::vector<std::byte> tables = {};      // bank 2: branch targets of switch statements
+  std::uint32_t parameter_offset = 0;      // of the first parameter, in bank 0
+  std::uint32_t shared_bytes = 0;          // static: without dynamic and reserved shared memory
+  std::uint32_t local_bytes = 0;           // for one thread
   std::uint32_t register_count = 0;
-  std::uint32_t max_threads = 1024;  // of a block, as far as the kernel says it
+  std::uint32_t max_threads = 1024;  // in a block, by the kernel's launch bounds
 };
 
-/// A module that is loaded: its global variables lie in memory of the host that it owns.
+/// A loaded module. It owns the host memory in which the module's global variables lie.
 class Cubin {
  public:
-  /// Fails with what is not understood: a section, a relocation, a word that lies outside.
+  /// Fails on a section or relocation that is not known, and on any offset outside of its section.
   static Result<Cubin> load(std::span<const std::byte> file);
 
   const std::map<std::string, Kernel, std::less<>>& kernels() const { return kernels_; }
-  /// Bank 3 is what `__constant__` names, bank 4 has addresses.
+  /// Bank 3 has `__constant__` variables, bank 4 addresses.
   std::span<const std::byte> constants(std::size_t bank) const;
-  /// Global variables, at the addresses that the code has for them.
+  /// Global variables, at the addresses that the relocated code uses.
   std::span<std::byte> globals() const { return {globals_.get(), global_bytes_}; }
 
  private:

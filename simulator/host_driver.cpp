@@ -8,7 +8,7 @@
 
 namespace everkernel::backend::cuda {
 
-// What the handles point to.
+// The objects behind the driver's handles.
 struct CuContextOpaque {};
 struct CuMemoryPoolOpaque {};
 
@@ -37,7 +37,7 @@ std::unique_ptr<HostDriver>& the_driver() {
   return instance;
 }
 
-// Results after which the real driver answers nothing else any more.
+// Results after which the real driver fails every call.
 bool breaks_contexts(CuResult result) {
   return result == 214 || (result >= 700 && result <= 719 && result != 701);
 }
@@ -59,7 +59,7 @@ CuResult release(CuPointer pointer) {
   return 0;
 }
 
-// The device reaches its own memory, and pinned memory of the host.
+// The device can access its own memory and pinned host memory.
 CuResult copy(CuStream stream, std::uintptr_t target, std::uintptr_t source, std::size_t bytes) {
   const DeviceMemory& memory = driver().memory;
   auto* const to = reinterpret_cast<std::byte*>(target);
@@ -110,7 +110,7 @@ int attribute_of(CuDeviceAttribute attribute) {
     case CuDeviceAttribute::only_partial_host_native_atomics:
       break;
   }
-  return -1;  // as a driver of CUDA 12 knows none of it
+  return -1;  // a driver of CUDA 12 does not know this attribute
 }
 
 }  // namespace
@@ -270,7 +270,7 @@ CuResult cuDevicePrimaryCtxRetain(CuContext* context, CuDevice) {
   *context = &the_context;
   return 0;
 }
-// Also a broken context can be released.
+// Works for a broken context too.
 CuResult cuDevicePrimaryCtxRelease_v2(CuDevice) {
   const std::scoped_lock hold(driver_lock());
   --driver().state.retained_contexts;

@@ -14,9 +14,9 @@
 namespace everkernel::simulator {
 namespace {
 
-constexpr std::uint32_t kSharedUnit = 128;  // in which shared memory is given out
+constexpr std::uint32_t kSharedUnit = 128;  // granularity of shared memory
 
-// Where bank 0 has what a launch is.
+// Offsets in constant bank 0 of values that a launch sets.
 constexpr std::size_t kBlockSize = 0x0, kGridSize = 0xC;  // three words each
 constexpr std::size_t kLocalWindow = 0x20, kStackTop = 0x28;
 
@@ -29,7 +29,7 @@ void put(std::vector<std::byte>& bytes, std::size_t offset, const T& value) {
 std::vector<std::byte> bank_of(const Kernel& kernel, const Launch& launch,
                                std::uint32_t local_bytes) {
   std::vector<std::byte> bank = kernel.constants;
-  // What the driver puts there and is not known here looks like nothing.
+  // Words that the real driver sets and whose meaning is not known hold a recognisable pattern.
   std::fill_n(bank.begin(), std::min<std::size_t>(bank.size(), kernel.parameter_offset),
               std::byte{0xA5});
   const std::uint32_t block[3] = {launch.thread_count, 1, 1};

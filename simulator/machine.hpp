@@ -1,8 +1,8 @@
-// Runs machine code for a GPU on the CPU: warps of 32 lanes that part and meet as the code says, on
-// memory of the host, every access checked.
+// Runs machine code for a GPU on the CPU, on host memory, and checks every access.
 //
-// It knows what NVRTC makes of this project's kernels for compute capability 9.0, and refuses all
-// else by the instruction. Lanes that parted go on together only where the code makes them meet.
+// It knows the instructions that NVRTC generates for this project's kernels (compute capability
+// 9.0) and refuses a kernel that has any other. Lanes of a warp that have diverged run together
+// again only where the code synchronises them.
 #pragma once
 
 #include <cstddef>
@@ -16,26 +16,26 @@
 
 namespace everkernel::simulator {
 
-/// Says whether bytes of global memory may be read, or written.
+/// Whether these bytes of global memory may be read, or written.
 using MayAccess = std::function<bool(std::uint64_t address, std::size_t size, bool writes)>;
 
 /// A launch.
 struct Launch {
   std::uint32_t block_count = 1;
   std::uint32_t thread_count = 1;              // of a block
-  std::uint32_t shared_bytes = 0;              // beside what the kernel has
-  std::span<const std::byte> parameters = {};  // as they lie in bank 0
+  std::uint32_t shared_bytes = 0;              // in addition to the kernel's static shared memory
+  std::span<const std::byte> parameters = {};  // laid out as in constant bank 0
   std::uint64_t instruction_limit = 10'000'000'000;
-  std::uint64_t seed = 1;  // of turns, and of what nobody has written yet
+  std::uint64_t seed = 1;  // of lengths of turns and contents of unwritten registers
 };
 
-/// A kernel that has been read.
+/// A kernel with all instructions decoded.
 class Program;
 
-/// Reads every instruction of a kernel. Fails with the first that is not known.
+/// Decodes every instruction of a kernel. Fails with the first one that is not known.
 Result<std::shared_ptr<const Program>> read_program(const Kernel& kernel);
 
-/// A launch that is under way: all of its blocks at one time, a few instructions of each in turn.
+/// A launch in progress: all of its blocks are resident and run a few instructions each in turn.
 class Grid {
  public:
   Grid(std::shared_ptr<const Program> program, const Cubin& cubin, const Launch& launch,
@@ -44,8 +44,8 @@ class Grid {
   Grid(const Grid&) = delete;
   Grid& operator=(const Grid&) = delete;
 
-  /// Runs on for about that many instructions of a warp; says whether the launch is over. Fails
-  /// with the instruction where something happened that must not.
+  /// Runs about `instruction_count` more instructions, each counted once for a warp; returns
+  /// whether the launch is over. Fails with the instruction that broke a rule.
   Result<bool> run(std::uint64_t instruction_count);
   std::uint64_t instructions() const;
 

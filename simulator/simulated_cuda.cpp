@@ -1,8 +1,8 @@
-// A library that stands for libcuda and runs kernels: machine.hpp's grids, on memory of the host.
+// libsimulated_cuda.so: a driver library that runs kernels with machine.hpp's Grid on host memory.
 //
-// Nothing moves by itself. Whoever asks whether something is done lets every stream get on a
-// little, so that kernels of several streams, deadlines and words that the host writes meanwhile
-// are seen as on a device.
+// It has no threads. Each call that queries or waits for a stream or an event advances every stream
+// by a slice of instructions, so that kernels of several streams, deadlines and host writes during
+// a kernel interleave as on a device.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -26,7 +26,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A launch as it was asked for. It keeps what it needs of its module.
+// A requested launch. It keeps its module's code alive.
 struct Start {
   std::shared_ptr<const Cubin> cubin = {};
   const Kernel* kernel = nullptr;
@@ -35,10 +35,10 @@ struct Start {
   std::vector<std::byte> parameters = {};
 };
 
-// Gets on by that many instructions, and takes off what it used; says whether it is over.
+// Runs up to `instructions` and subtracts the number it used; returns whether it has finished.
 using Operation = std::function<bool(std::uint64_t& instructions)>;
 
-// A place between operations.
+// A position in a stream, reached when all operations before it are done.
 struct Mark {
   bool is_reached = false;
   Clock::time_point time = {};
@@ -49,12 +49,12 @@ struct Mark {
 
 namespace everkernel::backend::cuda {
 
-// What the handles point to.
+// The objects behind the driver's handles.
 struct CuFunctionOpaque {
   std::shared_ptr<const simulator::Cubin> cubin = {};
   const simulator::Kernel* kernel = nullptr;
   std::shared_ptr<const simulator::Program> program = {};
-  int dynamic_bytes = 0;  // of shared memory, that a launch may have
+  int dynamic_bytes = 0;  // maximum of dynamic shared memory
   int preferred_percent = -1;
 };
 struct CuModuleOpaque {
@@ -63,7 +63,7 @@ struct CuModuleOpaque {
 };
 struct CuStreamOpaque {
   std::deque<simulator::Operation> operations = {};
-  bool is_destroyed = false;  // and stays until it has done what it has
+  bool is_destroyed = false;  // removed when its operations are done
 };
 struct CuEventOpaque {
   std::shared_ptr<const simulator::Mark> mark = {};
@@ -84,7 +84,7 @@ namespace {
 
 using namespace backend::cuda;
 
-// Of a multiprocessor, and how it hands them out.
+// Resources of a multiprocessor and the units in which it allocates them.
 constexpr unsigned kWarp = 32;
 constexpr unsigned kWarpsPerSm = 64;
 constexpr unsigned kQuarters = 4;
@@ -92,15 +92,15 @@ constexpr unsigned kRegistersPerQuarter = 16384;
 constexpr unsigned kRegisterUnit = 256;
 constexpr unsigned kSharedPerSm = 228 << 10;
 constexpr unsigned kSharedUnit = 128;
-constexpr unsigned kReservedShared = 1024;  // of every block
+constexpr unsigned kReservedShared = 1024;  // in every block
 constexpr int kSharedPerBlock = 227 << 10;
 constexpr int kUsualSharedPerBlock = 48 << 10;
 
-// Instructions of a warp that a kernel gets on by, while others wait for the lock.
+// Instructions that one query runs of each stream while it holds the lock.
 constexpr std::uint64_t kSlice = 100'000;
 
 struct Device {
-  std::vector<std::unique_ptr<CuStreamOpaque>> streams;  // in the order of their turns
+  std::vector<std::unique_ptr<CuStreamOpaque>> streams;  // they run in this order
   std::map<CuEvent, std::unique_ptr<CuEventOpaque>> events;
   std::map<CuModule, std::unique_ptr<CuModuleOpaque>> modules;
 };
@@ -124,7 +124,7 @@ CuStreamOpaque* find(CuStream stream) {
   return found == the_device.streams.end() ? nullptr : stream;
 }
 
-// Lets every stream get on by that many instructions; with none of them by all that is no kernel.
+// Advances every stream by that many instructions; 0 runs only operations that are no kernels.
 void advance(std::uint64_t instructions) {
   for (const auto& stream : the_device.streams) {
     std::uint64_t left = instructions;
@@ -138,7 +138,7 @@ void advance(std::uint64_t instructions) {
   });
 }
 
-// A look at the device. Who does not wait for a kernel is not kept by one.
+// Queries the device. Kernels advance only if the awaited operation is still pending.
 template <class IsDone>
 CuResult look(IsDone is_done) {
   advance(0);
@@ -147,7 +147,7 @@ CuResult look(IsDone is_done) {
   return is_done() ? 0 : kCuNotReady;
 }
 
-// Others have their turn between looks: they may bring what a kernel waits for.
+// Between queries, other threads may take the lock: a kernel may wait for what they write.
 template <class IsDone>
 CuResult look_until(IsDone is_done) {
   for (;;) {
@@ -166,7 +166,7 @@ std::shared_ptr<const Mark> put_mark(CuStreamOpaque& stream) {
   return mark;
 }
 
-// Every launch takes turns of its own, and the same ones again in the next process.
+// Each launch has its own seed; the sequence is the same in every process.
 std::uint64_t next_seed() {
   static auto seed = static_cast<std::uint64_t>(number_from_environment("SIMULATED_SEED", 1));
   return seed++;
@@ -207,7 +207,7 @@ void queue_launch(CuStream stream, Start start) {
 
 // ---- kernels ----
 
-// Warps that a multiprocessor has registers for.
+// The number of warps whose registers fit on a multiprocessor.
 unsigned warps_by_registers(const Kernel& kernel) {
   const unsigned registers =
       (kernel.register_count * kWarp + kRegisterUnit - 1) / kRegisterUnit * kRegisterUnit;
@@ -229,7 +229,7 @@ unsigned blocks_per_sm(const Kernel& kernel, unsigned threads, std::size_t share
                    static_cast<unsigned>(kSharedPerSm / shared)});
 }
 
-// Parameters are taken as they are now.
+// Copies the arguments at the time of the launch.
 std::vector<std::byte> parameters_of(const Kernel& kernel, void** arguments) {
   std::vector<std::byte> bytes(kernel.constants.size() - kernel.parameter_offset);
   for (std::size_t i = 0; i < kernel.parameters.size(); ++i) {
@@ -245,7 +245,7 @@ CuResult make_start(const CuKernelNode& node, Start& start) {
   const bool is_flat =
       node.grid[1] == 1 && node.grid[2] == 1 && node.block[1] == 1 && node.block[2] == 1;
   if (!is_flat || node.extra != nullptr) {
-    say("grids of more than one dimension and packed arguments are not known here");
+    say("grids of more than one dimension and packed arguments are not supported");
     return kNotSupported;
   }
   const Kernel& kernel = *function.kernel;
@@ -264,7 +264,7 @@ CuResult make_start(const CuKernelNode& node, Start& start) {
   return 0;
 }
 
-// The driver is not told how long an image is; its header says where it ends.
+// The driver's interface has no length for an image; its ELF header says where it ends.
 std::span<const std::byte> image_bytes(const void* image) {
   const auto* const bytes = static_cast<const std::byte*>(image);
   const auto number = [&]<class T>(std::size_t at, T value) -> std::uint64_t {
@@ -489,8 +489,8 @@ CuResult cuGraphCreate(CuGraph* graph, unsigned) {
   *graph = new CuGraphOpaque;
   return 0;
 }
-// A node depends on nodes that are there, so that the order in which they come will do. A handle
-// is the node's number, and no pointer to anything.
+// A node can depend only on nodes added before it, so running nodes in the order of addition is
+// correct. A handle is the node's number, not a pointer.
 CuResult cuGraphAddKernelNode_v2(CuGraphNode* node, CuGraph graph, const CuGraphNode* dependencies,
                                  std::size_t dependency_count, const CuKernelNode* parameters) {
   DRIVER_CALL(begin_call_in_context, "cuGraphAddKernelNode_v2");
