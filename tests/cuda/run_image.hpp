@@ -99,9 +99,6 @@ class RunImage {
   void fill(std::uint64_t base);
   std::span<Word> words() { return image_.all(); }
   const std::vector<FrameRow>& rows() const { return rows_; }
-  /// What a run may use beside its frame.
-  std::span<const WordRange> regions_of(std::size_t run) const;
-  WordRange frame_of(std::size_t run) const;
   /// What the runs left, in the order of the requests.
   std::vector<RunResult> collect() const;
 

@@ -16,9 +16,8 @@ struct RunnerSource {
   std::string kernels = {};
   bool has_wide_fuel = false;  // as kernels have that give their items more than 32 bits of it
 };
-/// `is_one_thread` is for blocks of one thread, never a warp: their kernels call nothing.
 RunnerSource runner_source(const ir::VerifiedProgram& program, std::span<const Entry> entries,
-                           jit::MemoryUse memory, bool is_one_thread = false);
+                           jit::MemoryUse memory);
 /// The kernel of an entry.
 std::string kernel_name(const Entry& entry);
 
