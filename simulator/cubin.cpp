@@ -225,10 +225,9 @@ class File {
   }
 
   Result<void> read_sections(Bytes bytes) {
-    const auto header = read_header(bytes);
-    if (!header) return Failure(header.error());
-    const std::uint64_t at = header->section_headers_at;
-    const std::size_t count = header->section_count;
+    const Header header = EVERKERNEL_TRY(read_header(bytes));
+    const std::uint64_t at = header.section_headers_at;
+    const std::size_t count = header.section_count;
     if (at > bytes.size() || count * sizeof(SectionHeader) > bytes.size() - at) {
       return corrupt("{} section headers from byte {} on", count, at);
     }
@@ -242,11 +241,9 @@ class File {
       }
       sections_.push_back(std::move(section));
     }
-    if (header->names_index >= count) return corrupt("sections have no names");
+    if (header.names_index >= count) return corrupt("sections have no names");
     for (Section& section : sections_) {
-      auto name = name_at(sections_[header->names_index], section.name_at);
-      if (!name) return Failure(std::move(name).error());
-      section.name = std::move(*name);
+      section.name = EVERKERNEL_TRY(name_at(sections_[header.names_index], section.name_at));
     }
     return {};
   }
@@ -258,9 +255,7 @@ class File {
     for (std::size_t at = 0; at + sizeof(SymbolRow) <= table->bytes.size();
          at += sizeof(SymbolRow)) {
       Symbol symbol{value_at<SymbolRow>(table->bytes, at)};
-      auto name = name_at(sections_[table->link], symbol.name_at);
-      if (!name) return Failure(std::move(name).error());
-      symbol.name = std::move(*name);
+      symbol.name = EVERKERNEL_TRY(name_at(sections_[table->link], symbol.name_at));
       symbols_.push_back(std::move(symbol));
     }
     return {};
@@ -381,11 +376,10 @@ class Loader {
     if (std::ranges::none_of(kOfKernel, [&](auto part) { return name.starts_with(part); })) {
       return unsupported("section {}", name);
     }
-    const auto kernel = kernel_of(section);
-    if (!kernel) return Failure(kernel.error());
-    if (name.starts_with(".nv.info.")) return add_attributes(section, **kernel);
-    if (name.starts_with(".nv.shared.")) return add_shared(section, **kernel);
-    auto& bank = name.starts_with(".nv.constant0.") ? (*kernel)->constants : (*kernel)->tables;
+    Kernel& kernel = *EVERKERNEL_TRY(kernel_of(section));
+    if (name.starts_with(".nv.info.")) return add_attributes(section, kernel);
+    if (name.starts_with(".nv.shared.")) return add_shared(section, kernel);
+    auto& bank = name.starts_with(".nv.constant0.") ? kernel.constants : kernel.tables;
     return place(section, bank);
   }
 
@@ -399,9 +393,8 @@ class Loader {
 
   // Attributes of all kernels, and of functions that they call.
   Result<void> add_attributes(const Section& section) {
-    const auto attributes = read_attributes(section);
-    if (!attributes) return Failure(attributes.error());
-    for (const auto& [id, value] : *attributes) {
+    const std::vector<Attribute> attributes = EVERKERNEL_TRY(read_attributes(section));
+    for (const auto& [id, value] : attributes) {
       if (id != kRegisterCount && id != kFrameSize && id != kMinStackSize) continue;
       if (value.size() != 8) return corrupt("attribute {:#x} of {} bytes", id, value.size());
       const auto index = value_at<std::uint32_t>(value, 0);
@@ -418,10 +411,9 @@ class Loader {
   }
 
   static Result<void> add_attributes(const Section& section, Kernel& kernel) {
-    const auto attributes = read_attributes(section);
-    if (!attributes) return Failure(attributes.error());
+    const std::vector<Attribute> attributes = EVERKERNEL_TRY(read_attributes(section));
     std::map<std::uint16_t, Parameter> parameters;
-    for (const auto& [id, value] : *attributes) {
+    for (const auto& [id, value] : attributes) {
       const bool is_wide = id == kParameterInfo || id == kMaxThreads || id == kRequiredThreads;
       if (!is_wide && id != kParameterBank) continue;
       if (value.size() != (is_wide ? 12 : 8)) {
@@ -507,8 +499,7 @@ class Loader {
   }
 
   Result<void> relocate(const Section& section, const Relocation& row) {
-    const auto address = address_of(row, section.info);
-    if (!address) return Failure(address.error());
+    const std::uint64_t address = EVERKERNEL_TRY(address_of(row, section.info));
     const bool is_whole = row.type == kAddress64 || row.type == kGenericAddress64;
     const bool is_half = row.type == kImmediateLow || row.type == kImmediateHigh;
     if (!is_whole && !is_half) return unsupported("{}: type {:#x}", section.name, row.type);
@@ -519,10 +510,10 @@ class Loader {
     }
     std::byte* const target = bytes.data() + row.at;
     if (is_whole) {
-      std::memcpy(target, &*address, 8);
+      std::memcpy(target, &address, 8);
     } else {
       const auto half =
-          static_cast<std::uint32_t>(row.type == kImmediateLow ? *address : *address >> 32);
+          static_cast<std::uint32_t>(row.type == kImmediateLow ? address : address >> 32);
       std::memcpy(target + kImmediateAt, &half, sizeof half);
     }
     return {};
@@ -535,9 +526,8 @@ class Loader {
 }  // namespace
 
 Result<Cubin> Cubin::load(std::span<const std::byte> file) {
-  const auto read = File::read(file);
-  if (!read) return Failure(read.error());
-  Loader loader(*read);
+  const File elf = EVERKERNEL_TRY(File::read(file));
+  Loader loader(elf);
   EVERKERNEL_TRY(loader.load());
   Cubin cubin;
   for (auto& [index, kernel] : loader.kernels_) {

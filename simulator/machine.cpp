@@ -59,12 +59,11 @@ Result<std::shared_ptr<const Program>> read_program(const Kernel& kernel) {
        place += kInstructionBytes) {
     const std::span<const std::byte, kInstructionBytes> bytes(&kernel.code[place],
                                                               kInstructionBytes);
-    auto instruction = decode(bytes, place);
-    if (!instruction) return Failure(instruction.error());
-    auto step = step_of(*instruction);
+    const Instruction instruction = EVERKERNEL_TRY(decode(bytes, place));
+    auto step = step_of(instruction);
     if (!step) {
       return fail(Code::unsupported, fmt::format("{}, {:#x}: {}: {}", kernel.name, place,
-                                                 to_text(*instruction), step.error().message));
+                                                 to_text(instruction), step.error().message));
     }
     program->steps.push_back(*std::move(step));
   }

@@ -1,4 +1,4 @@
-// The library that stands for libcuda in tests. fake_cuda.hpp says what it is for.
+// libfake_cuda.so: a scripted driver library in place of libcuda. fake_cuda.hpp describes it.
 #include "cuda/fake_cuda.hpp"
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace everkernel::backend::cuda {
 
-// What the handles point to.
+// The objects behind the driver's handles.
 struct CuModuleOpaque {};
 struct CuFunctionOpaque {};
 struct CuGraphOpaque {};
@@ -42,7 +42,7 @@ struct Objects {
 Objects the_objects;
 CuFunctionOpaque the_function;
 
-// A look at a stream lets it get on a little.
+// Each query of a stream finishes a few of its operations.
 void look_at(CuStream stream) {
   for (int i = 0; i < driver().state.operations_per_look && !stream->operations.empty(); ++i) {
     stream->operations.front()();
@@ -53,7 +53,7 @@ void look_at(CuStream stream) {
 
 }  // namespace
 
-// A program that a test starts is told by its environment.
+// Programs that a test starts are configured by the environment.
 void set_up(DriverState& state) {
   const char* const count = std::getenv("FAKE_CUDA_DEVICE_COUNT");
   if (count != nullptr) state.device_count = std::atoi(count);
@@ -64,7 +64,7 @@ void queue(CuStream stream, std::function<void()> operation) {
   ++stream->queued_count;
 }
 
-// A device that hangs must not hang who gives memory back.
+// Does not wait: a test frees memory while its device hangs.
 CuResult finish_all() {
   return 0;
 }
@@ -225,7 +225,7 @@ CuResult cuGraphExecDestroy(CuGraphExec executable) {
   delete executable;
   return 0;
 }
-// A driver that lacks one function, for the test that finds it missing.
+// libfake_cuda_without_graphs.so lacks one function, for the test of a driver that is too old.
 #if !defined(FAKE_CUDA_WITHOUT_GRAPHS)
 CuResult cuGraphDestroy(CuGraph graph) {
   DRIVER_CALL(begin_call_in_context, "cuGraphDestroy");

@@ -563,10 +563,9 @@ class Machine : public ::testing::Test {
   Result<std::uint64_t> run(std::string_view name, std::span<T> words, const Shape& shape,
                             const Values&... values) const {
     const Kernel& code = kernel(name);
-    auto program = read_program(code);
-    if (!program) return Failure(program.error());
+    const auto program = EVERKERNEL_TRY(read_program(code));
     const auto bytes = pack(code, words.data(), values...);
-    Grid grid(*program, *cubin_,
+    Grid grid(program, *cubin_,
               {.block_count = shape.blocks,
                .thread_count = shape.threads,
                .shared_bytes = shape.shared_bytes,
@@ -574,9 +573,8 @@ class Machine : public ::testing::Test {
                .instruction_limit = shape.limit},
               only(words));
     for (;;) {
-      const auto is_over = grid.run(10'000);
-      if (!is_over) return Failure(is_over.error());
-      if (*is_over) return grid.instructions();
+      const bool is_over = EVERKERNEL_TRY(grid.run(10'000));
+      if (is_over) return grid.instructions();
     }
   }
   template <class T, class... Values>
