@@ -28,7 +28,6 @@ BUILD = ROOT / "build"
 LOGS = BUILD / "soak"
 CORES = len(os.sched_getaffinity(0))
 CI, ASAN, TSAN = BUILD / "ci/bin", BUILD / "asan/bin", BUILD / "tsan/bin"
-SIMULATED = {"EVERKERNEL_BACKEND": "cuda", "EVERKERNEL_LIBCUDA": str(CI / "libsimulated_cuda.so")}
 FUZZED = ("control", "debug_log", "handler_text", "io_queue", "packed", "ring")
 LONGEST_MINUTES = 45  # of a part of fixed length
 LEAST_SECONDS = 30  # of a campaign
@@ -52,6 +51,13 @@ def fuzz(name):
                  ROOT / "tests/fuzz/corpus" / name, LOGS / f"fuzz_{name}", "SECONDS"], share=4)
 
 
+def simulated(name, program, share=0):
+    """A test of the CUDA backend on the simulated GPU, as tests/simulator describes it to ctest."""
+    return Part(f"{name} on the simulated GPU",
+                ["ctest", "--test-dir", BUILD / "ci", "-C", "soak", "-R", f"^soak_{program}$",
+                 "--output-on-failure", "--no-tests=error"], share)
+
+
 def make_parts():
     everything = {"EVERKERNEL_SOAK": "1"}
     cases = {"RC_PARAMS": "max_success=20000"}
@@ -70,11 +76,9 @@ def make_parts():
              environment=everything),
         Part("conformance under TSan", test("cpu_conformance_test", folder=TSAN),
              environment=everything),
-        Part("conformance on the simulated GPU",
-             test("cuda_conformance_test", "*_4_workers_from_zero*:-*Sessions*:*mask_table*"),
-             environment=SIMULATED),
-        Part("planned runs on the simulated GPU", test("run_test", "*:-*hot_dense*"),
-             environment=SIMULATED),
+        simulated("handler tables", "jit_test"),
+        simulated("conformance", "cuda_conformance_test"),
+        simulated("planned runs", "run_test"),
         Part("build without LLVM", [ROOT / "tools/check.py", "no-llvm"]),
         Part("mutants of the library", [ROOT / "tools/mutants.py"]),
         # Campaigns.
@@ -82,15 +86,11 @@ def make_parts():
         Part("random arithmetic", test("jit_test", "Arithmetic.*"), share=10),
         Part("random programs as CUDA text", test("jit_test", "Differential.*:Arithmetic.*"),
              share=8, environment={"EVERKERNEL_SUBJECT": "cuda_text"}),
-        Part("random programs on the simulated GPU",
-             test("cuda_differential_test", "*bit_for_bit"), share=15,
-             environment={**SIMULATED, "EVERKERNEL_WORKERS": "1"}),
+        simulated("random programs", "cuda_differential_test", 15),
         Part("random rings", test("random_ring_test", "RandomRings.*"), share=8),
-        Part("random rings on the simulated GPU", test("random_ring_test", "RandomRings.*"),
-             share=6, environment={**SIMULATED, "EVERKERNEL_TRIALS": "8"}),
+        simulated("random rings", "random_ring_test", 6),
         Part("random jobs", test("random_job_test", "RandomJobs.*"), share=8),
-        Part("random jobs on the simulated GPU", test("random_job_test", "RandomJobs.every*"),
-             share=6, environment={**SIMULATED, "EVERKERNEL_TRIALS": "4"}),
+        simulated("random jobs", "random_job_test", 6),
         Part("mutated jobs", test("cli_run_test", "MutatedJobs.*"), share=4),
         Part("mutated jobs under ASan", test("cli_run_test", "MutatedJobs.*", ASAN), share=4),
         *map(fuzz, FUZZED),

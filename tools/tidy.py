@@ -288,7 +288,7 @@ def included_file(tree, file, named):
     if named.startswith("everkernel/"):
         return "include/" + named
     beside = os.path.normpath(PurePosixPath(file.path).parent / named)
-    for candidate in (beside, f"src/{named}", f"tests/{named}"):
+    for candidate in (beside, f"src/{named}", f"tests/{named}", named):
         if candidate in tree.files:
             return candidate
     return None

@@ -1,4 +1,4 @@
-// The library that stands for libcuda in tests. fake_cuda.hpp says what it is for.
+// libfake_cuda.so: a scripted driver library in place of libcuda. fake_cuda.hpp describes it.
 #include "cuda/fake_cuda.hpp"
 
 #include <algorithm>
@@ -6,11 +6,11 @@
 #include <cstring>
 #include <deque>
 
-#include "cuda/fake_driver.hpp"
+#include "simulator/host_driver.hpp"
 
 namespace everkernel::backend::cuda {
 
-// What the handles point to.
+// The objects behind the driver's handles.
 struct CuModuleOpaque {};
 struct CuFunctionOpaque {};
 struct CuGraphOpaque {};
@@ -28,7 +28,7 @@ struct CuEventOpaque {
 
 }  // namespace everkernel::backend::cuda
 
-namespace everkernel::test {
+namespace everkernel::simulator {
 namespace {
 
 using namespace backend::cuda;
@@ -42,9 +42,9 @@ struct Objects {
 Objects the_objects;
 CuFunctionOpaque the_function;
 
-// A look at a stream lets it get on a little.
+// Each query of a stream finishes a few of its operations.
 void look_at(CuStream stream) {
-  for (int i = 0; i < world().state.operations_per_look && !stream->operations.empty(); ++i) {
+  for (int i = 0; i < driver().state.operations_per_look && !stream->operations.empty(); ++i) {
     stream->operations.front()();
     stream->operations.pop_front();
     ++stream->done_count;
@@ -53,8 +53,8 @@ void look_at(CuStream stream) {
 
 }  // namespace
 
-// A program that a test starts is told by its environment.
-void set_up(FakeCuda& state) {
+// Programs that a test starts are configured by the environment.
+void set_up(DriverState& state) {
   const char* const count = std::getenv("FAKE_CUDA_DEVICE_COUNT");
   if (count != nullptr) state.device_count = std::atoi(count);
 }
@@ -64,28 +64,28 @@ void queue(CuStream stream, std::function<void()> operation) {
   ++stream->queued_count;
 }
 
-// A device that hangs must not hang who gives memory back.
+// Does not wait: a test frees memory while its device hangs.
 CuResult finish_all() {
   return 0;
 }
 
 extern "C" {
 
-FakeCuda* fake_cuda_state() {
-  world().state.current_contexts = current_contexts();
-  return &world().state;
+DriverState* fake_cuda_state() {
+  driver().state.current_contexts = current_contexts();
+  return &driver().state;
 }
 
 void fake_cuda_reset() {
-  const std::scoped_lock hold(world_lock());
+  const std::scoped_lock hold(driver_lock());
   the_objects = {};
-  forget_world();
+  reset_driver();
 }
 
 CuResult cuModuleLoadData(CuModule* module, const void* image) {
-  FAKE_CALL(begin_call_in_context, "cuModuleLoadData");
-  if (world().state.refused_images > 0) {
-    --world().state.refused_images;
+  DRIVER_CALL(begin_call_in_context, "cuModuleLoadData");
+  if (driver().state.refused_images > 0) {
+    --driver().state.refused_images;
     return kNoBinary;
   }
   const bool is_cubin = std::memcmp(image,
@@ -94,141 +94,141 @@ CuResult cuModuleLoadData(CuModule* module, const void* image) {
                                     4) == 0;
   const bool is_ptx = std::memcmp(image, "//", 2) == 0;
   if (!is_cubin && !is_ptx) return kInvalidImage;
-  *module = make(the_objects.modules, world().state.live_modules);
+  *module = make(the_objects.modules, driver().state.live_modules);
   return 0;
 }
 CuResult cuModuleUnload(CuModule module) {
-  FAKE_CALL(begin_call_in_context, "cuModuleUnload");
-  return destroy(the_objects.modules, world().state.live_modules, module);
+  DRIVER_CALL(begin_call_in_context, "cuModuleUnload");
+  return destroy(the_objects.modules, driver().state.live_modules, module);
 }
 CuResult cuModuleGetFunction(CuFunction* function, CuModule, const char* name) {
-  FAKE_CALL(begin_call_in_context, "cuModuleGetFunction");
+  DRIVER_CALL(begin_call_in_context, "cuModuleGetFunction");
   *function = &the_function;
   return std::string_view(name).starts_with("everkernel_") ? 0 : kNotFound;
 }
 CuResult cuFuncGetAttribute(int* value, CuFunctionAttribute, CuFunction) {
-  FAKE_CALL(begin_call_in_context, "cuFuncGetAttribute");
+  DRIVER_CALL(begin_call_in_context, "cuFuncGetAttribute");
   *value = 32;
   return 0;
 }
 CuResult cuFuncSetAttribute(CuFunction, CuFunctionAttribute, int) {
-  FAKE_CALL(begin_call_in_context, "cuFuncSetAttribute");
+  DRIVER_CALL(begin_call_in_context, "cuFuncSetAttribute");
   return 0;
 }
 CuResult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, CuFunction, int threads,
                                                      std::size_t) {
-  FAKE_CALL(begin_call_in_context, "cuOccupancyMaxActiveBlocksPerMultiprocessor");
+  DRIVER_CALL(begin_call_in_context, "cuOccupancyMaxActiveBlocksPerMultiprocessor");
   *blocks = 2048 / std::max(threads, 1);
   return 0;
 }
 CuResult cuLaunchKernel(CuFunction function, unsigned grid_x, unsigned, unsigned, unsigned block_x,
                         unsigned, unsigned, unsigned shared_bytes, CuStream stream,
                         void** arguments, void**) {
-  FAKE_CALL(begin_call_in_context, "cuLaunchKernel");
+  DRIVER_CALL(begin_call_in_context, "cuLaunchKernel");
   if (function != &the_function) return kInvalidValue;
-  world().state.launched_blocks = grid_x;
-  world().state.launched_threads = block_x;
-  world().state.launched_shared_bytes = shared_bytes;
-  for (std::size_t i = 0; i < world().state.argument_count; ++i) {
-    std::memcpy(&world().state.launched_arguments[i], arguments[i], sizeof(std::uint32_t));
+  driver().state.launched_blocks = grid_x;
+  driver().state.launched_threads = block_x;
+  driver().state.launched_shared_bytes = shared_bytes;
+  for (std::size_t i = 0; i < driver().state.argument_count; ++i) {
+    std::memcpy(&driver().state.launched_arguments[i], arguments[i], sizeof(std::uint32_t));
   }
   queue(stream, [] {});
   return 0;
 }
 
 CuResult cuStreamCreate(CuStream* stream, unsigned flags) {
-  FAKE_CALL(begin_call_in_context, "cuStreamCreate");
+  DRIVER_CALL(begin_call_in_context, "cuStreamCreate");
   if (flags != kCuStreamNonBlocking) return kInvalidValue;
-  *stream = make(the_objects.streams, world().state.live_streams);
+  *stream = make(the_objects.streams, driver().state.live_streams);
   return 0;
 }
 CuResult cuStreamDestroy_v2(CuStream stream) {
-  FAKE_CALL(begin_call_in_context, "cuStreamDestroy_v2");
+  DRIVER_CALL(begin_call_in_context, "cuStreamDestroy_v2");
   if (!the_objects.streams.contains(stream)) return kInvalidHandle;
   for (const auto& operation : stream->operations) operation();
-  return destroy(the_objects.streams, world().state.live_streams, stream);
+  return destroy(the_objects.streams, driver().state.live_streams, stream);
 }
 CuResult cuStreamQuery(CuStream stream) {
-  FAKE_CALL(begin_call_in_context, "cuStreamQuery");
+  DRIVER_CALL(begin_call_in_context, "cuStreamQuery");
   look_at(stream);
   return stream->operations.empty() ? 0 : kCuNotReady;
 }
 CuResult cuStreamSynchronize(CuStream stream) {
-  FAKE_CALL(begin_call_in_context, "cuStreamSynchronize");
+  DRIVER_CALL(begin_call_in_context, "cuStreamSynchronize");
   while (!stream->operations.empty()) look_at(stream);
   return 0;
 }
 CuResult cuStreamWaitEvent(CuStream, CuEvent, unsigned) {
-  FAKE_CALL(begin_call_in_context, "cuStreamWaitEvent");
+  DRIVER_CALL(begin_call_in_context, "cuStreamWaitEvent");
   return 0;
 }
 CuResult cuEventCreate(CuEvent* event, unsigned) {
-  FAKE_CALL(begin_call_in_context, "cuEventCreate");
-  *event = make(the_objects.events, world().state.live_events);
+  DRIVER_CALL(begin_call_in_context, "cuEventCreate");
+  *event = make(the_objects.events, driver().state.live_events);
   return 0;
 }
 CuResult cuEventRecord(CuEvent event, CuStream stream) {
-  FAKE_CALL(begin_call_in_context, "cuEventRecord");
+  DRIVER_CALL(begin_call_in_context, "cuEventRecord");
   *event = {stream, stream->queued_count};
   return 0;
 }
 CuResult cuEventQuery(CuEvent event) {
-  FAKE_CALL(begin_call_in_context, "cuEventQuery");
+  DRIVER_CALL(begin_call_in_context, "cuEventQuery");
   if (event->stream == nullptr) return 0;
   if (event->stream->done_count < event->position) look_at(event->stream);
   return event->stream->done_count >= event->position ? 0 : kCuNotReady;
 }
 CuResult cuEventSynchronize(CuEvent event) {
-  FAKE_CALL(begin_call_in_context, "cuEventSynchronize");
+  DRIVER_CALL(begin_call_in_context, "cuEventSynchronize");
   while (event->stream != nullptr && event->stream->done_count < event->position) {
     look_at(event->stream);
   }
   return 0;
 }
 CuResult cuEventElapsedTime(float* milliseconds, CuEvent, CuEvent) {
-  FAKE_CALL(begin_call_in_context, "cuEventElapsedTime");
+  DRIVER_CALL(begin_call_in_context, "cuEventElapsedTime");
   *milliseconds = 1;
   return 0;
 }
 CuResult cuEventDestroy_v2(CuEvent event) {
-  FAKE_CALL(begin_call_in_context, "cuEventDestroy_v2");
-  return destroy(the_objects.events, world().state.live_events, event);
+  DRIVER_CALL(begin_call_in_context, "cuEventDestroy_v2");
+  return destroy(the_objects.events, driver().state.live_events, event);
 }
 
 CuResult cuGraphCreate(CuGraph* graph, unsigned) {
-  FAKE_CALL(begin_call_in_context, "cuGraphCreate");
+  DRIVER_CALL(begin_call_in_context, "cuGraphCreate");
   *graph = new CuGraphOpaque;
   return 0;
 }
 CuResult cuGraphAddKernelNode_v2(CuGraphNode* node, CuGraph, const CuGraphNode*, std::size_t,
                                  const CuKernelNode*) {
-  FAKE_CALL(begin_call_in_context, "cuGraphAddKernelNode_v2");
+  DRIVER_CALL(begin_call_in_context, "cuGraphAddKernelNode_v2");
   *node = nullptr;
   return 0;
 }
 CuResult cuGraphInstantiateWithFlags(CuGraphExec* executable, CuGraph, unsigned long long) {
-  FAKE_CALL(begin_call_in_context, "cuGraphInstantiateWithFlags");
+  DRIVER_CALL(begin_call_in_context, "cuGraphInstantiateWithFlags");
   *executable = new CuGraphExecOpaque;
   return 0;
 }
 CuResult cuGraphUpload(CuGraphExec, CuStream) {
-  FAKE_CALL(begin_call_in_context, "cuGraphUpload");
+  DRIVER_CALL(begin_call_in_context, "cuGraphUpload");
   return 0;
 }
 CuResult cuGraphLaunch(CuGraphExec, CuStream stream) {
-  FAKE_CALL(begin_call_in_context, "cuGraphLaunch");
+  DRIVER_CALL(begin_call_in_context, "cuGraphLaunch");
   queue(stream, [] {});
   return 0;
 }
 CuResult cuGraphExecDestroy(CuGraphExec executable) {
-  FAKE_CALL(begin_call_in_context, "cuGraphExecDestroy");
+  DRIVER_CALL(begin_call_in_context, "cuGraphExecDestroy");
   delete executable;
   return 0;
 }
-// A driver that lacks one function, for the test that finds it missing.
+// libfake_cuda_without_graphs.so lacks one function, for the test of a driver that is too old.
 #if !defined(FAKE_CUDA_WITHOUT_GRAPHS)
 CuResult cuGraphDestroy(CuGraph graph) {
-  FAKE_CALL(begin_call_in_context, "cuGraphDestroy");
+  DRIVER_CALL(begin_call_in_context, "cuGraphDestroy");
   delete graph;
   return 0;
 }
@@ -236,4 +236,4 @@ CuResult cuGraphDestroy(CuGraph graph) {
 
 }  // extern "C"
 
-}  // namespace everkernel::test
+}  // namespace everkernel::simulator

@@ -29,21 +29,15 @@ Result<ir::VerifiedProgram> program_of(Random& random, std::uint64_t seed, std::
   return ir::verify(EVERKERNEL_TRY(ir::parse(generate_batch(random, kHandlersEach))));
 }
 
-// The only thread of a block can be a lane, or a group; no warp.
-Way way_in(Ways ways, const ir::Handler& handler) {
-  const Way way = way_of(handler.scope);
-  return way == Way::warp && ways == Ways::one_thread ? Way::group : way;
-}
-
 }  // namespace
 
-Result<Batch> batch_of(std::uint64_t seed, Tally& tally, Ways ways) {
+Result<Batch> batch_of(std::uint64_t seed, Tally& tally) {
   Random random(is_damaged(seed) ? seed ^ 0x5EED0FDA3A6ED000u : seed);
   const auto program = EVERKERNEL_TRY(program_of(random, seed, tally.damaged));
   Batch batch{.seed = seed, .program = program};
   for (std::size_t i = 0; i < program.handlers().size(); ++i) {
     const ir::VerifiedHandler& handler = program.handlers()[i];
-    batch.entries.push_back({i, way_in(ways, handler.handler)});
+    batch.entries.push_back({i, way_of(handler.handler.scope)});
     batch.specs.emplace_back();
     batch.expected.emplace_back();
     for (std::size_t k = 0; k < kFramesEach; ++k) {
@@ -57,9 +51,8 @@ Result<Batch> batch_of(std::uint64_t seed, Tally& tally, Ways ways) {
   return batch;
 }
 
-RunnerSource source_of(const Batch& batch, Ways ways) {
-  RunnerSource source =
-      runner_source(batch.program, batch.entries, memory_of(batch.seed), ways == Ways::one_thread);
+RunnerSource source_of(const Batch& batch) {
+  RunnerSource source = runner_source(batch.program, batch.entries, memory_of(batch.seed));
   source.has_wide_fuel = batch.seed % 6 == 5;
   return source;
 }

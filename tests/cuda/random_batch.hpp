@@ -43,16 +43,10 @@ struct Batch {
   std::vector<std::vector<RunResult>> expected = {};  // by handler
 };
 
-/// How the handlers of a batch are run.
-enum class Ways : std::uint8_t {
-  usual,       // each in the way of its scope
-  one_thread,  // those of scope warp and group by a group that has one thread
-};
-
 /// The batch of a seed, the same as in jit/differential_test.cpp.
-Result<Batch> batch_of(std::uint64_t seed, Tally& tally, Ways ways = Ways::usual);
+Result<Batch> batch_of(std::uint64_t seed, Tally& tally);
 /// The source of the batch's kernels.
-RunnerSource source_of(const Batch& batch, Ways ways = Ways::usual);
+RunnerSource source_of(const Batch& batch);
 /// The runs of the batch.
 std::vector<RunRequest> requests_of(const Batch& batch);
 /// Describes a run with a finding, for the test's message.

@@ -254,16 +254,6 @@ void RunImage::fill(std::uint64_t base) {
   }
 }
 
-std::span<const WordRange> RunImage::ranges_of(std::size_t run) const {
-  const Layout& layout = layouts_[run];
-  return std::span(image_.ranges())
-      .subspan(layout.first_range, layout.last_range - layout.first_range);
-}
-
-WordRange RunImage::frame_of(std::size_t run) const {
-  return {layouts_[run].frame, kFrameWords};
-}
-
 std::vector<RunResult> RunImage::collect() const {
   std::vector<RunResult> results;
   for (std::size_t i = 0; i < requests_.size(); ++i) {

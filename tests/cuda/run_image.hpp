@@ -100,10 +100,7 @@ class RunImage {
   void fill(std::uint64_t base);
   std::span<Word> words() { return image_.all(); }
   const std::vector<FrameRow>& rows() const { return rows_; }
-  /// The ranges that a run may use besides its frame.
-  std::span<const WordRange> ranges_of(std::size_t run) const;
-  WordRange frame_of(std::size_t run) const;
-  /// The results of the runs, in the order of the requests.
+  /// What the runs left, in the order of the requests.
   std::vector<RunResult> collect() const;
 
  private:

@@ -56,8 +56,8 @@ __device__ __forceinline__ Item item_of(const Frame& frame) {
 }
 )";
 
-constexpr std::string_view kLeaveMany = R"(
-// All kernels share one function, which takes less time to compile.
+constexpr std::string_view kLeave = R"(
+// One text for all kernels, so that they are compiled in less time.
 __device__ __noinline__ void leave(const Frame& frame, const Word* record) {
   __shared__ Word leaders[19];
   __shared__ Word differs;
@@ -77,15 +77,6 @@ __device__ __noinline__ void leave(const Frame& frame, const Word* record) {
 #pragma unroll 1
   for (Word i = 0; i < 19; ++i) frame.out[i] = record[i];
   frame.out[19] = differs;
-}
-)";
-
-// One thread has nobody to differ from. Nothing is called: a machine that runs PTX has no stack.
-constexpr std::string_view kLeaveOne = R"(
-__device__ __forceinline__ void leave(const Frame& frame, const Word* record) {
-#pragma unroll
-  for (Word i = 0; i < 19; ++i) frame.out[i] = record[i];
-  frame.out[19] = 0;
 }
 )";
 
@@ -110,10 +101,9 @@ std::string kernel_name(const Entry& entry) {
 }
 
 RunnerSource runner_source(const ir::VerifiedProgram& program, std::span<const Entry> entries,
-                           jit::MemoryUse memory, bool is_one_thread) {
+                           jit::MemoryUse memory) {
   RunnerSource source{.handlers = jit::emit_cuda(program, {.memory = memory, .payload = true}),
-                      .kernels = fmt::format("{}{}{}", kPrelude,
-                                             is_one_thread ? kLeaveOne : kLeaveMany, kLeaveItem)};
+                      .kernels = fmt::format("{}{}{}", kPrelude, kLeave, kLeaveItem)};
   constexpr std::string_view kLanes[] = {"OneLane", "WarpLanes", "GroupLanes"};
   for (const Entry& entry : entries) {
     source.kernels += fmt::format(

@@ -16,10 +16,9 @@ struct RunnerSource {
   std::string kernels = {};
   bool has_wide_fuel = false;  // count fuel in 64 bits instead of 32
 };
-/// `is_one_thread` is for blocks of one thread, never a warp: their kernels call nothing.
 RunnerSource runner_source(const ir::VerifiedProgram& program, std::span<const Entry> entries,
-                           jit::MemoryUse memory, bool is_one_thread = false);
-/// The name of an entry's kernel.
+                           jit::MemoryUse memory);
+/// The kernel of an entry.
 std::string kernel_name(const Entry& entry);
 
 /// The request to the compiler. It refers to `headers`, which this function fills.

@@ -10,7 +10,7 @@
 namespace everkernel::test {
 namespace {
 
-// Markers, and what their accesses need.
+// Markers, and the rules for their accesses.
 struct MarkerRule {
   std::string_view name;
   bool needs_order;    // and a scope
@@ -27,7 +27,7 @@ constexpr std::array<std::string_view, 16> kAccesses = {
     "tex", "tld4", "suld", "sust", "sured", "multimem", "discard",  "applypriority"};
 constexpr std::array<std::string_view, 4> kOrders = {"relaxed", "acquire", "release", "acq_rel"};
 constexpr std::array<std::string_view, 4> kScopes = {"cta", "cluster", "gpu", "sys"};
-// Memory that is a thread's, a block's, or nobody's to write.
+// Memory of a thread or a block, and constant memory.
 constexpr std::array<std::string_view, 5> kOtherSpaces = {"param", "shared", "local", "const",
                                                           "reg"};
 
@@ -42,7 +42,7 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(first, text.find_last_not_of(" \t\r") - first + 1);
 }
 
-// The parts of `ld.relaxed.gpu.global.u32`; of a part like `shared::cta` what stands before it.
+// The parts of `ld.relaxed.gpu.global.u32`; a part like `shared::cta` is cut at the colons.
 std::vector<std::string_view> parts_of(std::string_view instruction) {
   std::vector<std::string_view> parts;
   for (std::size_t at = 0; at <= instruction.size();) {

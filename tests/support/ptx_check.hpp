@@ -1,8 +1,8 @@
-// Reads PTX and finds accesses to memory that go around the accessors.
+// Reads PTX and finds accesses to global memory that bypass the accessors of device code.
 //
-// Device code reaches global memory by inline PTX alone, and each such line says what it is for: a
-// comment `ek:WHAT`. An access without one was made by the compiler from ordinary C++, with no
-// order and no scope.
+// Device code accesses global memory only by inline PTX, and each such line has a marker that says
+// what it accesses: a comment `ek:WHAT`. The compiler generated an access without a marker from
+// ordinary C++, so that it has neither order nor scope.
 #pragma once
 
 #include <cstddef>
@@ -13,24 +13,23 @@
 
 namespace everkernel::test {
 
-/// Something that must not be there.
+/// An access that breaks a rule.
 struct PtxViolation {
   std::size_t line = 0;   // from 1
   std::string text = {};  // of the line
-  std::string what = {};  // is wrong
+  std::string what = {};  // the rule
 };
 
-/// What was found.
+/// All violations, and how many accesses each marker has.
 struct PtxReport {
   std::vector<PtxViolation> violations = {};
   std::map<std::string, std::size_t> accesses = {};  // to global memory, by marker
 };
 
-/// Checks a text. Every access to global memory, or to memory of a kind the text does not name,
-/// lies in inline assembly and has a marker of its own: `word` and `atomic` with an order and a
-/// scope, `data`, `hit`, or one of the tables that nobody writes while a kernel runs, `table` and
-/// `row`, which alone may be read through the non-coherent cache. Nothing is volatile, and no
-/// function lies outside the text.
+/// Checks a text. Every access to global memory, or to memory whose kind the text does not name, is
+/// in inline assembly and has a marker: `word` and `atomic` (with order and scope), `data`, `hit`,
+/// `table` or `row`. Only `table` and `row`, which no kernel writes, may be read through the
+/// non-coherent cache. No access is volatile, and no function is outside of the text.
 PtxReport check_ptx(std::string_view ptx);
 
 /// The violations, one a line; empty if there is none.

@@ -1,17 +1,18 @@
-#include "warp.hpp"
+#include "simulator/warp.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <bit>
 
-namespace everkernel::test::sass {
+namespace everkernel::simulator {
 namespace {
 
-// Lanes that are apart take turns where the code lets them, and after that many instructions: who
-// waits for another lane in a loop would wait for ever. Not sooner: they share uniform registers.
+// Diverged lanes switch where the code yields, and after this many instructions, because a lane
+// that waits for another in a loop would wait for ever. They do not switch sooner, because they
+// share the uniform registers.
 constexpr std::uint64_t kPatience = 20'000;
-constexpr std::uint64_t kLongestTurn = 256;  // of a warp, before another has its turn
+constexpr std::uint64_t kLongestTurn = 256;  // instructions of one warp before the next warp runs
 
 std::size_t bit_of(std::uint32_t mask) {
   return static_cast<std::size_t>(std::countr_zero(mask));
@@ -27,7 +28,7 @@ Warp::Warp(Block& block, std::uint32_t first_thread, std::uint32_t lanes)
       all_(lanes),
       registers_(256),
       local_(std::size_t{block.place().local_bytes} * kLanes, std::byte{0xA5}) {
-  // What nobody has written yet is different everywhere, so that no program can live with it.
+  // Unwritten registers differ between lanes and launches, so that no program works by accident.
   for (auto& lanes_of : registers_) std::ranges::generate(lanes_of, [&] { return block.draw(); });
   std::ranges::generate(uniforms_, [&] { return block.draw(); });
   std::ranges::generate(predicates_, [&] { return block.draw(); });
@@ -67,7 +68,7 @@ std::uint32_t Warp::get(const Operand& operand, std::uint32_t lane) {
     case OperandKind::indirect_constant:
       return constant(operand.bank, constant_place(operand, lane));
     default:
-      fail_with("an operand of a kind that has no value");
+      fail_with("an operand of this kind has no value");
       return kUnknown;
   }
 }
@@ -114,7 +115,7 @@ void Warp::set(const Operand& operand, std::uint32_t lane, std::uint32_t value) 
   } else if (operand.kind == OperandKind::reg) {
     if (operand.index != kNoRegister) registers_[operand.index][lane] = value;
   } else {
-    fail_with("a destination of a kind that cannot be written");
+    fail_with("a destination of this kind cannot be written");
   }
 }
 
@@ -191,9 +192,9 @@ std::byte* Warp::reach_any(std::uint64_t address, std::size_t size, std::uint32_
   return reach_global(address, size, writes);
 }
 
-// ---- ways ----
+// ---- control flow ----
 
-// Lanes of the fragment that runs which do not go with the others become one of their own.
+// Moves these lanes of the running fragment to a new fragment.
 void Warp::split(std::uint32_t mask) {
   Fragment others = current();
   others.lanes = mask;
@@ -203,7 +204,8 @@ void Warp::split(std::uint32_t mask) {
 
 void Warp::jump(std::uint32_t mask, std::size_t place) {
   if (mask == 0) return;
-  if (place % kInstructionBytes != 0) return fail_with("goes to the middle of an instruction");
+  if (place % kInstructionBytes != 0)
+    return fail_with("the branch target is inside an instruction");
   const std::size_t next = place / kInstructionBytes;
   if (mask == current().lanes) {
     current().next = next;
@@ -219,7 +221,7 @@ void Warp::exit(std::uint32_t mask) {
   for (auto& [number, lanes] : meetings_) lanes &= ~mask;
   std::erase_if(meetings_, [](const auto& meeting) { return meeting.second == 0; });
   is_yielding_ |= current().lanes == 0;
-  settle();
+  release_waiting();
 }
 
 void Warp::begin_meeting(std::uint32_t mask, std::size_t barrier) {
@@ -238,10 +240,10 @@ void Warp::leave_meeting(std::uint32_t mask, std::size_t barrier) {
     found->second &= ~(1u << bit_of(left));
     if (found->second == 0) meetings_.erase(found);
   }
-  settle();
+  release_waiting();
 }
 
-// Whoever does not belong to the meeting goes on.
+// Lanes that do not belong to the meeting continue.
 void Warp::meet(std::uint32_t mask, std::size_t barrier) {
   std::map<std::uint32_t, std::uint32_t> who;
   for (std::uint32_t left = mask; left != 0; left &= left - 1) {
@@ -258,36 +260,36 @@ void Warp::meet(std::uint32_t mask, std::size_t barrier) {
     waiting.waited_for = number;
     if (&waiting == &current()) is_yielding_ = true;
   }
-  settle();
+  release_waiting();
 }
 
 void Warp::wait(Fragment::Wait wait, std::uint32_t waited_for) {
   current().wait = wait;
   current().waited_for = waited_for;
   is_yielding_ = true;
-  settle();
+  release_waiting();
 }
 
 void Warp::end_collective() {
   const std::uint32_t number = current().gathered;
   const auto found = collectives_.find(number);
-  if (found == collectives_.end()) return fail_with("the end of a collective that did not begin");
+  if (found == collectives_.end()) return fail_with("the collective has not begun");
   const std::vector<Fragment> back = found->second;
   std::uint32_t lanes = 0;
   for (const Fragment& fragment : back) lanes |= fragment.lanes;
-  if (lanes != current().lanes) return fail_with("lanes that are apart");
+  if (lanes != current().lanes) return fail_with("lanes of the collective are apart");
   collectives_.erase(found);
   current() = back.front();
   fragments_.insert(fragments_.end(), back.begin() + 1, back.end());
 }
 
-// Lets go on whoever has waited for somebody that came.
-void Warp::settle() {
-  while (settle_meetings() || settle_warp_waits()) {
+// Releases every fragment whose wait is over.
+void Warp::release_waiting() {
+  while (release_one_meeting() || release_one_warp_wait()) {
   }
 }
 
-bool Warp::settle_meetings() {
+bool Warp::release_one_meeting() {
   for (auto at = meetings_.begin(); at != meetings_.end(); ++at) {
     std::uint32_t here = 0;
     std::size_t first = fragments_.size();
@@ -297,7 +299,7 @@ bool Warp::settle_meetings() {
       here |= fragment.lanes;
       if (first == fragments_.size()) first = i;
       if (fragment.next != fragments_[first].next) {
-        fail_with("lanes meet at two places");
+        fail_with("lanes of one convergence barrier wait at two places");
         return false;
       }
     }
@@ -317,8 +319,8 @@ bool Warp::settle_meetings() {
   return false;
 }
 
-// Those who wait for the same lanes wait together.
-bool Warp::settle_warp_waits() {
+// Fragments that wait for the same set of lanes are released together.
+bool Warp::release_one_warp_wait() {
   for (std::size_t i = 0; i < fragments_.size(); ++i) {
     const Fragment::Wait wait = fragments_[i].wait;
     if (wait != Fragment::Wait::warp && wait != Fragment::Wait::collective) continue;
@@ -340,12 +342,12 @@ bool Warp::settle_warp_waits() {
         first.lanes |= fragment.lanes;
         fragment.lanes = 0;
       } else if (wait == Fragment::Wait::collective) {
-        fail_with("lanes come together for something at two places");
+        fail_with("lanes of one collective wait at two places");
       }
     }
     if (wait == Fragment::Wait::collective) {
       first.gathered = next_collective_++;
-      // Where each goes on afterwards is the instruction's target.
+      // After the collective, each fragment continues at its own instruction's target.
       for (Fragment& fragment : gathered) fragment.next = fragment.gathered;
       for (Fragment& fragment : gathered) fragment.gathered = 0;
       collectives_[first.gathered] = gathered;
@@ -407,7 +409,7 @@ void Warp::run_step(const Step& step) {
   }
 }
 
-// Finds lanes that can go on; says whether there are any.
+// Selects the next fragment that does not wait; returns whether there is one.
 bool Warp::choose_fragment() {
   drop_empty();
   for (std::size_t tries = 0; tries < fragments_.size(); ++tries) {
@@ -427,7 +429,7 @@ std::uint64_t Warp::run(const std::vector<Step>& steps) {
     if ((is_yielding_ || patience_-- == 0) && !choose_fragment()) return executed;
     const std::size_t at = current().next;
     if (at >= steps.size()) {
-      fail_with("runs past the end");
+      fail_with("the code has ended");
       return executed;
     }
     ++current().next;
@@ -467,7 +469,7 @@ bool Block::is_over() const {
 
 std::uint64_t Block::run(const std::vector<Step>& steps) {
   std::uint64_t executed = 0;
-  settle_barrier();
+  release_barrier();
   for (Warp& warp : warps_) {
     if (warp.is_over() || warp.waits_for_block()) continue;
     const std::uint64_t steps_made = warp.run(steps);
@@ -478,7 +480,7 @@ std::uint64_t Block::run(const std::vector<Step>& steps) {
   return executed;
 }
 
-void Block::settle_barrier() {
+void Block::release_barrier() {
   std::uint32_t brought = 0;
   bool is_anyone = false;
   for (const Warp& warp : warps_) {
@@ -493,4 +495,4 @@ void Block::settle_barrier() {
   }
 }
 
-}  // namespace everkernel::test::sass
+}  // namespace everkernel::simulator

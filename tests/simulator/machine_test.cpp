@@ -1,7 +1,7 @@
-// Small kernels in machine code on the CPU: each must leave what C++ leaves.
+// Small kernels on the simulated GPU: each must produce the results that C++ produces on the host.
 //
-// Needs NVRTC and no GPU. All kernels are of one module, so that they are compiled once.
-#include "machine.hpp"
+// Needs NVRTC but no GPU. All kernels are in one module, so that they are compiled once.
+#include "simulator/machine.hpp"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -17,17 +17,17 @@
 #include <vector>
 
 #include "cuda/needs_nvrtc.hpp"
-#include "instruction.hpp"
-#include "operations.hpp"
+#include "simulator/instruction.hpp"
+#include "simulator/operations.hpp"
 
-namespace everkernel::test::sass {
+namespace everkernel::simulator {
 namespace {
 
 using Word = unsigned;
 using Wide = unsigned long long;
 
-// Text that is compiled twice, for the host and for the device, and must do the same on both.
-// A macro, because nothing else has the text of what it is given.
+// Code that is compiled for the host and for the device, and must do the same on both. A macro,
+// because only a macro can turn its argument into text.
 #define EVERKERNEL_ON_BOTH(name, ...)                  \
   inline __VA_ARGS__ constexpr std::string_view name = \
       "__device__ __forceinline__ " #__VA_ARGS__ "\n"
@@ -68,7 +68,7 @@ EVERKERNEL_ON_BOTH(
       out[19] = a << 7 | a >> 57;
     });
 
-// Nobody says what a division by zero gives, nor one whose result has no place.
+// Division by zero and overflow of a division are undefined; the operands avoid them.
 EVERKERNEL_ON_BOTH(
     kDivisions, void divisions(Wide a, Wide b, Wide* out) {
       const Word x = static_cast<Word>(a);
@@ -94,7 +94,7 @@ EVERKERNEL_ON_BOTH(
       out[11] = static_cast<Wide>(u / 10);
     });
 
-// In PTX, which says what a count beyond the width gives.
+// In PTX, which defines shifts by the width or more.
 constexpr std::string_view kShifts = R"(
 extern "C" __global__ void shifts(Wide* words) {
   Wide* const out = words + 24 * threadIdx.x;
@@ -169,9 +169,9 @@ extern "C" __global__ void floats(Wide* words) {
 }
 )";
 
-// ---- ways ----
+// ---- control flow ----
 
-// Lanes that part, in loops of different lengths, and meet again.
+// Lanes diverge in loops of different lengths and converge again.
 EVERKERNEL_ON_BOTH(
     kWays, Word ways(Word x, Word lane) {
       Word sum = 0;
@@ -198,7 +198,7 @@ EVERKERNEL_ON_BOTH(
       return sum + x;
     });
 
-// Cases that have nothing in common, so that a table says where to go.
+// Cases without a common pattern, so that the compiler makes a jump table.
 EVERKERNEL_ON_BOTH(
     kChoice, Word choice(Word which, Word x, Word* memory) {
       switch (which) {
@@ -288,7 +288,7 @@ extern "C" __global__ void places(Word* words) {
 }
 )";
 
-// ---- lanes together ----
+// ---- collectives ----
 
 constexpr std::string_view kTogether = R"(
 extern "C" __global__ void shuffles(Word* words) {
@@ -456,7 +456,7 @@ extern "C" __global__ void one_after_the_other(Word* words) {
 }
 )";
 
-// ---- what must not be ----
+// ---- rules that must not be broken ----
 
 constexpr std::string_view kTrouble = R"(
 extern "C" __global__ void write_at(Word* words, Wide offset) {
@@ -499,13 +499,13 @@ extern "C" __global__ void doubles(double* words) {
 
 // ---- running ----
 
-// How a kernel is started.
+// The shape of a launch.
 struct Shape {
   std::uint32_t blocks = 1, threads = 32, shared_bytes = 0;
   std::uint64_t limit = 10'000'000;
 };
 
-// The module, compiled when it is first asked for.
+// The module, compiled on first use.
 const Result<Cubin>& module_of(const backend::cuda::Nvrtc& nvrtc) {
   static const Result<Cubin> module = [&]() -> Result<Cubin> {
     std::string text = "typedef unsigned Word;\ntypedef unsigned long long Wide;\n";
@@ -535,7 +535,7 @@ class Machine : public ::testing::Test {
     return cubin_->kernels().at(std::string(name));
   }
 
-  // Parameters of a kernel as they lie in its bank.
+  // The parameters of a kernel, laid out as in constant bank 0.
   template <class... Values>
   std::vector<std::byte> pack(const Kernel& kernel, const Values&... values) const {
     std::vector<std::byte> bytes(kernel.constants.size() - kernel.parameter_offset);
@@ -558,15 +558,14 @@ class Machine : public ::testing::Test {
     };
   }
 
-  // A launch from beginning to end; gives the number of instructions.
+  // Runs a launch to its end; returns the number of instructions.
   template <class T, class... Values>
   Result<std::uint64_t> run(std::string_view name, std::span<T> words, const Shape& shape,
                             const Values&... values) const {
     const Kernel& code = kernel(name);
-    auto program = read_program(code);
-    if (!program) return Failure(program.error());
+    const auto program = EVERKERNEL_TRY(read_program(code));
     const auto bytes = pack(code, words.data(), values...);
-    Grid grid(*program, *cubin_,
+    Grid grid(program, *cubin_,
               {.block_count = shape.blocks,
                .thread_count = shape.threads,
                .shared_bytes = shape.shared_bytes,
@@ -574,9 +573,8 @@ class Machine : public ::testing::Test {
                .instruction_limit = shape.limit},
               only(words));
     for (;;) {
-      const auto is_over = grid.run(10'000);
-      if (!is_over) return Failure(is_over.error());
-      if (*is_over) return grid.instructions();
+      const bool is_over = EVERKERNEL_TRY(grid.run(10'000));
+      if (is_over) return grid.instructions();
     }
   }
   template <class T, class... Values>
@@ -644,7 +642,7 @@ std::vector<Wide> records_of(std::span<const Wide> first, std::span<const Wide> 
   return records;
 }
 
-// `model` gives the results of two operands.
+// `model` computes the results for two operands on the host.
 template <class Model>
 void expect_records(std::span<const Wide> records, const Model& model) {
   for (std::size_t at = 0; at < records.size(); at += kRecord) {
@@ -744,10 +742,10 @@ TEST_F(Machine, bits_are_counted_and_moved) {
 
 constexpr Wide kFloatEdges[] = {0x00000000, 0x80000000,              // zeros
                                 0x3F800000, 0xBF800000,              // ones
-                                0x3F800001, 0x40490FDB, 0xC2F6E979,  // and others
+                                0x3F800001, 0x40490FDB, 0xC2F6E979,  // other finite values
                                 0x00000001, 0x807FFFFF, 0x00400000,  // denormals
-                                0x00800000, 0x80800001,              // the least of the others
-                                0x7F7FFFFF, 0xFF7FFFFF, 0x7F000000,  // the greatest
+                                0x00800000, 0x80800001,              // the smallest normal values
+                                0x7F7FFFFF, 0xFF7FFFFF, 0x7F000000,  // the largest values
                                 0x7F800000, 0xFF800000,              // infinities
                                 0x7FC00000, 0xFFC12345, 0x7F800001,  // NaN
                                 0x4F000000, 0xCF000000, 0x4F7FFFFF, 0x4F800000,
@@ -819,7 +817,7 @@ TEST_F(Machine, random_floats_round_as_those_of_cpp) {
   expect_records(records, model_floats);
 }
 
-// ---- ways ----
+// ---- control flow ----
 
 std::vector<Word> counting(std::size_t count, Word step = 1) {
   std::vector<Word> words(count);
@@ -886,7 +884,7 @@ TEST_F(Machine, threads_know_their_place) {
   }
 }
 
-// ---- lanes together ----
+// ---- collectives ----
 
 TEST_F(Machine, shuffles_read_other_lanes) {
   std::vector<Word> words(8 * 32);
@@ -908,7 +906,7 @@ TEST_F(Machine, shuffles_read_other_lanes) {
   }
 }
 
-// What lanes of a mask make of a value of each.
+// The reduction of the values of a mask's lanes.
 template <class Function>
 Word mask_of(const Function& function, Word lanes = ~0u) {
   Word mask = 0;
@@ -982,7 +980,7 @@ TEST_F(Machine, barriers_in_a_loop_keep_steps_apart) {
 
 constexpr Wide kBegin[] = {1000, 500, 2, ~0ull, 0, 0, 77, 0};
 
-// What 64 threads have made of eight words, whatever their order was, and what they saw.
+// Eight words that 64 threads update in any order, and the values that each thread saw.
 template <class T>
 void expect_updated(const std::vector<T>& words, T step) {
   constexpr T kThreads = 64;
@@ -1003,7 +1001,7 @@ void expect_updated(const std::vector<T>& words, T step) {
   EXPECT_EQ(words[4], bits);
   EXPECT_EQ(words[5], toggled);
   EXPECT_EQ(words[7], doubled);
-  // Each exchange saw what another one left, and sums that were seen grow by a thread's own.
+  // Each exchange returned another thread's value; each addition returned a different partial sum.
   std::vector<T> exchanged = {words[6]}, sums = {sum};
   for (std::size_t i = 0; i < kThreads; ++i) {
     exchanged.push_back(words[16 + 4 * i + 3]);
@@ -1103,7 +1101,7 @@ TEST_F(Machine, blocks_that_wait_for_each_other_go_on_in_turns) {
   EXPECT_EQ(words, (std::vector<Word>{5, 4, 3, 2, 1, 0}));
 }
 
-// ---- what must not be ----
+// ---- rules that must not be broken ----
 
 TEST_F(Machine, an_access_outside_is_an_error_that_names_instruction_and_address) {
   std::vector<Word> words(4);
@@ -1141,7 +1139,7 @@ TEST_F(Machine, who_may_only_read_does_not_write) {
   EXPECT_HAS(is_over.error().message, "writes 4 bytes");
 }
 
-// It is given out in pieces of 128 bytes, behind 1024 that the system keeps.
+// Shared memory is allocated in units of 128 bytes, behind 1024 reserved bytes.
 TEST_F(Machine, shared_memory_ends_where_the_launch_says) {
   std::vector<Word> words = {7, 31};
   const Shape some{.threads = 1, .shared_bytes = 128};
@@ -1204,4 +1202,4 @@ TEST_F(Machine, an_instruction_that_it_does_not_know_is_refused_before_anything_
 }
 
 }  // namespace
-}  // namespace everkernel::test::sass
+}  // namespace everkernel::simulator

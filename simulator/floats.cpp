@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <cfenv>
 
-#include "operations.hpp"
+#include "simulator/operations.hpp"
 
-namespace everkernel::test::sass {
+namespace everkernel::simulator {
 namespace {
 
 void select_float(Lane lane, const Step& step) {
@@ -12,7 +12,7 @@ void select_float(Lane lane, const Step& step) {
   set(lane, step.operand(0), float_bits(lane, step, step.operand(is_first ? 1 : 2)));
 }
 
-// Arithmetic in a rounding of its own.
+// Calls `function` in the instruction's rounding mode.
 template <class Function>
 float rounded(const Step& step, const Function& function) {
   if (step.kind == 0) return function();
@@ -51,7 +51,7 @@ void float_compare(Lane lane, const Step& step) {
   set_compared(lane, step, result);
 }
 
-// A NaN counts only if both are; -0 is below +0.
+// The result is NaN only if both operands are; -0 is below +0.
 void float_extreme(Lane lane, const Step& step) {
   const float a = number(lane, step, 1), b = number(lane, step, 2);
   const bool wants_least = truth(lane, step.operand(3));
@@ -63,8 +63,8 @@ void float_extreme(Lane lane, const Step& step) {
 u32 exponent_of(float value) {
   return std::bit_cast<u32>(value) >> 23 & 0xFF;
 }
-// Whether a quotient needs more care than a few multiplications. Where the device does without,
-// this may still ask for it: the result is the same.
+// Whether a division needs the slow path. The device's exact condition is not known; this one takes
+// the slow path more often, with the same result.
 void check_division(Lane lane, const Step& step) {
   const auto a = static_cast<s32>(exponent_of(number(lane, step, 1)));
   const auto b = static_cast<s32>(exponent_of(number(lane, step, 2)));
@@ -72,8 +72,9 @@ void check_division(Lane lane, const Step& step) {
   set_truth(lane, step.operand(0), !is_easy);
 }
 
-// The device's are off by one in the last place at most, from tables that nobody knows. Divisions
-// are made for them, and would not bear any other value that is off by one.
+// Correctly rounded. The device's approximations are off by at most one unit in the last place,
+// from tables that are not published; code for division works with those and with the exact value,
+// but not with any value that is off by one.
 void reciprocal(Lane lane, const Step& step) {
   const u32 from = flushed(float_bits(lane, step, step.operand(1)));
   const float result = 1.0f / std::bit_cast<float>(from);
@@ -109,10 +110,11 @@ float whole(const Step& step, float value) {
       return std::nearbyint(value);
   }
 }
-// Saturates. NaN gives 0 if it is asked for, and the top bit of 64 where it is not.
+// Saturates. With NTZ, NaN gives 0; a 64-bit conversion without it gives the top bit.
 void to_integer(Lane lane, const Step& step) {
   const float value = number(lane, step, 1);
-  if (step.has(kU64) == step.has(kNtz)) return lane.warp.fail_with("what becomes of NaN");
+  if (step.has(kU64) == step.has(kNtz))
+    return lane.warp.fail_with("the result for NaN is not known");
   if (step.has(kU64)) {
     constexpr float kEnd = 18446744073709551616.0f;
     const float result = whole(step, value);
@@ -133,7 +135,7 @@ void round_float(Lane lane, const Step& step) {
   set_number(lane, step, whole(step, number(lane, step, 1)));
 }
 
-// Ways to round, as results and as whole numbers.
+// Rounding modes: of results, and to whole numbers.
 constexpr Part kRoundings[] = {
     {"RM", 1, &Step::kind}, {"RP", 2, &Step::kind}, {"RZ", 3, &Step::kind}};
 constexpr Part kWholes[] = {
@@ -161,4 +163,4 @@ std::span<const Form> float_forms() {
   return kForms;
 }
 
-}  // namespace everkernel::test::sass
+}  // namespace everkernel::simulator

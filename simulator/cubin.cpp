@@ -1,6 +1,6 @@
-// Takes an ELF file of machine code apart. Nothing of it is believed: what lies outside of the
-// file or of its section is an error.
-#include "cubin.hpp"
+// Parses the ELF file. The file is not trusted: an offset outside of the file or of its section is
+// an error.
+#include "simulator/cubin.hpp"
 
 #include <fmt/format.h>
 
@@ -12,14 +12,15 @@
 #include <string_view>
 #include <utility>
 
-#include "instruction.hpp"
+#include "simulator/instruction.hpp"
 
-namespace everkernel::test::sass {
+namespace everkernel::simulator {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "the file is read as it lies there");
+static_assert(std::endian::native == std::endian::little,
+              "words of the file are copied without conversion");
 
-// What the file says of itself. Since CUDA 13 the architecture has another place.
+// Fields of the ELF header. Since CUDA 13 the architecture is in another byte of the flags.
 constexpr std::array<unsigned char, 7> kMagic = {0x7F, 'E', 'L', 'F', 2, 1, 1};
 constexpr std::uint8_t kOldAbi = 0x33;
 constexpr std::uint8_t kNewAbi = 0x41;
@@ -31,7 +32,8 @@ constexpr std::uint32_t kRelocationsWithAddends = 4;
 constexpr std::uint32_t kNoBits = 8;
 constexpr std::uint32_t kPlainRelocations = 9;
 constexpr std::uint8_t kFunction = 2;
-constexpr std::uint8_t kEntry = 0x10;  // of a symbol: a kernel, not a function that one calls
+constexpr std::uint8_t kEntry =
+    0x10;  // bit of Symbol::other: a kernel, not a function that kernels call
 
 // Attributes in .nv.info.
 constexpr std::uint8_t kMaxThreads = 0x05;
@@ -48,10 +50,10 @@ constexpr std::uint32_t kAddress64 = 2;
 constexpr std::uint32_t kGenericAddress64 = 4;
 constexpr std::uint32_t kImmediateLow = 0x38;
 constexpr std::uint32_t kImmediateHigh = 0x39;
-constexpr std::size_t kImmediateAt = 4;  // of an instruction's bytes
+constexpr std::size_t kImmediateAt = 4;  // offset in an instruction's bytes
 
 constexpr std::uint32_t kParametersBegin = 0x210;
-// A section of shared memory begins with what the system keeps of every block.
+// A section of shared memory begins with the bytes that the system reserves in every block.
 constexpr std::uint64_t kReservedShared = 0x400;
 constexpr std::uint64_t kMostShared = 228 << 10;
 constexpr std::uint64_t kMostGlobals = std::uint64_t{1} << 30;
@@ -69,7 +71,7 @@ Failure unsupported(fmt::format_string<Parts...> format, Parts&&... parts) {
   return fail(Code::unsupported, "cubin: " + fmt::format(format, std::forward<Parts>(parts)...));
 }
 
-// The caller knows that it lies inside.
+// The caller has checked that the value lies inside.
 template <class T>
 T value_at(Bytes bytes, std::size_t at) {
   T value;
@@ -77,7 +79,7 @@ T value_at(Bytes bytes, std::size_t at) {
   return value;
 }
 
-// As they lie in the file.
+// Structures of the file.
 struct Header {
   std::array<unsigned char, 7> magic;
   std::uint8_t abi;
@@ -132,7 +134,7 @@ static_assert(sizeof(Relocation) == 24);
 
 struct Section : SectionHeader {
   std::string name = {};
-  Bytes bytes = {};  // none if it has no bits
+  Bytes bytes = {};  // empty if the section has no bits in the file
 };
 
 struct Symbol : SymbolRow {
@@ -152,7 +154,7 @@ Result<std::string> name_at(const Section& names, std::uint32_t at) {
   return std::string(begin, end);
 }
 
-// Sections that say something about the code to others than those who run it.
+// Sections for debuggers, linkers and other tools, which running the code does not need.
 bool is_of_no_use(std::string_view name) {
   constexpr std::string_view kNames[] = {"",           ".shstrtab",     ".strtab",
                                          ".symtab",    ".nv.callgraph", ".nv.prototype",
@@ -184,7 +186,7 @@ Result<std::vector<Attribute>> read_attributes(const Section& section) {
   return attributes;
 }
 
-// The file as a table of sections and symbols.
+// The file's tables of sections and symbols.
 class File {
  public:
   static Result<File> read(Bytes bytes) {
@@ -223,10 +225,9 @@ class File {
   }
 
   Result<void> read_sections(Bytes bytes) {
-    const auto header = read_header(bytes);
-    if (!header) return Failure(header.error());
-    const std::uint64_t at = header->section_headers_at;
-    const std::size_t count = header->section_count;
+    const Header header = EVERKERNEL_TRY(read_header(bytes));
+    const std::uint64_t at = header.section_headers_at;
+    const std::size_t count = header.section_count;
     if (at > bytes.size() || count * sizeof(SectionHeader) > bytes.size() - at) {
       return corrupt("{} section headers from byte {} on", count, at);
     }
@@ -240,11 +241,9 @@ class File {
       }
       sections_.push_back(std::move(section));
     }
-    if (header->names_index >= count) return corrupt("sections have no names");
+    if (header.names_index >= count) return corrupt("sections have no names");
     for (Section& section : sections_) {
-      auto name = name_at(sections_[header->names_index], section.name_at);
-      if (!name) return Failure(std::move(name).error());
-      section.name = std::move(*name);
+      section.name = EVERKERNEL_TRY(name_at(sections_[header.names_index], section.name_at));
     }
     return {};
   }
@@ -256,9 +255,7 @@ class File {
     for (std::size_t at = 0; at + sizeof(SymbolRow) <= table->bytes.size();
          at += sizeof(SymbolRow)) {
       Symbol symbol{value_at<SymbolRow>(table->bytes, at)};
-      auto name = name_at(sections_[table->link], symbol.name_at);
-      if (!name) return Failure(std::move(name).error());
-      symbol.name = std::move(*name);
+      symbol.name = EVERKERNEL_TRY(name_at(sections_[table->link], symbol.name_at));
       symbols_.push_back(std::move(symbol));
     }
     return {};
@@ -268,13 +265,13 @@ class File {
   std::vector<Symbol> symbols_;
 };
 
-// What a section's bytes became.
+// The memory to which a section was copied.
 struct Place {
   std::span<std::byte> bytes = {};
-  std::optional<std::uint64_t> address = {};  // if code can have it
+  std::optional<std::uint64_t> address = {};  // if code may refer to it
 };
 
-// Puts everything where it belongs, then fills in addresses.
+// Copies all sections to their places, then applies relocations.
 class Loader {
  public:
   explicit Loader(const File& file) : file_(file), places_(file.sections().size()) {}
@@ -290,13 +287,13 @@ class Loader {
     return {};
   }
 
-  std::map<std::size_t, Kernel> kernels_ = {};  // by their section
+  std::map<std::size_t, Kernel> kernels_ = {};  // by index of their section
   std::map<std::size_t, std::vector<std::byte>> constants_ = {};
   std::unique_ptr<std::byte[]> globals_ = {};
   std::size_t global_bytes_ = 0;
 
  private:
-  // Others have views of what is placed already.
+  // A vector that already has content must not move: `places_` refers to it.
   Result<void> place(const Section& section, std::vector<std::byte>& target) {
     if (!target.empty()) return corrupt("{} is there twice", section.name);
     target.assign(section.bytes.begin(), section.bytes.end());
@@ -304,7 +301,7 @@ class Loader {
     return {};
   }
 
-  // Both sections in one piece of memory: what begins as zeros behind what does not.
+  // Both sections in one allocation: initialised variables, then zeroed ones.
   Result<void> place_globals() {
     constexpr std::string_view kNames[] = {".nv.global.init", ".nv.global"};
     std::uint64_t most = 0;
@@ -332,8 +329,8 @@ class Loader {
     return {};
   }
 
-  // Functions that a kernel calls lie behind it in its section. Those that have one of their own
-  // would have to be linked.
+  // Functions that a kernel calls follow it in its section. A function in a section of its own
+  // would need linking, which is not supported.
   Result<void> add_kernel(const Section& section) {
     const std::size_t index = file_.index_of(section);
     const auto found = std::ranges::find_if(file_.symbols(), [&](const Symbol& symbol) {
@@ -379,11 +376,10 @@ class Loader {
     if (std::ranges::none_of(kOfKernel, [&](auto part) { return name.starts_with(part); })) {
       return unsupported("section {}", name);
     }
-    const auto kernel = kernel_of(section);
-    if (!kernel) return Failure(kernel.error());
-    if (name.starts_with(".nv.info.")) return add_attributes(section, **kernel);
-    if (name.starts_with(".nv.shared.")) return add_shared(section, **kernel);
-    auto& bank = name.starts_with(".nv.constant0.") ? (*kernel)->constants : (*kernel)->tables;
+    Kernel& kernel = *EVERKERNEL_TRY(kernel_of(section));
+    if (name.starts_with(".nv.info.")) return add_attributes(section, kernel);
+    if (name.starts_with(".nv.shared.")) return add_shared(section, kernel);
+    auto& bank = name.starts_with(".nv.constant0.") ? kernel.constants : kernel.tables;
     return place(section, bank);
   }
 
@@ -395,11 +391,10 @@ class Loader {
     return {};
   }
 
-  // What the file says of all kernels, and of functions that they call.
+  // Attributes of all kernels, and of functions that they call.
   Result<void> add_attributes(const Section& section) {
-    const auto attributes = read_attributes(section);
-    if (!attributes) return Failure(attributes.error());
-    for (const auto& [id, value] : *attributes) {
+    const std::vector<Attribute> attributes = EVERKERNEL_TRY(read_attributes(section));
+    for (const auto& [id, value] : attributes) {
       if (id != kRegisterCount && id != kFrameSize && id != kMinStackSize) continue;
       if (value.size() != 8) return corrupt("attribute {:#x} of {} bytes", id, value.size());
       const auto index = value_at<std::uint32_t>(value, 0);
@@ -416,10 +411,9 @@ class Loader {
   }
 
   static Result<void> add_attributes(const Section& section, Kernel& kernel) {
-    const auto attributes = read_attributes(section);
-    if (!attributes) return Failure(attributes.error());
+    const std::vector<Attribute> attributes = EVERKERNEL_TRY(read_attributes(section));
     std::map<std::uint16_t, Parameter> parameters;
-    for (const auto& [id, value] : *attributes) {
+    for (const auto& [id, value] : attributes) {
       const bool is_wide = id == kParameterInfo || id == kMaxThreads || id == kRequiredThreads;
       if (!is_wide && id != kParameterBank) continue;
       if (value.size() != (is_wide ? 12 : 8)) {
@@ -428,7 +422,7 @@ class Loader {
       if (id == kParameterBank) {
         kernel.parameter_offset = value_at<std::uint16_t>(value, 4);
       } else if (id == kParameterInfo) {
-        // The upper bits of the last word are the size.
+        // Bits 18 and up of the last word are the size.
         parameters[value_at<std::uint16_t>(value, 4)] = {value_at<std::uint16_t>(value, 6),
                                                          value_at<std::uint32_t>(value, 8) >> 18};
       } else {
@@ -469,7 +463,7 @@ class Loader {
     return {};
   }
 
-  // A symbol's address, as code in `target` has it.
+  // The address of a relocation's symbol, as seen from code in section `target`.
   Result<std::uint64_t> address_of(const Relocation& row, std::size_t target) const {
     if (row.symbol >= file_.symbols().size()) return corrupt("no symbol {}", row.symbol);
     const Symbol& symbol = file_.symbols()[row.symbol];
@@ -480,7 +474,7 @@ class Loader {
     if (symbol.value > place.bytes.size() || offset > place.bytes.size()) {
       return corrupt("{} + {} lies outside of its section", symbol.name, row.addend);
     }
-    // Code has places of its own kernel's code.
+    // Within a kernel's own code, an address is an offset in that code.
     if (symbol.section == target && kernels_.contains(target)) return offset;
     if (!place.address) {
       return unsupported("the address of {} in {}", symbol.name,
@@ -505,8 +499,7 @@ class Loader {
   }
 
   Result<void> relocate(const Section& section, const Relocation& row) {
-    const auto address = address_of(row, section.info);
-    if (!address) return Failure(address.error());
+    const std::uint64_t address = EVERKERNEL_TRY(address_of(row, section.info));
     const bool is_whole = row.type == kAddress64 || row.type == kGenericAddress64;
     const bool is_half = row.type == kImmediateLow || row.type == kImmediateHigh;
     if (!is_whole && !is_half) return unsupported("{}: type {:#x}", section.name, row.type);
@@ -517,25 +510,24 @@ class Loader {
     }
     std::byte* const target = bytes.data() + row.at;
     if (is_whole) {
-      std::memcpy(target, &*address, 8);
+      std::memcpy(target, &address, 8);
     } else {
       const auto half =
-          static_cast<std::uint32_t>(row.type == kImmediateLow ? *address : *address >> 32);
+          static_cast<std::uint32_t>(row.type == kImmediateLow ? address : address >> 32);
       std::memcpy(target + kImmediateAt, &half, sizeof half);
     }
     return {};
   }
 
   const File& file_;
-  std::vector<Place> places_;  // of the sections
+  std::vector<Place> places_;  // by index of the section
 };
 
 }  // namespace
 
 Result<Cubin> Cubin::load(std::span<const std::byte> file) {
-  const auto read = File::read(file);
-  if (!read) return Failure(read.error());
-  Loader loader(*read);
+  const File elf = EVERKERNEL_TRY(File::read(file));
+  Loader loader(elf);
   EVERKERNEL_TRY(loader.load());
   Cubin cubin;
   for (auto& [index, kernel] : loader.kernels_) {
@@ -555,4 +547,4 @@ std::span<const std::byte> Cubin::constants(std::size_t bank) const {
   return found == constants_.end() ? std::span<const std::byte>() : std::span(found->second);
 }
 
-}  // namespace everkernel::test::sass
+}  // namespace everkernel::simulator

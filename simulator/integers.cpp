@@ -2,9 +2,9 @@
 #include <fmt/format.h>
 #include <algorithm>
 
-#include "operations.hpp"
+#include "simulator/operations.hpp"
 
-namespace everkernel::test::sass {
+namespace everkernel::simulator {
 namespace {
 
 void add3(Lane lane, const Step& step) {
@@ -12,8 +12,7 @@ void add3(Lane lane, const Step& step) {
   u64 sum = 0;
   for (std::size_t i = first; i < first + 3; ++i) {
     const Operand& operand = step.operand(i);
-    // What is taken away is its complement and one, so that the carry says that nothing was
-    // borrowed.
+    // Subtraction adds the complement and 1, so that the carry means "no borrow".
     if (operand.is_negative && operand.kind != OperandKind::immediate) {
       sum += u64{~lane.warp.get(operand, lane.number)} + 1;
     } else {
@@ -22,7 +21,7 @@ void add3(Lane lane, const Step& step) {
   }
   for (std::size_t i = first + 3; i < step.count(); ++i)
     sum += truth(lane, step.operand(i)) ? 1u : 0u;
-  // Two carries are only ever added up again.
+  // With two carries, the first means that the sum overflowed once or more, the second twice.
   if (first > 1) set_truth(lane, step.operand(1), sum >> 32 >= 1);
   if (first > 2) set_truth(lane, step.operand(2), sum >> 32 >= 2);
   set(lane, step.operand(0), static_cast<u32>(sum));
@@ -50,7 +49,8 @@ void multiply_wide(Lane lane, const Step& step) {
   const u128 carry = step.count() > first + 3 && truth(lane, step.operand(first + 3)) ? 1 : 0;
   const u128 sum =
       u128{product_of(lane, step, first)} + wide(lane, step.operand(first + 2)) + carry;
-  if (first == 2 && step.operand(first + 2).is_negative) return lane.warp.fail_with("a carry");
+  if (first == 2 && step.operand(first + 2).is_negative)
+    return lane.warp.fail_with("the carry of this form is not known");
   if (first == 2) set_truth(lane, step.operand(1), sum >> 64 != 0);
   set_wide(lane, step.operand(0), static_cast<u64>(sum));
 }
@@ -68,7 +68,7 @@ void shift_add(Lane lane, const Step& step) {
   const bool extends = step.has(kSx32);
   const bool is_negative = step.operand(first).is_negative;
   const bool is_inverted = step.operand(first).is_inverted;
-  if (is_negative && is_high) return lane.warp.fail_with("a form that is not known");
+  if (is_negative && is_high) return lane.warp.fail_with("this form is not known");
   const u32 low = lane.warp.get(step.operand(first), lane.number);
   const Operand& base = step.operand(first + 1);
   const bool has_upper = is_high && !extends;
@@ -79,7 +79,7 @@ void shift_add(Lane lane, const Step& step) {
   const u32 count = word(lane, step.operand(at)) & 31;
   const u64 shifted = (u64{upper} << 32 | low) << count;
   const auto part = static_cast<u32>(is_high ? shifted >> 32 : shifted);
-  // As with other sums: the carry says that nothing was borrowed.
+  // As in add3: the carry of a subtraction means "no borrow".
   u64 sum = is_negative ? u64{~part} + 1 : is_inverted ? u64{~part} : u64{part};
   if (base.is_negative && base.kind != OperandKind::immediate) {
     sum += u64{~lane.warp.get(base, lane.number)} + 1;
@@ -117,10 +117,11 @@ u32 looked_up(u32 table, u32 a, u32 b, u32 c) {
   return result;
 }
 
-// [P,] R, a, b, c, table, P: the predicate is whether any bit is set, or the one at the end.
+// [P,] R, a, b, c, table, P: the first predicate becomes "the result is not 0, or the last one is
+// true".
 void logic(Lane lane, const Step& step) {
   const std::size_t at = is_predicate(step.operand(0)) ? 1 : 0;
-  if (step.count() != at + 6) return lane.warp.fail_with("a form that is not known");
+  if (step.count() != at + 6) return lane.warp.fail_with("this form is not known");
   const u32 result = looked_up(step.operand(at + 4).value, word(lane, step.operand(at + 1)),
                                word(lane, step.operand(at + 2)), word(lane, step.operand(at + 3)));
   if (at == 1) {
@@ -142,7 +143,7 @@ void compare(Lane lane, const Step& step) {
   const u32 b = word(lane, step.operand(3));
   bool result = step.has(kU32) ? compares(step.kind, a, b)
                                : compares(step.kind, static_cast<s32>(a), static_cast<s32>(b));
-  // The upper halves of 64 bits: what the lower ones said counts where these are equal.
+  // Upper words of a 64-bit comparison: if they are equal, the result of the lower words counts.
   if (step.has(kEx)) {
     const bool low = truth(lane, step.operand(5));
     if (a == b) {
@@ -175,11 +176,11 @@ void add_extreme(Lane lane, const Step& step) {
 void move(Lane lane, const Step& step) {
   set(lane, step.operand(0), word(lane, step.operand(1)));
 }
-// A constant made by arithmetic of half floats: -0 * 0 plus both of them.
+// The compiler loads constants with arithmetic of half floats: RZ * RZ plus two halves.
 void move_halves(Lane lane, const Step& step) {
   if (step.operand(1).index != kNoRegister || step.operand(2).index != kNoRegister ||
       step.operand(3).kind != OperandKind::immediate) {
-    return lane.warp.fail_with("arithmetic of half floats");
+    return lane.warp.fail_with("arithmetic of half floats is not known");
   }
   set(lane, step.operand(0), step.operand(3).value);
 }
@@ -190,7 +191,7 @@ void magnitude(Lane lane, const Step& step) {
 void count_bits(Lane lane, const Step& step) {
   set(lane, step.operand(0), static_cast<u32>(std::popcount(word(lane, step.operand(1)))));
 }
-// The place of the highest bit, from below or from above; all ones if there is none.
+// The index of the highest bit, from below or from above; all ones if no bit is set.
 void find_highest(Lane lane, const Step& step) {
   u32 value = word(lane, step.operand(1));
   if (!step.has(kU32) && static_cast<s32>(value) < 0) value = ~value;
@@ -278,4 +279,4 @@ std::span<const Form> integer_forms() {
   return kForms;
 }
 
-}  // namespace everkernel::test::sass
+}  // namespace everkernel::simulator

@@ -1,8 +1,8 @@
-// A library that stands for libcuda and runs kernels: machine.hpp's grids, on memory of the host.
+// libsimulated_cuda.so: a driver library that runs kernels with machine.hpp's Grid on host memory.
 //
-// Nothing moves by itself. Whoever asks whether something is done lets every stream get on a
-// little, so that kernels of several streams, deadlines and words that the host writes meanwhile
-// are seen as on a device.
+// It has no threads. Each call that queries or waits for a stream or an event advances every stream
+// by a slice of instructions, so that kernels of several streams, deadlines and host writes during
+// a kernel interleave as on a device.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,74 +17,74 @@
 #include <utility>
 #include <vector>
 
-#include "cubin.hpp"
-#include "cuda/fake_driver.hpp"
-#include "machine.hpp"
+#include "simulator/cubin.hpp"
+#include "simulator/host_driver.hpp"
+#include "simulator/machine.hpp"
 
-namespace everkernel::test {
+namespace everkernel::simulator {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A launch as it was asked for. It keeps what it needs of its module.
+// A requested launch. It keeps its module's code alive.
 struct Start {
-  std::shared_ptr<const sass::Cubin> cubin = {};
-  const sass::Kernel* kernel = nullptr;
-  std::shared_ptr<const sass::Program> program = {};
-  sass::Launch launch = {};
+  std::shared_ptr<const Cubin> cubin = {};
+  const Kernel* kernel = nullptr;
+  std::shared_ptr<const Program> program = {};
+  Launch launch = {};
   std::vector<std::byte> parameters = {};
 };
 
-// Gets on by that many instructions, and takes off what it used; says whether it is over.
+// Runs up to `instructions` and subtracts the number it used; returns whether it has finished.
 using Operation = std::function<bool(std::uint64_t& instructions)>;
 
-// A place between operations.
+// A position in a stream, reached when all operations before it are done.
 struct Mark {
   bool is_reached = false;
   Clock::time_point time = {};
 };
 
 }  // namespace
-}  // namespace everkernel::test
+}  // namespace everkernel::simulator
 
 namespace everkernel::backend::cuda {
 
-// What the handles point to.
+// The objects behind the driver's handles.
 struct CuFunctionOpaque {
-  std::shared_ptr<const test::sass::Cubin> cubin = {};
-  const test::sass::Kernel* kernel = nullptr;
-  std::shared_ptr<const test::sass::Program> program = {};
-  int dynamic_bytes = 0;  // of shared memory, that a launch may have
+  std::shared_ptr<const simulator::Cubin> cubin = {};
+  const simulator::Kernel* kernel = nullptr;
+  std::shared_ptr<const simulator::Program> program = {};
+  int dynamic_bytes = 0;  // maximum of dynamic shared memory
   int preferred_percent = -1;
 };
 struct CuModuleOpaque {
-  std::shared_ptr<const test::sass::Cubin> cubin = {};
+  std::shared_ptr<const simulator::Cubin> cubin = {};
   std::map<std::string, CuFunctionOpaque, std::less<>> functions = {};
 };
 struct CuStreamOpaque {
-  std::deque<test::Operation> operations = {};
-  bool is_destroyed = false;  // and stays until it has done what it has
+  std::deque<simulator::Operation> operations = {};
+  bool is_destroyed = false;  // removed when its operations are done
 };
 struct CuEventOpaque {
-  std::shared_ptr<const test::Mark> mark = {};
+  std::shared_ptr<const simulator::Mark> mark = {};
   bool has_timing = true;
 };
 struct CuGraphNodeOpaque {};
 struct CuGraphOpaque {
-  std::vector<test::Start> starts = {};
+  std::vector<simulator::Start> starts = {};
 };
 struct CuGraphExecOpaque {
-  std::vector<test::Start> starts = {};
+  std::vector<simulator::Start> starts = {};
 };
 
 }  // namespace everkernel::backend::cuda
 
-namespace everkernel::test {
+namespace everkernel::simulator {
 namespace {
 
 using namespace backend::cuda;
 
-// Of a multiprocessor, and how it hands them out.
+// Resources of a multiprocessor and the units in which it allocates them.
 constexpr unsigned kWarp = 32;
 constexpr unsigned kWarpsPerSm = 64;
 constexpr unsigned kQuarters = 4;
@@ -92,15 +92,15 @@ constexpr unsigned kRegistersPerQuarter = 16384;
 constexpr unsigned kRegisterUnit = 256;
 constexpr unsigned kSharedPerSm = 228 << 10;
 constexpr unsigned kSharedUnit = 128;
-constexpr unsigned kReservedShared = 1024;  // of every block
+constexpr unsigned kReservedShared = 1024;  // in every block
 constexpr int kSharedPerBlock = 227 << 10;
 constexpr int kUsualSharedPerBlock = 48 << 10;
 
-// Instructions of a warp that a kernel gets on by, while others wait for the lock.
+// Instructions that one query runs of each stream while it holds the lock.
 constexpr std::uint64_t kSlice = 100'000;
 
 struct Device {
-  std::vector<std::unique_ptr<CuStreamOpaque>> streams;  // in the order of their turns
+  std::vector<std::unique_ptr<CuStreamOpaque>> streams;  // they run in this order
   std::map<CuEvent, std::unique_ptr<CuEventOpaque>> events;
   std::map<CuModule, std::unique_ptr<CuModuleOpaque>> modules;
 };
@@ -124,12 +124,12 @@ CuStreamOpaque* find(CuStream stream) {
   return found == the_device.streams.end() ? nullptr : stream;
 }
 
-// Lets every stream get on by that many instructions; with none of them by all that is no kernel.
+// Advances every stream by that many instructions; 0 runs only operations that are no kernels.
 void advance(std::uint64_t instructions) {
   for (const auto& stream : the_device.streams) {
     std::uint64_t left = instructions;
     auto& operations = stream->operations;
-    while (world().broken == 0 && !operations.empty() && operations.front()(left)) {
+    while (driver().broken == 0 && !operations.empty() && operations.front()(left)) {
       operations.pop_front();
     }
   }
@@ -138,22 +138,22 @@ void advance(std::uint64_t instructions) {
   });
 }
 
-// A look at the device. Who does not wait for a kernel is not kept by one.
+// Queries the device. Kernels advance only if the awaited operation is still pending.
 template <class IsDone>
 CuResult look(IsDone is_done) {
   advance(0);
-  if (world().broken == 0 && !is_done()) advance(kSlice);
-  if (world().broken != 0) return world().broken;
+  if (driver().broken == 0 && !is_done()) advance(kSlice);
+  if (driver().broken != 0) return driver().broken;
   return is_done() ? 0 : kCuNotReady;
 }
 
-// Others have their turn between looks: they may bring what a kernel waits for.
+// Between queries, other threads may take the lock: a kernel may wait for what they write.
 template <class IsDone>
 CuResult look_until(IsDone is_done) {
   for (;;) {
     if (const CuResult result = look(is_done); result != kCuNotReady) return result;
-    world_lock().unlock();
-    world_lock().lock();
+    driver_lock().unlock();
+    driver_lock().lock();
   }
 }
 
@@ -166,7 +166,7 @@ std::shared_ptr<const Mark> put_mark(CuStreamOpaque& stream) {
   return mark;
 }
 
-// Every launch takes turns of its own, and the same ones again in the next process.
+// Each launch has its own seed; the sequence is the same in every process.
 std::uint64_t next_seed() {
   static auto seed = static_cast<std::uint64_t>(number_from_environment("SIMULATED_SEED", 1));
   return seed++;
@@ -175,7 +175,7 @@ std::uint64_t next_seed() {
 void queue_launch(CuStream stream, Start start) {
   struct Run {
     Start start = {};
-    std::optional<sass::Grid> grid = {};
+    std::optional<Grid> grid = {};
   };
   auto run = std::make_shared<Run>();
   run->start = std::move(start);
@@ -183,7 +183,7 @@ void queue_launch(CuStream stream, Start start) {
     if (instructions == 0) return false;
     const Start& what = run->start;
     if (!run->grid) {
-      sass::Launch launch = what.launch;
+      Launch launch = what.launch;
       launch.parameters = what.parameters;
       launch.seed = next_seed();
       const auto globals = what.cubin->globals();
@@ -192,33 +192,33 @@ void queue_launch(CuStream stream, Start start) {
                         [=, end = first + globals.size()](auto address, auto size, bool) {
                           const bool is_global =
                               address >= first && address <= end && size <= end - address;
-                          return is_global || world().memory.can_reach(address, size);
+                          return is_global || driver().memory.can_reach(address, size);
                         });
     }
     const std::uint64_t before = run->grid->instructions();
     const auto is_over = run->grid->run(instructions);
     instructions -= std::min(instructions, run->grid->instructions() - before);
     if (is_over) return *is_over;
-    say(fmt::format("{}: {}", what.kernel->name, is_over.error().message));
-    world().broken = kIllegalAddress;
+    say(is_over.error().message);
+    driver().broken = kIllegalAddress;
     return false;
   });
 }
 
 // ---- kernels ----
 
-// Warps that a multiprocessor has registers for.
-unsigned warps_by_registers(const sass::Kernel& kernel) {
+// The number of warps whose registers fit on a multiprocessor.
+unsigned warps_by_registers(const Kernel& kernel) {
   const unsigned registers =
       (kernel.register_count * kWarp + kRegisterUnit - 1) / kRegisterUnit * kRegisterUnit;
   return registers == 0 ? kWarpsPerSm : kRegistersPerQuarter / registers * kQuarters;
 }
 
-unsigned max_threads(const sass::Kernel& kernel) {
+unsigned max_threads(const Kernel& kernel) {
   return std::min(kernel.max_threads, warps_by_registers(kernel) * kWarp);
 }
 
-unsigned blocks_per_sm(const sass::Kernel& kernel, unsigned threads, std::size_t shared_bytes) {
+unsigned blocks_per_sm(const Kernel& kernel, unsigned threads, std::size_t shared_bytes) {
   const std::size_t shared =
       (kernel.shared_bytes + shared_bytes + kReservedShared + kSharedUnit - 1) / kSharedUnit *
       kSharedUnit;
@@ -229,11 +229,11 @@ unsigned blocks_per_sm(const sass::Kernel& kernel, unsigned threads, std::size_t
                    static_cast<unsigned>(kSharedPerSm / shared)});
 }
 
-// Parameters are taken as they are now.
-std::vector<std::byte> parameters_of(const sass::Kernel& kernel, void** arguments) {
+// Copies the arguments at the time of the launch.
+std::vector<std::byte> parameters_of(const Kernel& kernel, void** arguments) {
   std::vector<std::byte> bytes(kernel.constants.size() - kernel.parameter_offset);
   for (std::size_t i = 0; i < kernel.parameters.size(); ++i) {
-    const sass::Parameter& parameter = kernel.parameters[i];
+    const Parameter& parameter = kernel.parameters[i];
     std::memcpy(bytes.data() + parameter.offset, arguments[i], parameter.size);
   }
   return bytes;
@@ -245,10 +245,10 @@ CuResult make_start(const CuKernelNode& node, Start& start) {
   const bool is_flat =
       node.grid[1] == 1 && node.grid[2] == 1 && node.block[1] == 1 && node.block[2] == 1;
   if (!is_flat || node.extra != nullptr) {
-    say("grids of more than one dimension and packed arguments are not known here");
+    say("grids of more than one dimension and packed arguments are not supported");
     return kNotSupported;
   }
-  const sass::Kernel& kernel = *function.kernel;
+  const Kernel& kernel = *function.kernel;
   if (node.grid[0] == 0 || node.block[0] == 0 || node.block[0] > max_threads(kernel) ||
       node.shared_bytes > static_cast<unsigned>(function.dynamic_bytes) ||
       (node.arguments == nullptr && !kernel.parameters.empty())) {
@@ -264,7 +264,7 @@ CuResult make_start(const CuKernelNode& node, Start& start) {
   return 0;
 }
 
-// The driver is not told how long an image is; its header says where it ends.
+// The driver's interface has no length for an image; its ELF header says where it ends.
 std::span<const std::byte> image_bytes(const void* image) {
   const auto* const bytes = static_cast<const std::byte*>(image);
   const auto number = [&]<class T>(std::size_t at, T value) -> std::uint64_t {
@@ -281,7 +281,7 @@ std::span<const std::byte> image_bytes(const void* image) {
 
 }  // namespace
 
-void set_up(FakeCuda& state) {
+void set_up(DriverState& state) {
   state.name = "Simulated GPU";
   state.sm_count = number_from_environment("SIMULATED_SM_COUNT", 2);
   state.shared_bytes_per_sm = static_cast<int>(kSharedPerSm);
@@ -306,30 +306,30 @@ extern "C" {
 // ---- code ----
 
 CuResult cuModuleLoadData(CuModule* module, const void* image) {
-  FAKE_CALL(begin_call_in_context, "cuModuleLoadData");
+  DRIVER_CALL(begin_call_in_context, "cuModuleLoadData");
   constexpr std::array<unsigned char, 4> kMagic = {0x7F, 'E', 'L', 'F'};
   if (std::memcmp(image, kMagic.data(), kMagic.size()) != 0) return kNoBinary;
-  auto cubin = sass::Cubin::load(image_bytes(image));
+  auto cubin = Cubin::load(image_bytes(image));
   if (!cubin) {
     say(cubin.error().message);
     return cubin.error().code == Code::unsupported ? kNoBinary : kInvalidImage;
   }
-  *module = make(the_device.modules, world().state.live_modules);
-  (*module)->cubin = std::make_shared<const sass::Cubin>(std::move(*cubin));
+  *module = make(the_device.modules, driver().state.live_modules);
+  (*module)->cubin = std::make_shared<const Cubin>(std::move(*cubin));
   return 0;
 }
 CuResult cuModuleUnload(CuModule module) {
-  FAKE_CALL(begin_call_in_context, "cuModuleUnload");
-  return destroy(the_device.modules, world().state.live_modules, module);
+  DRIVER_CALL(begin_call_in_context, "cuModuleUnload");
+  return destroy(the_device.modules, driver().state.live_modules, module);
 }
 CuResult cuModuleGetFunction(CuFunction* function, CuModule module, const char* name) {
-  FAKE_CALL(begin_call_in_context, "cuModuleGetFunction");
+  DRIVER_CALL(begin_call_in_context, "cuModuleGetFunction");
   if (!the_device.modules.contains(module)) return kInvalidHandle;
   auto known = module->functions.find(name);
   if (known == module->functions.end()) {
     const auto found = module->cubin->kernels().find(std::string_view(name));
     if (found == module->cubin->kernels().end()) return kNotFound;
-    auto program = sass::read_program(found->second);
+    auto program = read_program(found->second);
     if (!program) {
       say(fmt::format("{}: {}", name, program.error().message));
       return kNotSupported;
@@ -346,8 +346,8 @@ CuResult cuModuleGetFunction(CuFunction* function, CuModule module, const char* 
   return 0;
 }
 CuResult cuFuncGetAttribute(int* value, CuFunctionAttribute attribute, CuFunction function) {
-  FAKE_CALL(begin_call_in_context, "cuFuncGetAttribute");
-  const sass::Kernel& kernel = *function->kernel;
+  DRIVER_CALL(begin_call_in_context, "cuFuncGetAttribute");
+  const Kernel& kernel = *function->kernel;
   switch (attribute) {
     case CuFunctionAttribute::max_threads_per_block:
       *value = static_cast<int>(max_threads(kernel));
@@ -371,7 +371,7 @@ CuResult cuFuncGetAttribute(int* value, CuFunctionAttribute attribute, CuFunctio
   return kInvalidValue;
 }
 CuResult cuFuncSetAttribute(CuFunction function, CuFunctionAttribute attribute, int value) {
-  FAKE_CALL(begin_call_in_context, "cuFuncSetAttribute");
+  DRIVER_CALL(begin_call_in_context, "cuFuncSetAttribute");
   const int most = kSharedPerBlock - static_cast<int>(function->kernel->shared_bytes);
   if (attribute == CuFunctionAttribute::max_dynamic_shared_bytes && value >= 0 && value <= most) {
     function->dynamic_bytes = value;
@@ -385,7 +385,7 @@ CuResult cuFuncSetAttribute(CuFunction function, CuFunctionAttribute attribute, 
 }
 CuResult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, CuFunction function, int threads,
                                                      std::size_t shared_bytes) {
-  FAKE_CALL(begin_call_in_context, "cuOccupancyMaxActiveBlocksPerMultiprocessor");
+  DRIVER_CALL(begin_call_in_context, "cuOccupancyMaxActiveBlocksPerMultiprocessor");
   if (threads <= 0) return kInvalidValue;
   *blocks = static_cast<int>(
       blocks_per_sm(*function->kernel, static_cast<unsigned>(threads), shared_bytes));
@@ -394,7 +394,7 @@ CuResult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, CuFunction fun
 CuResult cuLaunchKernel(CuFunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                         unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
                         CuStream stream, void** arguments, void** extra) {
-  FAKE_CALL(begin_call_in_context, "cuLaunchKernel");
+  DRIVER_CALL(begin_call_in_context, "cuLaunchKernel");
   if (find(stream) == nullptr) return kInvalidHandle;
   Start start;
   const CuResult result = make_start({.function = function,
@@ -411,32 +411,32 @@ CuResult cuLaunchKernel(CuFunction function, unsigned grid_x, unsigned grid_y, u
 // ---- streams and events ----
 
 CuResult cuStreamCreate(CuStream* stream, unsigned flags) {
-  FAKE_CALL(begin_call_in_context, "cuStreamCreate");
+  DRIVER_CALL(begin_call_in_context, "cuStreamCreate");
   if (flags != kCuStreamNonBlocking) return kInvalidValue;
   the_device.streams.push_back(std::make_unique<CuStreamOpaque>());
   *stream = the_device.streams.back().get();
-  ++world().state.live_streams;
+  ++driver().state.live_streams;
   return 0;
 }
 CuResult cuStreamDestroy_v2(CuStream stream) {
-  FAKE_CALL(begin_call_in_context, "cuStreamDestroy_v2");
+  DRIVER_CALL(begin_call_in_context, "cuStreamDestroy_v2");
   if (find(stream) == nullptr) return kInvalidHandle;
   stream->is_destroyed = true;
-  --world().state.live_streams;
+  --driver().state.live_streams;
   return 0;
 }
 CuResult cuStreamQuery(CuStream stream) {
-  FAKE_CALL(begin_call_in_context, "cuStreamQuery");
+  DRIVER_CALL(begin_call_in_context, "cuStreamQuery");
   if (find(stream) == nullptr) return kInvalidHandle;
   return look([&] { return stream->operations.empty(); });
 }
 CuResult cuStreamSynchronize(CuStream stream) {
-  FAKE_CALL(begin_call_in_context, "cuStreamSynchronize");
+  DRIVER_CALL(begin_call_in_context, "cuStreamSynchronize");
   if (find(stream) == nullptr) return kInvalidHandle;
   return look_until([mark = put_mark(*stream)] { return mark->is_reached; });
 }
 CuResult cuStreamWaitEvent(CuStream stream, CuEvent event, unsigned) {
-  FAKE_CALL(begin_call_in_context, "cuStreamWaitEvent");
+  DRIVER_CALL(begin_call_in_context, "cuStreamWaitEvent");
   if (find(stream) == nullptr || !the_device.events.contains(event)) return kInvalidHandle;
   if (event->mark == nullptr) return 0;
   stream->operations.emplace_back(
@@ -444,29 +444,29 @@ CuResult cuStreamWaitEvent(CuStream stream, CuEvent event, unsigned) {
   return 0;
 }
 CuResult cuEventCreate(CuEvent* event, unsigned flags) {
-  FAKE_CALL(begin_call_in_context, "cuEventCreate");
-  *event = make(the_device.events, world().state.live_events);
+  DRIVER_CALL(begin_call_in_context, "cuEventCreate");
+  *event = make(the_device.events, driver().state.live_events);
   (*event)->has_timing = (flags & kCuEventDisableTiming) == 0;
   return 0;
 }
 CuResult cuEventRecord(CuEvent event, CuStream stream) {
-  FAKE_CALL(begin_call_in_context, "cuEventRecord");
+  DRIVER_CALL(begin_call_in_context, "cuEventRecord");
   if (find(stream) == nullptr || !the_device.events.contains(event)) return kInvalidHandle;
   event->mark = put_mark(*stream);
   return 0;
 }
 CuResult cuEventQuery(CuEvent event) {
-  FAKE_CALL(begin_call_in_context, "cuEventQuery");
+  DRIVER_CALL(begin_call_in_context, "cuEventQuery");
   if (!the_device.events.contains(event)) return kInvalidHandle;
   return look([mark = event->mark] { return mark == nullptr || mark->is_reached; });
 }
 CuResult cuEventSynchronize(CuEvent event) {
-  FAKE_CALL(begin_call_in_context, "cuEventSynchronize");
+  DRIVER_CALL(begin_call_in_context, "cuEventSynchronize");
   if (!the_device.events.contains(event)) return kInvalidHandle;
   return look_until([mark = event->mark] { return mark == nullptr || mark->is_reached; });
 }
 CuResult cuEventElapsedTime(float* milliseconds, CuEvent begin, CuEvent end) {
-  FAKE_CALL(begin_call_in_context, "cuEventElapsedTime");
+  DRIVER_CALL(begin_call_in_context, "cuEventElapsedTime");
   for (const CuEvent event : {begin, end}) {
     if (!the_device.events.contains(event) || !event->has_timing || event->mark == nullptr) {
       return kInvalidHandle;
@@ -478,22 +478,22 @@ CuResult cuEventElapsedTime(float* milliseconds, CuEvent begin, CuEvent end) {
   return 0;
 }
 CuResult cuEventDestroy_v2(CuEvent event) {
-  FAKE_CALL(begin_call_in_context, "cuEventDestroy_v2");
-  return destroy(the_device.events, world().state.live_events, event);
+  DRIVER_CALL(begin_call_in_context, "cuEventDestroy_v2");
+  return destroy(the_device.events, driver().state.live_events, event);
 }
 
 // ---- graphs ----
 
 CuResult cuGraphCreate(CuGraph* graph, unsigned) {
-  FAKE_CALL(begin_call_in_context, "cuGraphCreate");
+  DRIVER_CALL(begin_call_in_context, "cuGraphCreate");
   *graph = new CuGraphOpaque;
   return 0;
 }
-// A node depends on nodes that are there, so that the order in which they come will do. A handle
-// is the node's number, and no pointer to anything.
+// A node can depend only on nodes added before it, so running nodes in the order of addition is
+// correct. A handle is the node's number, not a pointer.
 CuResult cuGraphAddKernelNode_v2(CuGraphNode* node, CuGraph graph, const CuGraphNode* dependencies,
                                  std::size_t dependency_count, const CuKernelNode* parameters) {
-  FAKE_CALL(begin_call_in_context, "cuGraphAddKernelNode_v2");
+  DRIVER_CALL(begin_call_in_context, "cuGraphAddKernelNode_v2");
   for (const CuGraphNode other : std::span(dependencies, dependency_count)) {
     const auto number = reinterpret_cast<std::uintptr_t>(other);
     if (number == 0 || number > graph->starts.size()) return kInvalidValue;
@@ -505,31 +505,31 @@ CuResult cuGraphAddKernelNode_v2(CuGraphNode* node, CuGraph graph, const CuGraph
   return 0;
 }
 CuResult cuGraphInstantiateWithFlags(CuGraphExec* executable, CuGraph graph, unsigned long long) {
-  FAKE_CALL(begin_call_in_context, "cuGraphInstantiateWithFlags");
+  DRIVER_CALL(begin_call_in_context, "cuGraphInstantiateWithFlags");
   *executable = new CuGraphExecOpaque{graph->starts};
   return 0;
 }
 CuResult cuGraphUpload(CuGraphExec, CuStream stream) {
-  FAKE_CALL(begin_call_in_context, "cuGraphUpload");
+  DRIVER_CALL(begin_call_in_context, "cuGraphUpload");
   return find(stream) == nullptr ? kInvalidHandle : 0;
 }
 CuResult cuGraphLaunch(CuGraphExec executable, CuStream stream) {
-  FAKE_CALL(begin_call_in_context, "cuGraphLaunch");
+  DRIVER_CALL(begin_call_in_context, "cuGraphLaunch");
   if (find(stream) == nullptr) return kInvalidHandle;
   for (const Start& start : executable->starts) queue_launch(stream, start);
   return 0;
 }
 CuResult cuGraphExecDestroy(CuGraphExec executable) {
-  FAKE_CALL(begin_call_in_context, "cuGraphExecDestroy");
+  DRIVER_CALL(begin_call_in_context, "cuGraphExecDestroy");
   delete executable;
   return 0;
 }
 CuResult cuGraphDestroy(CuGraph graph) {
-  FAKE_CALL(begin_call_in_context, "cuGraphDestroy");
+  DRIVER_CALL(begin_call_in_context, "cuGraphDestroy");
   delete graph;
   return 0;
 }
 
 }  // extern "C"
 
-}  // namespace everkernel::test
+}  // namespace everkernel::simulator

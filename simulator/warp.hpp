@@ -1,4 +1,4 @@
-// The warps of a block: registers, lanes that part and meet, and what one instruction does.
+// The warps of a block: registers, divergence of lanes, checked memory access.
 #pragma once
 
 #include <array>
@@ -8,23 +8,22 @@
 #include <string>
 #include <vector>
 
-#include "instruction.hpp"
-#include "machine.hpp"
+#include "simulator/instruction.hpp"
+#include "simulator/machine.hpp"
 
-namespace everkernel::test::sass {
+namespace everkernel::simulator {
 
 inline constexpr std::uint32_t kLanes = 32;
-/// Where a generic address means the thread's own memory, or the block's. No address of the host
-/// is there.
+/// Windows of the generic address space for local and shared memory. No host address lies in them.
 inline constexpr std::uint64_t kLocalAddress = std::uint64_t{0x7D} << 56;
 inline constexpr std::uint64_t kSharedAddress = std::uint64_t{0x7E} << 56;
 inline constexpr std::uint64_t kWindowBytes = std::uint64_t{1} << 32;
-/// What the system keeps for itself at the beginning of a block's memory.
+/// Bytes at the beginning of a block's shared memory that the system reserves.
 inline constexpr std::uint32_t kReservedShared = 1024;
-/// What is given where nobody can know; no test takes it for right.
+/// The value of results that are undefined on a device, so that no test passes by accident.
 inline constexpr std::uint32_t kUnknown = 0xBADC0FFEu;
 
-/// What an instruction has behind its name, as far as anything depends on it.
+/// Modifiers behind an instruction's name that change its result.
 enum Modifier : std::uint32_t {
   kU32 = 1u << 0,
   kX = 1u << 1,
@@ -44,13 +43,13 @@ enum Modifier : std::uint32_t {
   kU16 = 1u << 16,
   kU8 = 1u << 19,
   kSigned = 1u << 17,
-  kAllOrNone = 1u << 18,  // a branch that lanes take together or not at all
+  kAllOrNone = 1u << 18,  // a branch that is taken by all lanes of a fragment or by none
 };
 
 struct Step;
 class Warp;
 
-/// One lane that runs an instruction. Uniform instructions run on any of them.
+/// One lane that runs an instruction. A uniform instruction runs once, on any active lane.
 struct Lane {
   Warp& warp;
   std::uint32_t number;
@@ -58,7 +57,7 @@ struct Lane {
 using LaneFunction = void (*)(Lane, const Step&);
 using WarpFunction = void (*)(Warp&, const Step&, std::uint32_t mask);
 
-/// An instruction, ready to run: one of the two functions is there.
+/// An instruction with the function that executes it: exactly one of the two functions is set.
 struct Step {
   Instruction instruction = {};
   LaneFunction lane_function = nullptr;
@@ -74,35 +73,38 @@ struct Step {
   bool has(Modifier modifier) const { return (modifiers & modifier) != 0; }
 };
 
-/// Fails with what is not known of it.
+/// Fails with the part of the instruction that is not known.
 Result<Step> step_of(const Instruction& instruction);
 
-/// What all blocks of a launch see.
+/// Memory that all blocks of a launch share.
 struct Memory {
   MayAccess may_access = {};
   std::map<std::size_t, std::vector<std::byte>> banks = {};
 };
 
-/// A block among others.
+/// The position of a block in its launch, and the sizes of its memory.
 struct Place {
   std::uint32_t block = 0, thread_count = 1;
   std::uint32_t shared_bytes = 0, local_bytes = 0;
   std::uint64_t seed = 1;
 };
 
-/// Lanes of a warp that run together.
+/// Lanes of a warp that run together: they have the same next instruction.
 struct Fragment {
   enum class Wait : std::uint8_t { none, meeting, warp, collective, block };
   std::uint32_t lanes = 0;
   std::size_t next = 0;  // instruction
   Wait wait = Wait::none;
-  std::uint32_t waited_for = 0;  // the meeting, or the lanes
-  std::uint32_t gathered = 0;    // the group of a collective, 0 if none
+  std::uint32_t waited_for = 0;  // the number of the meeting, or the mask of lanes
+  std::uint32_t gathered = 0;    // the number of the collective, 0 if none
 };
 
 class Block;
 
 /// 32 lanes.
+///
+/// A "meeting" is a convergence barrier: BSSY begins one for the lanes that execute it, BSYNC waits
+/// for them, BREAK leaves it.
 class Warp {
  public:
   Warp(Block& block, std::uint32_t first_thread, std::uint32_t lanes);
@@ -118,14 +120,14 @@ class Warp {
   std::uint32_t constant(std::size_t bank, std::uint32_t offset);
   std::uint32_t constant_place(const Operand& operand, std::uint32_t lane) const;
 
-  // Memory. Null if an access may not be made: the warp has failed then.
+  // Memory. If an access is not permitted, the result is null and the warp has failed.
   std::uint64_t address_of(const Operand& operand, std::uint32_t lane) const;
   std::byte* reach_global(std::uint64_t address, std::size_t size, bool writes);
   std::byte* reach_shared(std::uint64_t address, std::size_t size);
   std::byte* reach_local(std::uint64_t address, std::size_t size, std::uint32_t lane);
   std::byte* reach_any(std::uint64_t address, std::size_t size, std::uint32_t lane, bool writes);
 
-  // Ways. They are of the fragment that runs.
+  // Control flow of the fragment that runs.
   Fragment& current() { return fragments_[current_]; }
   void jump(std::uint32_t mask, std::size_t place);
   void exit(std::uint32_t mask);
@@ -136,13 +138,13 @@ class Warp {
   void end_collective();
   void let_others_run() { is_yielding_ = true; }
 
-  /// Runs a few instructions, unless nobody can go on.
+  /// Runs a few instructions; returns how many, 0 if all lanes wait.
   std::uint64_t run(const std::vector<Step>& steps);
   bool is_over() const { return exited_ == all_; }
-  /// Whether all lanes that are left wait for the block.
+  /// Whether all lanes that have not exited wait at the block's barrier.
   bool waits_for_block() const;
   void pass_block_barrier(std::uint32_t result);
-  /// How many lanes said yes at a barrier: of this warp, and of all.
+  /// The number of lanes whose predicate was true at a barrier: of this warp, and of the block.
   void bring(std::uint32_t count) { brought_ = count; }
   std::uint32_t brought() const { return brought_; }
   std::uint32_t block_result() const { return block_result_; }
@@ -156,9 +158,9 @@ class Warp {
 
  private:
   void split(std::uint32_t mask);
-  void settle();
-  bool settle_meetings();
-  bool settle_warp_waits();
+  void release_waiting();
+  bool release_one_meeting();
+  bool release_one_warp_wait();
   bool choose_fragment();
   void run_step(const Step& step);
   void drop_empty();
@@ -172,14 +174,15 @@ class Warp {
   std::array<std::uint32_t, 64> uniforms_ = {};
   std::array<bool, 8> uniform_predicates_ = {};
   std::array<std::array<std::uint32_t, kLanes>, 16> meetings_of_ = {};
-  std::map<std::uint32_t, std::uint32_t> meetings_ = {};  // who is still to come, by number
+  std::map<std::uint32_t, std::uint32_t> meetings_ =
+      {};  // lanes still expected, by number of the meeting
   std::uint32_t next_meeting_ = 1;
   std::uint32_t next_collective_ = 1;
   std::vector<Fragment> fragments_ = {};
   std::map<std::uint32_t, std::vector<Fragment>> collectives_ = {};
   std::size_t current_ = 0;
   bool is_yielding_ = true;
-  std::uint64_t patience_ = 0;  // instructions before other lanes have their turn
+  std::uint64_t patience_ = 0;  // instructions until another fragment runs
   std::uint32_t brought_ = 0, block_result_ = 0;
   std::vector<std::byte> local_;
   std::string failure_ = {};
@@ -189,9 +192,9 @@ class Warp {
 class Block {
  public:
   Block(const Place& place, Memory& memory);
-  /// A number that looks random and follows from the seed.
+  /// The next pseudo-random number of the launch's seed.
   std::uint32_t draw();
-  /// A turn of every warp; gives the number of instructions.
+  /// Gives every warp one turn; returns the number of instructions that ran.
   std::uint64_t run(const std::vector<Step>& steps);
   bool is_over() const;
   const Place& place() const { return place_; }
@@ -201,7 +204,7 @@ class Block {
   const std::string& where() const { return where_; }
 
  private:
-  void settle_barrier();
+  void release_barrier();
   Place place_;
   Memory& memory_;
   std::vector<std::byte> shared_;
@@ -211,4 +214,4 @@ class Block {
   std::string where_ = {};
 };
 
-}  // namespace everkernel::test::sass
+}  // namespace everkernel::simulator

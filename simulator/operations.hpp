@@ -1,7 +1,8 @@
-// What operations of machine code have in common: how operands are read, and tables of forms.
+// Shared by the files that implement instructions: access to operands, and the type of their
+// tables.
 //
-// Each kind of operations has a file and a table in it. A name, a modifier or a form that no table
-// has is refused: nothing is ever done that the device might do otherwise.
+// Each group of instructions has a file that ends with a table of Forms. A name, a modifier or an
+// operand count that no table lists is refused, because the device might do something else.
 #pragma once
 
 #include <bit>
@@ -10,9 +11,9 @@
 #include <span>
 #include <string_view>
 
-#include "warp.hpp"
+#include "simulator/warp.hpp"
 
-namespace everkernel::test::sass {
+namespace everkernel::simulator {
 
 using u8 = std::uint8_t;
 using u32 = std::uint32_t;
@@ -24,20 +25,20 @@ __extension__ typedef __int128 s128;
 
 // ---- forms ----
 
-/// A part of a name that says what an operation is.
+/// A part of an instruction's name that selects a variant: it sets a field of the Step.
 struct Part {
   std::string_view name;
   u8 value;
   u8 Step::*field;
 };
 
-/// An instruction, by the beginning of its name.
+/// The implementation of all instructions whose names begin with `name`.
 struct Form {
   std::string_view name = {};
   LaneFunction lane_function = nullptr;
   WarpFunction warp_function = nullptr;
-  std::string_view modifiers = {};  // that may stand behind it
-  std::size_t least = 0, most = 0;  // operands
+  std::string_view modifiers = {};  // that may follow the name, separated by blanks
+  std::size_t least = 0, most = 0;  // number of operands
   std::span<const Part> parts = {};
 };
 
@@ -48,7 +49,7 @@ std::span<const Form> lane_forms();
 
 // ---- operands ----
 
-inline constexpr u32 kNan = 0x7FFFFFFFu;  // what arithmetic gives
+inline constexpr u32 kNan = 0x7FFFFFFFu;  // the NaN that arithmetic produces
 
 inline bool is_predicate(const Operand& operand) {
   return operand.kind == OperandKind::predicate || operand.kind == OperandKind::uniform_predicate;
@@ -99,7 +100,7 @@ inline void set_number(Lane lane, const Step& step, float value) {
   set(lane, step.operand(0), bits);
 }
 
-// Destinations that may be missing: predicates between the first destination and the sources.
+// The index of the first source: optional destination predicates precede it.
 inline std::size_t first_source(const Step& step) {
   std::size_t i = 1;
   while (i < step.count() && is_predicate(step.operand(i))) ++i;
@@ -213,4 +214,4 @@ T updated(const Step& step, T before, T value) {
   }
 }
 
-}  // namespace everkernel::test::sass
+}  // namespace everkernel::simulator

@@ -1,13 +1,13 @@
-// Names of instructions, and what is done for them.
+// Finds the function and the modifiers for an instruction, by its name.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <unordered_map>
 #include <utility>
 
-#include "operations.hpp"
+#include "simulator/operations.hpp"
 
-namespace everkernel::test::sass {
+namespace everkernel::simulator {
 namespace {
 
 const Form* find_form(std::string_view name) {
@@ -41,7 +41,7 @@ bool allows(std::string_view list, std::string_view part) {
   return false;
 }
 
-// A part of the name behind what is known; says whether it has a meaning.
+// Applies one part of the name that follows the form's name; returns whether the form permits it.
 bool read_part(Step& step, const Form& form, std::string_view part) {
   for (const Part& known : form.parts) {
     if (known.name != part) continue;
@@ -54,7 +54,7 @@ bool read_part(Step& step, const Form& form, std::string_view part) {
   return true;
 }
 
-// Uniform instructions do what others do, on other registers.
+// The name of the vector instruction that a uniform instruction performs on uniform registers.
 std::string_view common_name(std::string_view name) {
   static constexpr std::string_view kUniform[] = {"UIADD3", "UIMAD",  "ULEA",  "USHF",  "ULOP3",
                                                   "UPLOP3", "UISETP", "USEL",  "UMOV",  "UPOPC",
@@ -75,7 +75,7 @@ Result<Step> step_of(const Instruction& instruction) {
   Step step{.instruction = instruction};
   const std::string_view name = common_name(instruction.name);
   step.is_uniform = name != instruction.name;
-  // The longest name that is known; the rest is behind it.
+  // Finds the longest known prefix; the rest of the name are modifiers.
   std::size_t end = name.size();
   const Form* form = find_form(name);
   while (form == nullptr && end != 0) {
@@ -83,8 +83,8 @@ Result<Step> step_of(const Instruction& instruction) {
     if (end == std::string_view::npos) break;
     form = find_form(name.substr(0, end));
   }
-  if (form == nullptr) return fail(Code::unsupported, "an instruction that is not known");
-  if (form->name == "REDUX") step.kind = kAtomicAnd;  // what is not written
+  if (form == nullptr) return fail(Code::unsupported, "the instruction is not known");
+  if (form->name == "REDUX") step.kind = kAtomicAnd;  // the text form leaves AND out
   if (form->name == "CS2R") step.bytes = 8;
   if (form->name == "ATOMS.CAST") step.modifiers |= kCas;
   for (std::size_t at = end; at < name.size();) {
@@ -103,4 +103,4 @@ Result<Step> step_of(const Instruction& instruction) {
   return step;
 }
 
-}  // namespace everkernel::test::sass
+}  // namespace everkernel::simulator

@@ -1,5 +1,6 @@
-// Modules that NVRTC made, as they are and damaged: a value or an error, never anything else.
-#include "cubin.hpp"
+// Loads cubins that NVRTC made, intact and damaged: the result is a value or an error, never
+// undefined behaviour.
+#include "simulator/cubin.hpp"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -10,9 +11,9 @@
 #include <vector>
 
 #include "cuda/needs_nvrtc.hpp"
-#include "machine.hpp"
+#include "simulator/machine.hpp"
 
-namespace everkernel::test::sass {
+namespace everkernel::simulator {
 namespace {
 
 constexpr std::string_view kSource = R"(
@@ -74,7 +75,7 @@ std::uint32_t word_at(std::span<const std::byte> bytes, std::size_t at) {
   if (at + sizeof value <= bytes.size()) std::memcpy(&value, bytes.data() + at, sizeof value);
   return value;
 }
-// Where a word lies, or how many bytes there are.
+// An offset, or a number of bytes.
 std::size_t find_word(std::span<const std::byte> bytes, std::uint32_t word) {
   std::size_t at = 0;
   while (at < bytes.size() && word_at(bytes, at) != word) at += 4;
@@ -131,7 +132,7 @@ TEST_F(CubinTest, variables_begin_with_their_values) {
   ASSERT_LE(at + 16, globals.size());
   for (std::uint32_t i = 1; i < 4; ++i) EXPECT_EQ(word_at(globals, at + 4 * i), i + 1);
   EXPECT_GE(globals.size(), 16u + 1200 + 8);
-  // The pointer among them has an address of this process.
+  // The pointer variable holds an address of this process.
   const auto target = reinterpret_cast<std::uint64_t>(globals.data()) + at + 8;
   const std::size_t pointer = find_word(globals, static_cast<std::uint32_t>(target));
   ASSERT_LE(pointer + 8, globals.size());
@@ -176,7 +177,7 @@ TEST_F(CubinTest, another_architecture_is_refused_by_its_name) {
 
 TEST_F(CubinTest, a_module_that_is_cut_off_is_refused) {
   for (std::size_t size = 0; size < bytes_.size(); ++size) {
-    // A copy of its own, so that a byte behind it is seen to be read.
+    // An exact copy, so that a sanitizer sees a read behind its end.
     const std::vector<std::byte> some(bytes_.begin(),
                                       bytes_.begin() + static_cast<std::ptrdiff_t>(size));
     const auto cubin = Cubin::load(some);
@@ -207,4 +208,4 @@ TEST_F(CubinTest, a_module_with_any_byte_changed_is_loaded_or_refused) {
 }
 
 }  // namespace
-}  // namespace everkernel::test::sass
+}  // namespace everkernel::simulator

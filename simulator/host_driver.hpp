@@ -1,6 +1,6 @@
-// What libraries that stand for libcuda have in common: a device that is a few numbers, contexts,
-// and memory that is the host's. fake_driver.cpp has the driver's functions for these; whoever
-// builds with it adds modules, streams, events and graphs, and the functions at the end of this.
+// The part that libraries in place of libcuda share: the device's properties, contexts, and memory,
+// all of it host memory. host_driver.cpp exports the driver's functions for these. A library adds
+// modules, streams, events and graphs, and defines the three functions at the end of this header.
 #pragma once
 
 #include <condition_variable>
@@ -13,9 +13,9 @@
 #include <string_view>
 
 #include "backend/cuda/driver.hpp"
-#include "cuda/fake_cuda.hpp"
+#include "simulator/driver_state.hpp"
 
-namespace everkernel::test {
+namespace everkernel::simulator {
 
 using backend::cuda::CuPointer;
 using backend::cuda::CuResult;
@@ -32,8 +32,8 @@ inline constexpr CuResult kNotFound = 500;
 inline constexpr CuResult kIllegalAddress = 700;
 inline constexpr CuResult kNotSupported = 801;
 
-/// A lock that threads get in the order in which they came: none that looks again and again keeps
-/// it from another.
+/// A fair lock: threads get it in the order in which they asked, so that a thread that polls the
+/// driver cannot starve another.
 class TurnLock {
  public:
   void lock();
@@ -46,22 +46,22 @@ class TurnLock {
   std::uint64_t left_ = 0;
 };
 
-/// Memory that the device reaches, of the host all of it. What is new is full of garbage.
-class FakeMemory {
+/// Memory that the device can access, all of it host memory. New memory is filled with a pattern.
+class DeviceMemory {
  public:
   enum class Owner { device, pinned, host };
 
-  FakeMemory() = default;
-  FakeMemory(const FakeMemory&) = delete;
-  FakeMemory& operator=(const FakeMemory&) = delete;
-  /// Frees also what a test that lost its device could not give back.
-  ~FakeMemory();
+  DeviceMemory() = default;
+  DeviceMemory(const DeviceMemory&) = delete;
+  DeviceMemory& operator=(const DeviceMemory&) = delete;
+  /// Also frees allocations that were not freed because the device was lost.
+  ~DeviceMemory();
 
   void* allocate(std::size_t bytes, Owner owner);
-  /// Memory that belongs to the host and stays its own.
+  /// Registers memory that the caller owns.
   void add(void* memory, std::size_t bytes);
   bool begins_at(const void* memory, Owner owner) const;
-  /// False if none of this owner begins there.
+  /// False if no range of this owner begins there.
   bool release(void* memory, Owner owner);
 
   bool is_device(std::uintptr_t begin, std::size_t bytes) const;
@@ -80,28 +80,28 @@ class FakeMemory {
   const Range* find(std::uintptr_t begin, std::size_t bytes) const;
 
   std::map<std::uintptr_t, Range> ranges_ = {};
-  mutable Range last_ = {};  // that was asked for: kernels stay where they are
+  mutable Range last_ = {};  // the range of the last successful look-up: kernels mostly stay in one
   std::size_t device_bytes_ = 0;
 };
 
-struct FakeWorld {
-  FakeCuda state = {};
-  CuResult broken = 0;  // what every call answers once a context is broken
-  FakeMemory memory = {};
+struct HostDriver {
+  DriverState state = {};
+  CuResult broken = 0;  // the result of every call once a context is broken, else 0
+  DeviceMemory memory = {};
 };
 
-/// Everything that was done to the device; begin_call holds its lock.
-FakeWorld& world();
-TurnLock& world_lock();
-void forget_world();
-/// Of the thread that asks.
+/// The one instance. DRIVER_CALL holds its lock.
+HostDriver& driver();
+TurnLock& driver_lock();
+void reset_driver();
+/// The number of contexts on the calling thread's stack.
 int current_contexts();
 
-/// What every function begins with: counts, and fails where the test wants it.
+/// Counts the call, and returns the failure that a test has scheduled for it, or 0.
 CuResult begin_call(std::string_view symbol);
 CuResult begin_call_in_context(std::string_view symbol);
 
-/// Makes what a handle names.
+/// Makes an object; its address is the handle.
 template <class Object>
 Object* make(std::map<Object*, std::unique_ptr<Object>>& objects, int& live_count) {
   auto object = std::make_unique<Object>();
@@ -119,21 +119,21 @@ CuResult destroy(std::map<Object*, std::unique_ptr<Object>>& objects, int& live_
   return 0;
 }
 
-// ---- what a library says that uses this ----
+// ---- defined by each library ----
 
-/// The device before anything was done to it.
-void set_up(FakeCuda& state);
-/// Does it when all is done that was queued before.
+/// Sets the initial state of the device.
+void set_up(DriverState& state);
+/// Runs the operation after all operations queued before it in the stream.
 void queue(CuStream stream, std::function<void()> operation);
-/// Waits for everything that was queued, as the driver does before it takes memory away.
+/// Waits for all queued operations, as the driver does before it frees memory.
 CuResult finish_all();
 
-}  // namespace everkernel::test
+}  // namespace everkernel::simulator
 
-// The first line of every function. A macro, because it returns.
-#define FAKE_CALL(begin, symbol)                                    \
-  const std::scoped_lock hold(::everkernel::test::world_lock());    \
-  do {                                                              \
-    const ::everkernel::test::CuResult fake_result = begin(symbol); \
-    if (fake_result != 0) return fake_result;                       \
+// The first line of every exported function. A macro, because it returns.
+#define DRIVER_CALL(begin, symbol)                                        \
+  const std::scoped_lock hold(::everkernel::simulator::driver_lock());    \
+  do {                                                                    \
+    const ::everkernel::simulator::CuResult early_result = begin(symbol); \
+    if (early_result != 0) return early_result;                           \
   } while (false)

@@ -1,5 +1,5 @@
-// One instruction of a GPU's machine code, as the tools of CUDA write it down (compute capability
-// 9.0): `@!P0 IADD3.X R5, R5, UR5, RZ, P0, !PT`.
+// One instruction of a GPU's machine code (compute capability 9.0). Its text form is the one that
+// NVIDIA's disassembler prints: `@!P0 IADD3.X R5, R5, UR5, RZ, P0, !PT`.
 #pragma once
 
 #include <array>
@@ -10,7 +10,7 @@
 
 #include "everkernel/base/result.hpp"
 
-namespace everkernel::test::sass {
+namespace everkernel::simulator {
 
 /// Registers that read as 0, and predicates that are always true.
 inline constexpr std::uint8_t kNoRegister = 255;  // RZ
@@ -31,7 +31,7 @@ enum class OperandKind : std::uint8_t {
   address,            // [R2.64+UR4+0x10]
 };
 
-/// An operand. What a kind has no use for is as it is here.
+/// An operand. Fields that its kind does not use have their default values.
 struct Operand {
   OperandKind kind = OperandKind::none;
   std::uint8_t index = 0;             // of the register, predicate, barrier or special register
@@ -41,16 +41,16 @@ struct Operand {
   bool is_wide = false;               // the register of an address and the next: R2.64
   std::uint8_t bank = 0;              // of a constant
   std::uint8_t uniform = kNoUniform;  // of an address or a constant
-  std::uint32_t value = 0;  // the bits of an immediate, the byte of a constant, an address's offset
+  std::uint32_t value = 0;  // an immediate's bits, a constant's byte offset, an address's offset
   friend bool operator==(const Operand&, const Operand&) = default;
 };
 
 inline constexpr std::size_t kMaxOperands = 9;
 
-/// An instruction. Operands have the order in which they are written down; those that are not
-/// written (a second destination PT, mostly) are not there.
+/// An instruction. Operands have the order of the text form; operands that the text form leaves out
+/// (mostly a second destination PT) are left out here too.
 struct Instruction {
-  std::string name = {};  // with everything behind it: ISETP.GE.U32.AND
+  std::string name = {};  // with all modifiers: ISETP.GE.U32.AND
   Operand guard = {};     // P0, !P0, UP0; none if it always runs
   std::size_t operand_count = 0;
   std::array<Operand, kMaxOperands> operands = {};
@@ -59,11 +59,11 @@ struct Instruction {
 
 inline constexpr std::size_t kInstructionBytes = 16;
 
-/// Reads the instruction that lies at `place` of its kernel's code. Fails with its bits if it is
-/// not known: nothing is ever taken for something that it might not be.
+/// Decodes the instruction at byte `place` of its kernel's code. Fails with the instruction's bits
+/// if any bit has no known meaning: the decoder never guesses.
 Result<Instruction> decode(std::span<const std::byte, kInstructionBytes> bytes, std::size_t place);
 
-/// As it is written down.
+/// The text that NVIDIA's disassembler prints for it.
 std::string to_text(const Instruction& instruction);
 
-}  // namespace everkernel::test::sass
+}  // namespace everkernel::simulator

@@ -1,10 +1,10 @@
 // The encoding of instructions for compute capability 9.0, as far as this project's kernels use it.
 //
-// Nobody has published it. What is here was found by compiling, by changing single bits and by
-// asking NVIDIA's disassembler (CUDA 11.8) what came of it; VIADD, VIMNMX and VIADDMNMX, which it
-// does not know, by compiling code of known meaning. An instruction is taken only if each of its
-// bits has been: what a reader leaves behind must be 0. Then no bit without a known meaning passes.
-#include "instruction.hpp"
+// The encoding is not published. It was derived by compiling kernels, changing single bits and
+// reading the output of NVIDIA's disassembler (CUDA 11.8). That disassembler does not know VIADD,
+// VIMNMX and VIADDMNMX; they were derived by compiling code of known meaning. An instruction is
+// accepted only if its reader has taken every bit that is set: no bit of unknown meaning passes.
+#include "simulator/instruction.hpp"
 
 #include <fmt/format.h>
 
@@ -15,16 +15,16 @@
 #include <string_view>
 #include <utility>
 
-namespace everkernel::test::sass {
+namespace everkernel::simulator {
 namespace {
 
 using Words = std::span<const std::string_view>;
 
-constexpr std::string_view kRefused = "?";  // a value of a field that has no known meaning
+constexpr std::string_view kRefused = "?";  // marks a field's value whose meaning is not known
 
 // ---- bits ----
 
-// The 128 bits of an instruction, the lowest first, and which of them were taken.
+// The 128 bits of an instruction, the lowest first, and which of them a reader has taken.
 class Bits {
  public:
   explicit Bits(std::span<const std::byte, kInstructionBytes> bytes) {
@@ -47,7 +47,7 @@ class Bits {
   std::string text() const { return fmt::format("0x{:016x} 0x{:016x}", words_[0], words_[1]); }
 
  private:
-  // From here on: how long to wait, for what, and which registers to keep at hand.
+  // Bits from here on are the schedule: stall counts, barriers to wait for, register reuse.
   static constexpr unsigned kScheduling = 105;
 
   std::array<std::uint64_t, 2> words_ = {};
@@ -56,8 +56,8 @@ class Bits {
 
 // ---- a reader of one instruction ----
 
-// What lies in bits 32 to 63, and whether that is the second source or the third. The other of the
-// two is then the register of bits 64 to 71.
+// The kind of source in bits 32 to 63, and whether it is the second or the third source. The other
+// of the two is the register in bits 64 to 71.
 enum Form : unsigned {
   kRegister = 1,
   kImmediateThird = 2,
@@ -71,8 +71,8 @@ enum Form : unsigned {
 // Which signs a source can have.
 enum class Sign : std::uint8_t { none, negation, inversion, any };
 
-// The parts of an instruction. A part that is not as it must be is kept as the trouble; reading
-// goes on, and what was read is then of no use.
+// Reads the parts of one instruction. The first error is kept in trouble_; reading goes on, and its
+// result is discarded in finish().
 class Reader {
  public:
   Reader(std::span<const std::byte, kInstructionBytes> bytes, std::size_t place)
@@ -106,7 +106,7 @@ class Reader {
   void name_if(bool is_there, std::string_view part) { out_.name += is_there ? part : ""; }
   void name_by(unsigned first, unsigned count, Words words);
 
-  // Operands, by where they lie.
+  // Operands, by their position in the encoding.
   void put(const Operand& operand);
   void put_immediate(std::uint32_t value) { put({.kind = OperandKind::immediate, .value = value}); }
   Operand vector_register(unsigned first) {
@@ -141,7 +141,7 @@ class Reader {
   Operand address(Operand base, bool is_wide);
   std::uint32_t target();
   std::uint32_t near_target();
-  // Says that a uniform register is a source: the instruction says so too.
+  // A flag that must be set if a uniform register is a source.
   void reads_uniform() { reads_uniform_ = true; }
 
  private:
@@ -162,7 +162,7 @@ class Reader {
   std::size_t place_;
   unsigned base_;
   Form form_;
-  bool is_uniform_ = false;  // one of those that all lanes share
+  bool is_uniform_ = false;  // operates on uniform registers
   bool reads_uniform_ = false;
   Instruction out_ = {};
   std::string trouble_ = {};
@@ -196,7 +196,7 @@ Operand Reader::with_sign(Operand operand, Sign sign, unsigned negation, unsigne
   return operand;
 }
 
-// Bits 32 to 63. An immediate has its sign in itself.
+// Bits 32 to 63. The sign of an immediate is part of its value.
 Operand Reader::wide_source(Sign sign) {
   switch (form_) {
     case kRegister:
@@ -229,7 +229,7 @@ Operand Reader::constant() {
   return {.kind = OperandKind::constant, .bank = byte(54, 5), .value = offset};
 }
 
-// With an offset of 24 bits.
+// An address with an offset of 24 bits.
 Operand Reader::address(Operand base, bool is_wide) {
   base.kind = OperandKind::address;
   base.is_wide = is_wide;
@@ -245,7 +245,8 @@ std::uint32_t Reader::place_after(std::int64_t offset) {
   return static_cast<std::uint32_t>(place);
 }
 
-// Where a branch goes: 48 bits and below them 8, in words of 4 bytes after the instruction.
+// The target of a branch: an offset of 56 bits in two fields, in words of 4 bytes, counted from the
+// end of the instruction.
 std::uint32_t Reader::target() {
   const std::int64_t low = field(16, 8);
   const auto high = static_cast<std::int64_t>(bits_.take(34, 48) << 16) >> 16;
@@ -278,7 +279,7 @@ constexpr std::string_view kShuffle[] = {"IDX", "UP", "DOWN", "BFLY"};
 constexpr std::string_view kReduction[] = {"", "OR", "XOR", "SUM", "MIN", "MAX"};  // "" is AND
 constexpr std::string_view kPopulation[] = {"POPC", "AND", "OR"};
 constexpr std::string_view kScope[] = {"CTA", "SM", "GPU", "SYS"};
-// How other threads see an access.
+// Order and scope of an access.
 constexpr std::string_view kOrder[] = {"",       kRefused,    kRefused,    kRefused,
                                        kRefused, "STRONG.SM", kRefused,    "STRONG.GPU",
                                        kRefused, kRefused,    "STRONG.SYS"};
@@ -309,7 +310,7 @@ std::string_view special_name(std::uint8_t index) {
 void read_move(Reader& r) {
   r.put(r.destination());
   r.put(r.wide_source());
-  if (!r.is_uniform()) r.expect(72, 4, 0xf);  // all four bytes
+  if (!r.is_uniform()) r.expect(72, 4, 0xf);  // mask of bytes: all four
 }
 
 void read_select(Reader& r) {
@@ -319,7 +320,7 @@ void read_select(Reader& r) {
   r.put(r.predicate(87));
 }
 
-// FMNMX too: its predicate says that it is the lesser.
+// Also FMNMX, whose predicate selects the minimum.
 void read_float_choice(Reader& r) {
   r.name_if(r.flag(80), ".FTZ");
   r.put(r.destination());
@@ -376,7 +377,7 @@ void read_integer_compare(Reader& r) {
   r.name_by(76, 3, kCompare);
   r.name_if(!r.flag(73), ".U32");
   r.name_by(74, 2, kCombine);
-  const bool has_below = r.flag(72);  // compares the upper words of what is longer
+  const bool has_below = r.flag(72);  // .EX: compares the upper words of longer integers
   r.name_if(has_below, ".EX");
   r.put(r.predicate_destination(81));
   r.put(r.predicate_destination(84));
@@ -397,7 +398,7 @@ void read_add(Reader& r) {
   const Operand second = r.predicate_destination(84);
   r.put_unless_true(first);
   r.put_unless_true(second);
-  // They could not be told apart any more.
+  // The text form could not tell them apart.
   if (first.index == kTrue && second.index != kTrue) r.refuse("only the second carry");
   r.put(r.first_source(sign));
   r.put_second_and_third(sign, sign);
@@ -468,13 +469,13 @@ void read_shift(Reader& r) {
   r.put_second_and_third(Sign::none, Sign::none);
 }
 
-// The carry of a multiplication, if it takes one.
+// The carry into a multiply-add, if it has one.
 void read_multiply_carry(Reader& r, bool has_carry) {
   if (has_carry) return r.put(r.predicate(87));
   r.expect(87, 4, 0xf);
 }
 
-// The disassembler has names for what multiplications are used for.
+// The disassembler names multiply-adds by their purpose: a move, an addition, a shift.
 std::string_view use_of(Form form, const Operand& a, const Operand& b, const Operand& c) {
   if (form == kUniform || form == kUniformThird) return "";
   const bool is_number = b.kind == OperandKind::immediate;
@@ -485,7 +486,8 @@ std::string_view use_of(Form form, const Operand& a, const Operand& b, const Ope
   }
   if (!is_number) return "";
   if (b.value == 1) return is_nothing ? ".MOV" : ".IADD";
-  constexpr std::uint32_t kNever = 0x10000;  // this one power of two it does not call a shift
+  constexpr std::uint32_t kNever =
+      0x10000;  // the one power of two that it does not print as a shift
   const bool is_power = std::has_single_bit(b.value) && b.value < 0x8000'0000u;
   return is_power && is_nothing && b.value != kNever ? ".SHL" : "";
 }
@@ -506,7 +508,7 @@ void read_multiply(Reader& r) {
   read_multiply_carry(r, has_carry);
 }
 
-// The whole product, or its upper word.
+// The 64-bit product, or its upper word.
 void read_long_multiply(Reader& r) {
   const bool has_carry = r.flag(74);
   r.name_if(!r.flag(73), ".U32");
@@ -588,7 +590,7 @@ void read_float_add(Reader& r) {
 }
 
 void read_float_multiply(Reader& r) {
-  r.expect(84, 3, 4);  // the product as it is, not doubled or halved
+  r.expect(84, 3, 4);  // product scale 1
   read_float_add(r);
 }
 
@@ -600,7 +602,7 @@ void read_float_multiply_add(Reader& r) {
   r.put_second_and_third(Sign::any, Sign::any);
 }
 
-// Two halves at one time; the compiler moves numbers with it.
+// Arithmetic on two half floats; the compiler uses it to load constants.
 void read_half_multiply_add(Reader& r) {
   r.put(r.destination());
   r.put(r.first_source(Sign::any));
@@ -620,7 +622,7 @@ void read_function(Reader& r) {
   r.put(r.wide_source(Sign::any));
 }
 
-constexpr std::uint32_t kFloat32 = 2;  // as a type
+constexpr std::uint32_t kFloat32 = 2;  // the code of the type
 
 void read_whole_part(Reader& r) {
   r.name_if(r.flag(80), ".FTZ");
@@ -639,7 +641,7 @@ void read_float_to_integer(Reader& r) {
   r.name_by(72, 1, is_long ? kLong : kWord);
   r.expect(75, 2, is_long ? 3 : 2);
   r.name_by(78, 2, kWholeRounding);
-  r.name_if(r.flag(77), ".NTZ");  // what is not a number becomes 0
+  r.name_if(r.flag(77), ".NTZ");  // NaN becomes 0
   r.expect(84, 3, kFloat32);
   r.put(r.destination());
   r.put(r.wide_source(Sign::any));
@@ -663,7 +665,7 @@ void read_integer_to_float(Reader& r) {
 
 void read_fast_integer_to_float(Reader& r) {
   r.expect(75, 3, kFloat32);
-  r.expect(84, 2, 2);  // of 32 bits
+  r.expect(84, 2, 2);  // the code for 32 bits
   r.name(r.flag(74) ? ".S32" : ".U32");
   constexpr std::string_view kFastRounding[] = {"", kRefused, kRefused, "RZ"};
   r.name_by(78, 2, kFastRounding);
@@ -697,7 +699,7 @@ void read_vote(Reader& r) {
   r.put(r.predicate(87));
 }
 
-// The lanes have the guard and what is voted on; only the result is shared.
+// Guard and vote are vector predicates; only the result is uniform.
 void read_shared_vote(Reader& r) {
   r.name_by(72, 2, kVote);
   const Operand lanes = r.uniform_register(16);
@@ -731,7 +733,7 @@ void read_match(Reader& r) {
 
 constexpr std::string_view kByte[] = {"", "B1", "B2", "B3"};
 
-// Predicates as the bits of a word; that all of them are meant goes without saying.
+// All predicates as bits of a word; the text form prints them as `PR`.
 void read_from_predicates(Reader& r) {
   r.name_by(76, 2, kByte);
   r.put(r.destination());
@@ -746,7 +748,8 @@ void read_to_predicates(Reader& r) {
 
 // ---- memory ----
 
-// The uniform register that describes memory is not an operand: it is always the same.
+// The uniform register with the memory descriptor is not an operand: the compiler always passes the
+// same descriptor.
 void take_descriptor(Reader& r, unsigned first) {
   r.uniform_register(first);
   r.reads_uniform();
@@ -799,7 +802,7 @@ void read_global_atomic(Reader& r) {
   r.put(r.vector_register(32));
 }
 
-// It has no descriptor.
+// Generic access: it has no descriptor.
 void read_global_exchange(Reader& r) {
   r.expect(72, 1, 1);
   r.name(".E.CAS");
@@ -829,8 +832,8 @@ void read_global_reduction(Reader& r) {
   r.put(r.vector_register(32));
 }
 
-// An address in shared or local memory. `uniform` is where the instruction has that register, if it
-// does.
+// An address in shared or local memory. `uniform` is the position of the uniform register, if the
+// instruction has one.
 Operand narrow_address(Reader& r, unsigned uniform, bool has_uniform) {
   Operand address = r.address(r.vector_register(24), /*is_wide=*/false);
   const bool has_register = address.index != kNoRegister;
@@ -841,7 +844,7 @@ Operand narrow_address(Reader& r, unsigned uniform, bool has_uniform) {
   return address;
 }
 
-// Whether there is a uniform register can only be seen by its flag.
+// Only a flag says whether there is a uniform register.
 void read_shared_load(Reader& r) {
   r.name_by(73, 3, kSize);
   r.put(r.destination());
@@ -907,7 +910,7 @@ void read_cache_control(Reader& r) {
 
 void read_nothing(Reader&) {}
 
-// Every instruction that steers lanes has a condition beside its guard.
+// Every control-flow instruction has a condition in addition to its guard.
 void put_condition(Reader& r) {
   r.put_unless_true(r.predicate(87));
 }
@@ -934,7 +937,7 @@ void read_branch(Reader& r) {
   r.put_immediate(r.target());
 }
 
-// To a place that is in a register, counted from another.
+// A branch to a register's value plus an offset.
 void read_indirect_branch(Reader& r) {
   put_condition(r);
   Operand place = r.vector_register(24);
@@ -1007,7 +1010,7 @@ constexpr unsigned kThirds = bit(kImmediateThird) | bit(kUniformThird);
 
 struct Entry {
   unsigned base;   // the lower nine bits
-  unsigned forms;  // those that are known
+  unsigned forms;  // the known ones, as bits
   std::string_view name;
   void (*read)(Reader&);
   bool is_uniform = false;
@@ -1152,7 +1155,7 @@ std::string immediate_text(std::string_view name, std::uint32_t value) {
   return number(value, begins_with_any(name, kSigned));
 }
 
-// The last one has a letter in place of its number.
+// The last register of a kind is printed with a letter: RZ, URZ, PT.
 std::string indexed(std::string_view prefix, std::uint8_t index, std::uint8_t last, char letter) {
   if (index == last) return fmt::format("{}{}", prefix, letter);
   return fmt::format("{}{}", prefix, index);
@@ -1238,7 +1241,7 @@ std::string to_text(const Instruction& instruction) {
     text = fmt::format("@{} ", operand_text(name, instruction.guard));
   }
   text += name;
-  // Written only: all predicates as one operand, and that a place is counted from another.
+  // Only in the text form: all predicates as one operand, and the base of a relative target.
   constexpr std::size_t kNowhere = kMaxOperands;
   std::size_t predicates = kNowhere;
   if (name.starts_with("P2R") || name.starts_with("UP2UR")) predicates = 1;
@@ -1258,4 +1261,4 @@ std::string to_text(const Instruction& instruction) {
   return text;
 }
 
-}  // namespace everkernel::test::sass
+}  // namespace everkernel::simulator

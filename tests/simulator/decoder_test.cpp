@@ -1,5 +1,5 @@
-// Bits of instructions and what is written for them. The bits are of code that NVRTC made, the
-// texts are those of NVIDIA's disassembler (CUDA 11.8).
+// Instructions and their text forms. The bits are from code that NVRTC made, the texts from
+// NVIDIA's disassembler (CUDA 11.8).
 #include <gtest/gtest.h>
 
 #include <array>
@@ -7,15 +7,15 @@
 #include <string>
 #include <string_view>
 
-#include "instruction.hpp"
+#include "simulator/instruction.hpp"
 
-namespace everkernel::test::sass {
+namespace everkernel::simulator {
 namespace {
 
 struct Typed {
   std::uint64_t low = 0, high = 0;
   std::string_view text = {};
-  std::size_t place = 0;  // of those that say where to go
+  std::size_t place = 0;  // for branches, whose targets are relative
 };
 
 constexpr Typed kInstructions[] = {
@@ -91,7 +91,7 @@ constexpr Typed kInstructions[] = {
     {0x00002000ffff198c, 0x0001e20008800204, "@P1 ATOMS.MIN.S32 RZ, [UR4+0x20], R0"},
     {0x0000000000007992, 0x000fec0000002000, "MEMBAR.SC.GPU"},
     {0x00000000ff00798f, 0x004fe20002000000, "CCTL.IVALL"},
-    // Lanes together.
+    // Collectives.
     {0x04200000080b7989, 0x004e6200000200ff, "SHFL.UP P1, R11, R8, 0x1, RZ"},
     {0x08301f0000057f89, 0x0004e200000e0000, "SHFL.DOWN PT, R5, R0, 0x1, 0x101f"},
     {0x00001fff11117589, 0x020ea200000e0000, "SHFL.IDX PT, R17, R17, RZ, 0x1f"},
@@ -104,7 +104,7 @@ constexpr Typed kInstructions[] = {
     {0x0000000000ff731c, 0x000e240000024000, "B2R.RESULT RZ, P1"},
     {0x0000000000007348, 0x000fea0003800000, "WARPSYNC R0"},
     {0x0000000000007948, 0x000fea0003800000, "WARPSYNC.ALL"},
-    // Ways.
+    // Control flow.
     {0xfffffd482a847958, 0x000fe4000b83ffff, "BRXU UR42 0x0", 0x2b5e0},
     {0x00000000001c7947, 0x000fea0003800000, "BRA 0x1460", 0x13e0},
     {0x0000000a05307947, 0x000fea000b800000, "BRA.DIV UR5, 0x14b0", 0xbe0},
@@ -117,7 +117,8 @@ constexpr Typed kInstructions[] = {
     {0x000000000000794d, 0x000fea0003800000, "EXIT"},
 };
 
-// Those that the disassembler does not know, by what the code that they are of has to do.
+// Instructions that this disassembler does not know. The texts follow from the source that was
+// compiled to them.
 constexpr Typed kOthers[] = {
     {0xffffffb001017836, 0x001fc40000000000, "VIADD R1, R1, -0x50"},
     {0x00000001201e7848, 0x002fca0007fe0000, "VIMNMX.U32 R30, R32, 0x1, !PT"},
@@ -157,7 +158,7 @@ TEST(Decoder, a_constant_has_a_bank_and_maybe_a_register) {
   EXPECT_EQ(direct->operands[1].kind, OperandKind::constant);
   EXPECT_EQ(direct->operands[1].bank, 0);
   EXPECT_EQ(direct->operands[1].value, 0x210u);
-  // Bank 3, byte 0x210, behind R5.
+  // Bank 3, byte R5 + 0x210.
   const auto indirect = decode_bits(0x00c0840005167b82, 0x000e620000000a00);
   ASSERT_TRUE(indirect) << indirect.error().message;
   EXPECT_EQ(indirect->operands[1].kind, OperandKind::indirect_constant);
@@ -184,7 +185,7 @@ TEST(Decoder, a_branch_goes_where_its_own_place_says) {
   };
   EXPECT_EQ(text(0), "BRA 0x80");
   EXPECT_EQ(text(0x13e0), "BRA 0x1460");
-  // Back to itself, and to before the beginning.
+  // A branch to itself, and one to before the beginning of the code.
   EXPECT_EQ(text_of({0xfffffffc00fc7947, 0x000fc0000383ffff, {}, 0x40}), "BRA 0x40");
   EXPECT_HAS(text_of({0xffffffe000007947, 0x000fc0000383ffff, {}, 0x40}), "outside of the code");
 }
@@ -209,19 +210,20 @@ TEST(Decoder, an_operation_that_it_does_not_know_is_refused_with_its_bits) {
 }
 
 TEST(Decoder, bits_that_have_no_meaning_are_refused_with_all_bits) {
-  // EXIT with a register, NOP with anything, a move of some bytes only, a rounding of a copy.
+  // EXIT with a register, NOP with an operand, a move of some bytes, a rounding mode of a move.
   EXPECT_HAS(refusal(0x000000000001794d, 0x000fea0003800000), "0x000000000001794d");
   EXPECT_HAS(refusal(0x0000000000007918, 0x000fe20000000001), "0x000fe20000000001");
   EXPECT_HAS(refusal(0x0000166000067802, 0x000fce0000000e00), "0x0000166000067802");
   EXPECT_HAS(refusal(0x000000ff06067207, 0x008fe40000004000), "bits that have no meaning");
-  // A comparison joined in a fourth way, an access of a size that is none.
+  // A fourth way to combine predicates, an access of an undefined size.
   EXPECT_HAS(refusal(0x0000000d1a00720c, 0x0000000003f05f00), "0x0000000d1a00720c");
   EXPECT_HAS(refusal(0x000014081a1a7981, 0x000ea2000c1e9f00), "0x000014081a1a7981");
-  // A special register that nobody asked for yet.
+  // A special register that is not known.
   EXPECT_HAS(refusal(0x0000000000137919, 0x000e6e000000fe00), "no known instruction");
 }
 
-// An access to global memory names a register that says how it is cached. Nothing depends on it.
+// An access to global memory names a uniform register with the memory descriptor. The result does
+// not depend on it.
 bool is_ignored(const Typed& typed, unsigned bit) {
   if (typed.text.find(".64]") == std::string_view::npos &&
       typed.text.find(".64+") == std::string_view::npos) {
@@ -250,4 +252,4 @@ TEST(Decoder, a_changed_bit_gives_another_instruction_or_is_refused) {
 }
 
 }  // namespace
-}  // namespace everkernel::test::sass
+}  // namespace everkernel::simulator

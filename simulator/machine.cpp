@@ -1,4 +1,4 @@
-#include "machine.hpp"
+#include "simulator/machine.hpp"
 
 #include <fmt/format.h>
 
@@ -9,14 +9,14 @@
 #include <string>
 #include <vector>
 
-#include "warp.hpp"
+#include "simulator/warp.hpp"
 
-namespace everkernel::test::sass {
+namespace everkernel::simulator {
 namespace {
 
-constexpr std::uint32_t kSharedUnit = 128;  // in which shared memory is given out
+constexpr std::uint32_t kSharedUnit = 128;  // granularity of shared memory
 
-// Where bank 0 has what a launch is.
+// Offsets in constant bank 0 of values that a launch sets.
 constexpr std::size_t kBlockSize = 0x0, kGridSize = 0xC;  // three words each
 constexpr std::size_t kLocalWindow = 0x20, kStackTop = 0x28;
 
@@ -29,7 +29,7 @@ void put(std::vector<std::byte>& bytes, std::size_t offset, const T& value) {
 std::vector<std::byte> bank_of(const Kernel& kernel, const Launch& launch,
                                std::uint32_t local_bytes) {
   std::vector<std::byte> bank = kernel.constants;
-  // What the driver puts there and is not known here looks like nothing.
+  // Words that the real driver sets and whose meaning is not known hold a recognisable pattern.
   std::fill_n(bank.begin(), std::min<std::size_t>(bank.size(), kernel.parameter_offset),
               std::byte{0xA5});
   const std::uint32_t block[3] = {launch.thread_count, 1, 1};
@@ -59,12 +59,11 @@ Result<std::shared_ptr<const Program>> read_program(const Kernel& kernel) {
        place += kInstructionBytes) {
     const std::span<const std::byte, kInstructionBytes> bytes(&kernel.code[place],
                                                               kInstructionBytes);
-    auto instruction = decode(bytes, place);
-    if (!instruction) return Failure(instruction.error());
-    auto step = step_of(*instruction);
+    const Instruction instruction = EVERKERNEL_TRY(decode(bytes, place));
+    auto step = step_of(instruction);
     if (!step) {
       return fail(Code::unsupported, fmt::format("{}, {:#x}: {}: {}", kernel.name, place,
-                                                 to_text(*instruction), step.error().message));
+                                                 to_text(instruction), step.error().message));
     }
     program->steps.push_back(*std::move(step));
   }
@@ -141,4 +140,4 @@ Result<bool> Grid::run(std::uint64_t instruction_count) {
   return false;
 }
 
-}  // namespace everkernel::test::sass
+}  // namespace everkernel::simulator

@@ -4,9 +4,9 @@
 #include <optional>
 #include <type_traits>
 
-#include "operations.hpp"
+#include "simulator/operations.hpp"
 
-namespace everkernel::test::sass {
+namespace everkernel::simulator {
 namespace {
 
 enum class Kind : u8 { global, shared, local, any };
@@ -30,7 +30,8 @@ std::byte* reach(Lane lane, const Step& step, Kind kind, const Operand& operand,
 
 using Words = std::array<u32, 4>;
 
-// At one time, where the host can: its threads see no half of 64 bits.
+// With one access where the host has one of this size, so that host threads never see half of a
+// 64-bit word.
 void copy_whole(std::byte* to, const std::byte* from, std::size_t bytes) {
   switch (bytes) {
     case 1:
@@ -86,7 +87,7 @@ void store(Lane lane, const Step& step) {
 void load_constant(Lane lane, const Step& step) {
   const Operand& from = step.operand(1);
   const u32 place = lane.warp.constant_place(from, lane.number);
-  if (place % step.bytes != 0) return lane.warp.fail_with("a constant that is not aligned");
+  if (place % step.bytes != 0) return lane.warp.fail_with("the constant is not aligned");
   if (step.bytes == 8) {
     set_wide(lane, step.operand(0), lane.warp.get_wide(from, lane.number));
   } else if (step.bytes < 4) {
@@ -111,7 +112,7 @@ void set_value(Lane lane, const Step& step, const Operand& operand, u64 value) {
   }
 }
 
-// Changes the word at the address that is operand `at`; gives what was there.
+// Updates the word whose address is operand `at`; returns its previous value.
 template <Kind kKind>
 std::optional<u64> change(Lane lane, const Step& step, std::size_t at) {
   std::byte* const place = reach(lane, step, kKind, step.operand(at), true);
@@ -133,7 +134,7 @@ std::optional<u64> change(Lane lane, const Step& step, std::size_t at) {
 
 // P, R, [address], value
 void atomic_global(Lane lane, const Step& step) {
-  if (step.operand(0).index != kTrue) return lane.warp.fail_with("a form that is not known");
+  if (step.operand(0).index != kTrue) return lane.warp.fail_with("this form is not known");
   const auto before = change<Kind::global>(lane, step, 2);
   if (before) set_value(lane, step, step.operand(1), *before);
 }
@@ -144,18 +145,18 @@ void atomic_shared(Lane lane, const Step& step) {
   const auto before = change<Kind::shared>(lane, step, 1);
   if (before) set_value(lane, step, step.operand(0), *before);
 }
-// Says whether it exchanged.
+// The result is whether the exchange happened.
 void atomic_shared_test(Lane lane, const Step& step) {
   const u64 expected = value_of(lane, step, step.operand(2));
   const auto before = change<Kind::shared>(lane, step, 1);
   if (before) set_value(lane, step, step.operand(0), *before == expected ? 1 : 0);
 }
 
-// Lanes that come to one word add one each.
+// Each lane adds 1 to its word.
 void count_shared(Lane lane, const Step& step) {
   std::byte* const place = reach(lane, step, Kind::shared, step.operand(1), true);
   if (place == nullptr) return;
-  if (step.operand(0).index != kNoRegister) return lane.warp.fail_with("a form that is not known");
+  if (step.operand(0).index != kNoRegister) return lane.warp.fail_with("this form is not known");
   u32 count = 0;
   std::memcpy(&count, place, sizeof count);
   ++count;
@@ -194,4 +195,4 @@ std::span<const Form> memory_forms() {
   return kForms;
 }
 
-}  // namespace everkernel::test::sass
+}  // namespace everkernel::simulator

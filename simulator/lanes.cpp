@@ -1,18 +1,18 @@
-// What lanes are, do together, and where they go on.
+// Special registers, collectives of lanes, control flow and barriers.
 #include <fmt/format.h>
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <optional>
 
-#include "operations.hpp"
+#include "simulator/operations.hpp"
 
-namespace everkernel::test::sass {
+namespace everkernel::simulator {
 namespace {
 
-// ---- what a lane is ----
+// ---- special registers ----
 
-// The numbers are the hardware's.
+// The register numbers are those of the encoding.
 void read_special(Lane lane, const Step& step) {
   const Place& place = lane.warp.block().place();
   const u32 thread = lane.warp.first_thread() + lane.number;
@@ -54,7 +54,7 @@ void read_special(Lane lane, const Step& step) {
   }
 }
 
-// ---- lanes together ----
+// ---- collectives ----
 
 template <class Function>
 void each_lane(Warp& warp, u32 mask, const Function& function) {
@@ -63,7 +63,7 @@ void each_lane(Warp& warp, u32 mask, const Function& function) {
   }
 }
 
-// [R,] P, P: who says so, and whether all or any do.
+// [R,] P, P: the mask of lanes with a true predicate; whether all, any or equal.
 void vote(Warp& warp, const Step& step, u32 mask) {
   const std::size_t at = is_predicate(step.operand(0)) ? 0 : 1;
   const u32 said = warp.predicate_mask(step.operand(at + 1)) & mask;
@@ -85,7 +85,7 @@ void reduce_lanes(Warp& warp, const Step& step, u32 mask) {
   set({warp, 0}, step.operand(0), *result);
 }
 
-// Which lanes have the value that a lane has.
+// The mask of lanes that have the same value as this lane.
 void match(Warp& warp, const Step& step, u32 mask) {
   std::array<u32, kLanes> results{};
   each_lane(warp, mask, [&](Lane lane) {
@@ -102,7 +102,7 @@ void to_uniform(Warp& warp, const Step& step, u32 mask) {
   const u32 value = word(first, step.operand(1));
   bool is_same = true;
   each_lane(warp, mask, [&](Lane lane) { is_same &= word(lane, step.operand(1)) == value; });
-  if (!is_same) return warp.fail_with("lanes differ");
+  if (!is_same) return warp.fail_with("the lanes have different values");
   set(first, step.operand(0), value);
 }
 
@@ -133,7 +133,7 @@ void shuffle(Warp& warp, const Step& step, u32 mask) {
     }
     if (!is_inside) from = lane.number;
     inside |= is_inside ? 1u << lane.number : 0;
-    // Of one that is not here nobody knows.
+    // A shuffle from an inactive lane is undefined.
     results[lane.number] =
         (mask >> from & 1) != 0 ? word({warp, static_cast<u32>(from)}, step.operand(2)) : kUnknown;
   });
@@ -143,34 +143,34 @@ void shuffle(Warp& warp, const Step& step, u32 mask) {
   });
 }
 
-// ---- ways ----
+// ---- control flow ----
 
 void branch(Warp& warp, const Step& step, u32 mask) {
   const std::size_t at = step.count() - 1;
   if (at == 1) mask &= warp.predicate_mask(step.operand(0));
-  // Code that takes this way is always followed by what the lanes do that cannot all take it.
+  // If not all lanes would take it, none does: the compiler puts code for that case behind it.
   if (step.has(kAllOrNone) && mask != warp.current().lanes) return;
   warp.jump(mask, step.operand(at).value);
 }
-// A mask of lanes, as those have it who ask.
+// A mask operand, which must be the same in all executing lanes.
 u32 mask_operand(Warp& warp, const Operand& operand, u32 mask) {
   const u32 wanted = word({warp, static_cast<u32>(std::countr_zero(mask))}, operand);
   each_lane(warp, mask, [&](Lane lane) {
-    if (word(lane, operand) != wanted) warp.fail_with("lanes that ask for different lanes");
+    if (word(lane, operand) != wanted) warp.fail_with("the lanes have different masks");
   });
   return wanted;
 }
-// Where not all of these lanes are here.
+// Branches if some lanes of the mask are not in this fragment.
 void branch_if_apart(Warp& warp, const Step& step, u32 mask) {
   const u32 all = mask_operand(warp, step.operand(0), mask) & warp.lanes_left();
   if (warp.current().lanes != all) warp.jump(mask, step.operand(1).value);
 }
-// Where all of them are.
+// Branches if all lanes of the mask are in this fragment.
 void branch_if_together(Warp& warp, const Step& step, u32 mask) {
   const u32 all = mask_operand(warp, step.operand(0), mask) & warp.lanes_left();
   if (warp.current().lanes == all) warp.jump(mask, step.operand(1).value);
 }
-// To a place that a register has.
+// Branches to the address in a register plus an offset.
 void jump_by_register(Warp& warp, const Step& step, u32 mask) {
   while (mask != 0) {
     const Lane first{warp, static_cast<u32>(std::countr_zero(mask))};
@@ -197,24 +197,24 @@ void leave_meeting(Warp& warp, const Step& step, u32 mask) {
   warp.leave_meeting(mask, step.operand(step.count() - 1).index);
 }
 void sync_warp(Warp& warp, const Step& step, u32 mask) {
-  if (mask != warp.current().lanes) return warp.fail_with("some lanes only");
+  if (mask != warp.current().lanes) return warp.fail_with("some lanes are masked off");
   const u32 wanted = step.count() == 0 ? ~0u : mask_operand(warp, step.operand(0), mask);
   warp.wait(Fragment::Wait::warp, wanted);
 }
-// Lanes of one mask go on together.
+// Lanes with the same mask become one fragment.
 void part_warp(Warp& warp, const Step& step, u32 mask) {
   const std::size_t next = warp.current().next * kInstructionBytes;
   while (mask != 0) {
     const Lane first{warp, static_cast<u32>(std::countr_zero(mask))};
     const u32 group = word(first, step.operand(0)) & warp.lanes_left();
     if ((group & ~mask) != 0 || (group >> first.number & 1) == 0)
-      return warp.fail_with("lanes that are apart");
+      return warp.fail_with("lanes of the warp are apart");
     warp.jump(group, next);
     mask &= ~group;
   }
 }
 void gather(Warp& warp, const Step& step, u32 mask) {
-  if (mask != warp.current().lanes) return warp.fail_with("some lanes only");
+  if (mask != warp.current().lanes) return warp.fail_with("some lanes are masked off");
   warp.current().gathered = static_cast<u32>(step.operand(1).value / kInstructionBytes);
   warp.wait(Fragment::Wait::collective, mask_operand(warp, step.operand(0), mask));
 }
@@ -222,8 +222,8 @@ void end_gathering(Warp& warp, const Step&, u32) {
   warp.end_collective();
 }
 void sync_block(Warp& warp, const Step& step, u32 mask) {
-  if (step.operand(0).value != 0) return warp.fail_with("another barrier than 0");
-  if (mask != warp.lanes_left()) return warp.fail_with("lanes that are apart");
+  if (step.operand(0).value != 0) return warp.fail_with("only barrier 0 is known");
+  if (mask != warp.lanes_left()) return warp.fail_with("lanes of the warp are apart");
   if (step.count() == 2) {
     warp.bring(static_cast<u32>(std::popcount(warp.predicate_mask(step.operand(1)) & mask)));
   }
@@ -238,7 +238,7 @@ void read_block_result(Warp& warp, const Step& step, u32 mask) {
 void let_others_run(Warp& warp, const Step&, u32) {
   warp.let_others_run();
 }
-// Threads of the host look, too. TSan knows no fences, but what an exchange orders.
+// Host threads read the same memory. An exchange, unlike a fence, is also seen by TSan.
 void fence(Warp&, const Step&, u32) {
   static std::atomic<u32> word;
   word.exchange(0);
@@ -298,4 +298,4 @@ std::span<const Form> lane_forms() {
   return kForms;
 }
 
-}  // namespace everkernel::test::sass
+}  // namespace everkernel::simulator
