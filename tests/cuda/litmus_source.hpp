@@ -1,7 +1,7 @@
 // The device side of the litmus tests, as text for NVRTC.
 //
 // Each kind of test is a template over an order: how flags and payloads are accessed. `Ordered` is
-// the accessors of item.cuh as the workers use them; the others are weaker, and show that a test
+// the accessors of words.cuh as the workers use them; the others are weaker, and show that a test
 // can fail. Numbers of rounds begin with 1, so that zeroed memory is round 0. A thread that finds
 // nothing new for long ends as stuck: no kernel of these runs for ever.
 #pragma once
@@ -24,7 +24,8 @@ inline constexpr unsigned kFindings = 5;
 inline constexpr unsigned kLitmusClosed = 0xFFFFFFFFu;
 
 inline constexpr std::string_view kLitmusSource = R"cuda(
-#include "jit/device/item.cuh"
+#include "jit/device/lanes.cuh"
+#include "jit/device/words.cuh"
 
 namespace everkernel::device {
 
@@ -335,7 +336,7 @@ EK_DEVICE void consume_tickets(const TicketRing& ring, Tally& tally) {
   for (;;) {
     Word base = 0;
     if (lane == 0) base = all(ring.head()).fetch_add_relaxed(0, 32) - ring.first;
-    base = __shfl_sync(WarpLanes::kAll, base, 0);
+    base = __shfl_sync(kAllLanes, base, 0);
     if (base >= ring.count) return;
     const Word n = base + lane;
     const Word slot = n % kCapacity, lap = n / kCapacity;
@@ -351,7 +352,7 @@ EK_DEVICE void consume_tickets(const TicketRing& ring, Tally& tally) {
       }
     }
     // One lane has acquired; the others meet it.
-    if (__shfl_sync(WarpLanes::kAll, idle, 0) == kPatience) {
+    if (__shfl_sync(kAllLanes, idle, 0) == kPatience) {
       ++tally.stuck;
       return;
     }
@@ -486,14 +487,14 @@ EK_DEVICE void take_host_tickets(Word* slots, Word* host_tail, Word* host_end, W
   for (;;) {
     Word base = 0;
     if (lane == 0) base = all(board).fetch_add_relaxed(64, 32);
-    base = __shfl_sync(WarpLanes::kAll, base, 0);
+    base = __shfl_sync(kAllLanes, base, 0);
     bool is_over = false;
     if (lane == 0) {
       while (static_cast<int>(all(board).load_acquire(0) - base) < 32 && !is_over) {
         is_over = base >= all(board).load_relaxed(32);
       }
     }
-    if (__shfl_sync(WarpLanes::kAll, is_over, 0)) break;
+    if (__shfl_sync(kAllLanes, is_over, 0)) break;
     __syncwarp();
     const Word group = base % capacity;
 #pragma unroll

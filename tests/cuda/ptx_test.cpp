@@ -277,7 +277,7 @@ TEST(PtxMachine, what_must_not_happen_ends_the_run) {
 
 // ---- what must not come out ----
 
-// Magnitudes, extremes of negations, and choices of floats (item.cuh).
+// Magnitudes, extremes of negations, and choices of floats (values.cuh).
 TEST(CudaPtx, what_ptxas_gets_wrong_is_not_there) {
   EVERKERNEL_NEEDS_NVRTC(nvrtc);
   constexpr std::string_view kWays[] = {

@@ -41,7 +41,7 @@ TEST(EmbeddedSource, is_byte_for_byte_the_files) {
 
 TEST(EmbeddedSource, has_the_contract_with_handlers) {
   EXPECT_TRUE(std::ranges::any_of(device_headers(), [](const SourceText& header) {
-    return header.name == "jit/device/item.cuh";
+    return header.name == "jit/device/handler.cuh";
   }));
 }
 

@@ -1,5 +1,5 @@
 // Launches: rows for the crews, one native submission for all of them, and what they came to. The
-// protocol is megakernel.cu's.
+// protocol is that of device/drain_kernel.cuh.
 #include "backend/cuda/cuda_kernel.hpp"
 
 #include <fmt/format.h>
@@ -16,7 +16,7 @@
 namespace everkernel::backend::cuda {
 namespace {
 
-using device::Outcome;
+using device::LaunchResult;
 using device::Shared;
 using device::Submission;
 using device::SurveyParams;
@@ -142,7 +142,7 @@ Result<std::unique_ptr<Memory>> Seat::allocate(std::size_t bytes) const {
   return CudaMemory::create(context_, bytes);
 }
 
-Result<void> Seat::fill(Submission& row, const Outcome* list) {
+Result<void> Seat::fill(Submission& row, const LaunchResult* list) {
   row.shared = pointer_to<Shared>(shared_, turn_ % 2);
   row.next_shared = pointer_to<Shared>(shared_, (turn_ + 1) % 2);
   row.list = nullptr;
@@ -181,7 +181,7 @@ Result<void> Seat::provide_hits(std::size_t capacity, CuStream stream) {
                          "clearing the count of hits");
 }
 
-Result<void> Seat::note(const Outcome& outcome) {
+Result<void> Seat::note(const LaunchResult& outcome) {
   ++turn_;
   tag_base_ += 2 * outcome.laps;
   if (tag_base_ <= kLastTagBase) return {};
@@ -334,8 +334,8 @@ CudaKernel::Crews CudaKernel::choose_crews(std::uint64_t slot_count) const {
 
 // ---- launching ----
 
-Outcome& CudaKernel::outcome(std::size_t index) const {
-  return reinterpret_cast<Outcome*>(outcomes_->data())[index];
+LaunchResult& CudaKernel::outcome(std::size_t index) const {
+  return reinterpret_cast<LaunchResult*>(outcomes_->data())[index];
 }
 
 Result<void> CudaKernel::provide_seats(std::size_t count) {
@@ -345,8 +345,8 @@ Result<void> CudaKernel::provide_seats(std::size_t count) {
     if (!seat) return Failure(std::move(seat).error());
     seats_.push_back(std::move(*seat));
   }
-  if (!outcomes_ || outcomes_->size_bytes() < count * sizeof(Outcome)) {
-    auto made = PinnedMemory::create(context_, count * sizeof(Outcome));
+  if (!outcomes_ || outcomes_->size_bytes() < count * sizeof(LaunchResult)) {
+    auto made = PinnedMemory::create(context_, count * sizeof(LaunchResult));
     if (!made) return Failure(std::move(made).error());
     outcomes_ = std::move(*made);
   }
@@ -396,7 +396,7 @@ Result<void> CudaKernel::make_rows(const Launch& launch) {
     row.slot_count = static_cast<Word>(buffers.ring->size_bytes() / abi::kSlotBytes);
     row.debug_log_words = std::min(word_count(*buffers.debug_log), kMostLogWords);
     row.io_words = word_count(*buffers.io_queue);
-    row.outcome = reinterpret_cast<Outcome*>(outcomes_->device_pointer()) + i;
+    row.result = reinterpret_cast<LaunchResult*>(outcomes_->device_pointer()) + i;
     EVERKERNEL_TRY(seats_[i].provide_hits(launch.hits.empty() ? 0 : launch.hits[i].places.size(),
                                           stream_.get()));
   }
@@ -453,14 +453,14 @@ Result<void> CudaKernel::drain(std::span<const std::size_t> rows, Clock::time_po
         "copying the rows of a launch"));
     params.rows = pointer_to<const Submission>(device_rows_);
   }
-  params.around.entries = table_ == nullptr ? nullptr : table_->device_address();
-  params.around.entry_mask = table_mask_;
-  params.around.abort = words_of(abort_);
-  params.around.fuel_per_item = options_.fuel_per_item;
+  params.context.entries = table_ == nullptr ? nullptr : table_->device_address();
+  params.context.entry_mask = table_mask_;
+  params.context.abort = words_of(abort_);
+  params.context.fuel_per_item = options_.fuel_per_item;
   params.submission_count = static_cast<Word>(rows.size());
   params.slots_per_crew = crews.slots;
-  params.around.worker_count = crews.count * crews.slots;
-  params.around.group_lanes = options_.geometry.workgroup_size;
+  params.context.worker_count = crews.count * crews.slots;
+  params.context.group_lanes = options_.geometry.workgroup_size;
   if (is_abort_set_) {
     EVERKERNEL_TRY(context_->check(
         driver.cuMemsetD32Async(reinterpret_cast<CuPointer>(abort_->device_address()), 0, 1,
@@ -474,7 +474,7 @@ Result<void> CudaKernel::drain(std::span<const std::size_t> rows, Clock::time_po
   ++stats_.kernel_launches;
   EVERKERNEL_TRY(finish(deadline));
   for (const std::size_t i : rows) {
-    const Outcome& out = outcome(i);
+    const LaunchResult& out = outcome(i);
     EVERKERNEL_TRY(seats_[i].note(out));
     sums_[i].done += out.done;
     sums_[i].faulted += out.faulted;
@@ -518,7 +518,7 @@ Result<void> CudaKernel::abort() {
 }
 
 // Control words that the schedule cannot work with: nothing has run.
-Result<void> CudaKernel::check_setup(const Outcome& out) const {
+Result<void> CudaKernel::check_setup(const LaunchResult& out) const {
   const Word slots = options_.geometry.slot_count;
   if (out.is_refused == 0) return {};
   const auto words = std::span(out.words);
@@ -547,7 +547,7 @@ Result<void> CudaKernel::check_setup(const Outcome& out) const {
 Result<void> CudaKernel::settle(Clock::time_point deadline) {
   for (;;) {
     std::erase_if(open_, [this](std::size_t i) {
-      const Outcome& out = outcome(i);
+      const LaunchResult& out = outcome(i);
       const bool is_round = rows_[i].list != nullptr;
       return out.is_settled != 0 || out.is_shut_down != 0 || out.is_aborted != 0 ||
              (is_round && out.moved == 0);
@@ -559,7 +559,7 @@ Result<void> CudaKernel::settle(Clock::time_point deadline) {
 }
 
 Result<void> CudaKernel::count_remaining(std::size_t index, DrainCounts& counts) {
-  const Outcome& out = outcome(index);
+  const LaunchResult& out = outcome(index);
   if (out.is_shut_down != 0) {
     counts.end = DrainEnd::shutdown;
   } else if (out.is_aborted != 0) {
@@ -601,7 +601,7 @@ Result<void> CudaKernel::count_remaining(std::size_t index, DrainCounts& counts)
 }
 
 Result<SurveyResult> CudaKernel::survey(std::size_t index) {
-  const Outcome& out = outcome(index);
+  const LaunchResult& out = outcome(index);
   SurveyResult result{.active = 0, .first_active = out.ticket_count};
   EVERKERNEL_TRY(survey_result_->write(0, std::as_bytes(std::span(&result, 1))));
   const SurveyParams params{.ring = rows_[index].ring,

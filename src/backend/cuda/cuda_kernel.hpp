@@ -24,11 +24,11 @@ class Seat {
 
   // Fills what a launch needs of it. With a list, the queue that the last launch left is gone
   // through instead of the ring.
-  Result<void> fill(device::Submission& row, const device::Outcome* list);
+  Result<void> fill(device::Submission& row, const device::LaunchResult* list);
   // Room for hits.
   Result<void> provide_hits(std::size_t capacity, CuStream stream);
   // After a launch.
-  Result<void> note(const device::Outcome& outcome);
+  Result<void> note(const device::LaunchResult& outcome);
   // Copies hits to the host.
   Result<void> read_hits(std::span<abi::Hit> hits) const;
 
@@ -93,11 +93,11 @@ class CudaKernel final : public Kernel {
   Result<void> drain(std::span<const std::size_t> rows, Clock::time_point deadline);
   Result<void> finish(Clock::time_point deadline);
   Result<void> abort();
-  Result<void> check_setup(const device::Outcome& outcome) const;
+  Result<void> check_setup(const device::LaunchResult& outcome) const;
   Result<void> settle(Clock::time_point deadline);
   Result<void> count_remaining(std::size_t index, DrainCounts& counts);
   Result<device::SurveyResult> survey(std::size_t index);
-  device::Outcome& outcome(std::size_t index) const;
+  device::LaunchResult& outcome(std::size_t index) const;
 
   std::shared_ptr<Context> context_;
   std::shared_ptr<ModuleShelf> shelf_;

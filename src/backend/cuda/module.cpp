@@ -22,7 +22,7 @@ jit::CodeKey key_of(const Nvrtc& nvrtc, const CompileRequest& request, int drive
   return jit::make_code_key(parts);
 }
 
-// item.cuh says what is looked for, and why: it is in the key of what was compiled, and this is
+// values.cuh says what is looked for, and why: it is in the key of what was compiled, and this is
 // not. Instructions that NVVM makes begin a line; atomic ones have their kind further behind.
 bool has_unsafe_instruction(std::string_view ptx) {
   constexpr std::string_view kUnsafe[] = {"\tabs.s32", "\tmin.s32", "\tmax.s32"};

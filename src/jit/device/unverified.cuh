@@ -8,7 +8,7 @@
 // The number of threads is not that of the lanes: a block has whole warps, and 512 threads at most.
 #pragma once
 
-#include "jit/device/item.cuh"
+#include "jit/device/handler.cuh"
 
 namespace everkernel::device {
 
