@@ -1,4 +1,4 @@
-// What cmake/embed.cmake generates: files as string literals.
+// The texts that cmake/embed.cmake generates: files as string literals.
 #pragma once
 
 #include <span>
@@ -12,7 +12,7 @@ struct EmbeddedText {
   std::span<const std::string_view> pieces = {};
 };
 
-// All of them.
+// All embedded files.
 std::span<const EmbeddedText> embedded_texts();
 
 }  // namespace everkernel::backend::cuda

@@ -25,7 +25,7 @@ struct alignas(128) Shared {
   alignas(128) Wide done;                        ///< items that reached DONE
   Wide faulted;                                  ///< items that reached FAULT
   Wide claimed_at_entry;                         ///< slots that were CLAIMED before the launch
-  Wide moved;                                    ///< visits that changed the status of a slot
+  Wide moved;                                    ///< visits that ended or deferred a slot
   Word hits_dropped;                             ///< hits that did not fit
   Word taken;                                    ///< positions of `fresh`, counted by their takers
   Wide prefetches;                               ///< IO slots of prefetches, one bit each
@@ -38,7 +38,7 @@ struct LaunchResult {
   Wide done;                       ///< items that reached DONE
   Wide faulted;                    ///< items that reached FAULT
   Wide claimed_at_entry;           ///< slots that were CLAIMED before the launch
-  Wide moved;                      ///< visits that changed the status of a slot
+  Wide moved;                      ///< visits that ended or deferred a slot
   Wide hits;                       ///< hits, including those that did not fit
   Wide hits_dropped;               ///< hits that did not fit
   Wide head[abi::kPriorityCount];  ///< of the queue: the slots from here …

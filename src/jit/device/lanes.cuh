@@ -16,6 +16,15 @@ EK_DEVICE Word lane_index() {
   return lane;
 }
 
+/// The lowest lane of the warp in a mask that is not empty.
+EK_DEVICE Word lowest_lane(Word lanes) {
+  return static_cast<Word>(__ffs(static_cast<int>(lanes)) - 1);
+}
+/// How many lanes of the warp in the mask come before this one.
+EK_DEVICE Word rank_of_lane(Word lanes) {
+  return static_cast<Word>(__popc(lanes & ((1u << lane_index()) - 1)));
+}
+
 /// The thread that runs an item of `scope lane`.
 struct OneLane {
   static constexpr bool kIsOne = true;

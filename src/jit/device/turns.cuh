@@ -13,7 +13,7 @@ inline constexpr Word kPollTurns = 1024;
 /// Turns of an `each` on one lane between two polls of the abort word.
 inline constexpr Word kPollEachTurns = 256;
 
-/// Whether the abort word says that the item must end.
+/// Whether the abort word is set: the item must end.
 template <class Lanes>
 EK_DEVICE bool is_aborted(const Lanes& lanes, const Item& item) {
   const bool looks = lanes.leads() && item.abort.size() != 0;

@@ -259,5 +259,13 @@ EK_DEVICE Quad load_quad(const Word* words) {
                : "l"(__cvta_generic_to_global(words)));
   return quad;
 }
+/// The same, into an array in registers.
+EK_DEVICE void load_quad(const Word* from, Word* to) {
+  const Quad quad = load_quad(from);
+  to[0] = quad.a;
+  to[1] = quad.b;
+  to[2] = quad.c;
+  to[3] = quad.d;
+}
 
 }  // namespace everkernel::device

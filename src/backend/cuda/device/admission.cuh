@@ -81,10 +81,9 @@ __device__ __noinline__ bool is_worth_claiming(SubmissionView submission, Word w
   submission.assume_place();
   const Words slot = submission.slot(index);
   const Word tenant = slot.load_relaxed(2);
-  const LaunchedSubmission::Standing standing =
-      submission.standing_of(tenant, submission.tenant_base());
-  if (standing == LaunchedSubmission::Standing::unknown) return true;  // the claim ends it as FAULT
-  if (standing == LaunchedSubmission::Standing::disabled) return false;
+  const TenantStanding standing = submission.standing_of(tenant, submission.tenant_base());
+  if (standing == TenantStanding::unknown) return true;  // the claim ends it as FAULT
+  if (standing == TenantStanding::disabled) return false;
   const Word quota = submission.quota_of(tenant);
   if (quota < worker_count && submission.in_flight(tenant).load_relaxed(0) >= quota) return false;
   if ((note & kNeedsIoSlot) != 0 &&
@@ -114,13 +113,6 @@ EK_DEVICE bool take_quota(const LaunchedSubmission& submission, Visitor& visitor
   return false;
 }
 
-/// How a handler runs.
-EK_DEVICE Kind kind_of_handler(Word traits) {
-  if (kHasWarpHandlers && (traits & kTraitWarp) != 0) return Kind::warp;
-  if (kHasGroupHandlers && (traits & kTraitGroup) != 0) return Kind::group;
-  return Kind::lane;
-}
-
 /// How the operation of the visitor runs; sets its handler.
 EK_DEVICE Kind kind_of(Visitor& visitor) {
   const bool is_packed = visitor.begun != 0;
@@ -134,7 +126,10 @@ EK_DEVICE Kind kind_of(Visitor& visitor) {
     visitor.handler = find_handler(visitor.operation);
   }
   if (visitor.handler == kNoHandler) return Kind::lane;
-  return kind_of_handler(traits_of(visitor.handler));
+  const Word traits = traits_of(visitor.handler);
+  if (kHasWarpHandlers && (traits & kTraitWarp) != 0) return Kind::warp;
+  if (kHasGroupHandlers && (traits & kTraitGroup) != 0) return Kind::group;
+  return Kind::lane;
 }
 
 /// Claims the slot of the visitor if it can run.
@@ -161,12 +156,11 @@ EK_DEVICE void admit(const LaunchedSubmission& submission, Visitor& visitor, boo
   visitor.priority_word = head.d;
   const Word quota =
       visitor.tenant < abi::kControlTenantQuotas.count ? submission.quota_of(visitor.tenant) : 0;
-  const LaunchedSubmission::Standing standing = submission.standing_of(visitor.tenant, base);
-  if (standing == LaunchedSubmission::Standing::unknown) {
+  const TenantStanding standing = submission.standing_of(visitor.tenant, base);
+  if (standing == TenantStanding::unknown) {
     return end_fault(submission, visitor, static_cast<Word>(FaultCode::tenant_out_of_range));
   }
-  if (standing == LaunchedSubmission::Standing::disabled ||
-      !take_quota(submission, visitor, quota)) {
+  if (standing == TenantStanding::disabled || !take_quota(submission, visitor, quota)) {
     submission.set_status(visitor.slot, found);
     visitor.visit = Visit::stuck;
     return;

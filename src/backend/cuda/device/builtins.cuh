@@ -169,7 +169,7 @@ EK_DEVICE bool is_fence_ready(const SubmissionView& submission, Words abort, Wor
     }
     const Word open = __ballot_sync(kAllLanes, !has_ended);
     if (open != 0) {
-      checked += __ffs(static_cast<int>(open)) - 1;
+      checked += lowest_lane(open);
       return false;
     }
   }

@@ -44,15 +44,6 @@ struct Crew {
   }
 };
 
-/// The lowest lane of a mask that is not empty.
-EK_DEVICE Word lowest_lane(Word lanes) {
-  return static_cast<Word>(__ffs(static_cast<int>(lanes)) - 1);
-}
-/// How many lanes of the mask come before this one.
-EK_DEVICE Word rank_of_lane(Word lanes) {
-  return static_cast<Word>(__popc(lanes & ((1u << lane_index()) - 1)));
-}
-
 /// Calls `run(owner)` on all lanes of the warp for every lane whose `is_owner` is true.
 template <class Run>
 EK_DEVICE void for_each_of_warp(bool is_owner, const Run& run) {

@@ -27,13 +27,13 @@ namespace everkernel::device {
 
 /// The work of one crew on one submission.
 ///
-/// A visit moves a slot if it changes the slot's status. The progress word counts the crews that
-/// work, the times a crew began to work, and the times a crew moved slots. A crew that finds
-/// nothing to do leaves. The last crew stays: it visits all slots of the queue once more, and if no
-/// slot moved and no other crew entered meanwhile, it ends the drain. Every queued slot was then
-/// visited after the last move, so that none can run. If the queue is long, that last pass would
-/// take one crew too long: the drain ends unsettled, and the host launches another drain over the
-/// queue, until a launch moves no slot.
+/// A slot moves when a visit ends or defers it. The progress word counts the crews that work, the
+/// times a crew began to work, and the times a crew moved slots. A crew that finds nothing to do
+/// leaves. The last crew stays: it visits all slots of the queue once more, and if no slot moved
+/// and no other crew entered meanwhile, it ends the drain. Every queued slot was then visited after
+/// the last move, so that none can run. If the queue is long, that last pass would take one crew
+/// too long: the drain ends unsettled, and the host launches another drain over the queue, until a
+/// launch moves no slot.
 class Drain {
  public:
   EK_DEVICE Drain(const LaunchParams& params, const Submission& row, Word crew_index)
@@ -48,7 +48,7 @@ class Drain {
     if (!enter(kSchedule == Schedule::direct)) return;
     const bool is_sound = prepare();
     if (!is_sound) leave_for_good();
-    // visit() and report() are long and inlined: each has one call.
+    // visit() is inlined with all handlers: it has one call.
     while (is_sound && (next_slots() || next_pass())) {
       if (count_ == 0) continue;
       Visitor visitor;
@@ -462,6 +462,7 @@ class Drain {
     is_refused_ = packed >> 32 == 3;
     return !is_refused_;
   }
+
   // ---- counting ----
 
   EK_DEVICE void flush() {

@@ -30,7 +30,7 @@
 
 namespace everkernel::device {
 
-/// The work of one crew on planned work. Each lane holds at most one region.
+/// One crew of the graph kernel. Each of its lanes holds at most one region.
 class GraphCrew {
  public:
   EK_DEVICE explicit GraphCrew(const GraphParams& params)
@@ -227,6 +227,8 @@ class GraphCrew {
     __syncwarp();
     return count != 0;
   }
+  /// Takes up to `most` places of the queue and returns their number. Only lane 0 of a warp calls
+  /// it.
   EK_DEVICE Word reserve(Word most, Wide& first) const {
     const WideWord head(&shared_.head);
     for (;;) {
@@ -265,7 +267,7 @@ class GraphCrew {
     visitor.tenant = origin & 0xFF;
     visitor.priority_word = origin >> 8;
     if (submission_.standing_of(visitor.tenant, submission_.tenant_base()) !=
-            LaunchedSubmission::Standing::enabled ||
+            TenantStanding::enabled ||
         !take_quota(submission_, visitor, submission_.quota_of(visitor.tenant))) {
       put_aside();
       item_ = kNoNode;
@@ -282,7 +284,9 @@ class GraphCrew {
       result = fault_of(FaultCode::input_faulted);
       return true;
     }
-    visitor.kind = kind_of_handler(traits);
+    visitor.kind = Kind::lane;
+    if (kHasWarpHandlers && (traits & kTraitWarp) != 0) visitor.kind = Kind::warp;
+    if (kHasGroupHandlers && (traits & kTraitGroup) != 0) visitor.kind = Kind::group;
     return true;
   }
 
@@ -321,13 +325,7 @@ class GraphCrew {
   EK_DEVICE void load_args(Word resumed, Item& item) const {
     const Continuation* const from = params_.resumed + (resumed - 1);
 #pragma unroll
-    for (Word i = 0; i < abi::kSlotArgs; i += 4) {
-      const Quad quad = load_quad(from->args + i);
-      item.args[i] = quad.a;
-      item.args[i + 1] = quad.b;
-      item.args[i + 2] = quad.c;
-      item.args[i + 3] = quad.d;
-    }
+    for (Word i = 0; i < abi::kSlotArgs; i += 4) load_quad(from->args + i, item.args + i);
   }
 
   /// The item that lane `owner` holds, on all lanes of the warp.
@@ -503,7 +501,7 @@ class GraphCrew {
     return one_word(is_item ? params_.waiting_for + node
                             : params_.join_waiting_for + (node - params_.item_count));
   }
-  /// Counts down what a node waits for; returns whether it waits for nothing more.
+  /// Decrements the count of a node; returns whether it has reached zero.
   EK_DEVICE bool count_down(Word node) const {
     return counts_of(node).fetch_add_acq_rel(0, 0u - 1) == 1;
   }

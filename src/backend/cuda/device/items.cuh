@@ -14,6 +14,7 @@
 
 namespace everkernel::device {
 
+/// An item without its args.
 EK_DEVICE Item make_item(const LaunchedSubmission& submission, Word slot, Word opcode, Word tenant,
                          Word priority_word, Word handler) {
   Item item;
@@ -59,11 +60,7 @@ EK_DEVICE void load_args(const SubmissionView& submission, const Operation& oper
   }
 #pragma unroll
   for (Word i = 0; i < kCount; i += 4) {
-    const Quad quad = load_quad(submission.slot_words(operation.slot) + abi::kSlotFirstArg + i);
-    args[i] = quad.a;
-    args[i + 1] = quad.b;
-    args[i + 2] = quad.c;
-    args[i + 3] = quad.d;
+    load_quad(submission.slot_words(operation.slot) + abi::kSlotFirstArg + i, args + i);
   }
 }
 

@@ -2,7 +2,6 @@
 // without quota, waits for IO. The host may drain a queue again by a launch over its cells.
 #pragma once
 
-#include "backend/cuda/device/crew.cuh"
 #include "backend/cuda/launch_rows.hpp"
 #include "jit/device/lanes.cuh"
 #include "jit/device/types.hpp"
@@ -11,9 +10,9 @@
 namespace everkernel::device {
 
 /// A first-in first-out queue for any number of crews. A cell holds a tag and a slot. At lap n of
-/// the queue a cell is free if its tag is 2n (any tag at lap 0), and holds a slot if its tag is 2n
-/// + 1. Tags continue from launch to launch, so that cells are never cleared. There is a cell for
-/// every slot, and a slot is in the queue at most once.
+/// the queue the tag of a free cell is 2n (any tag at lap 0), that of a cell with a slot 2n + 1.
+/// Tags continue from launch to launch, so that cells are never cleared. There is a cell for every
+/// slot, and a slot is in the queue at most once.
 struct Queue {
   const Submission& row;
   Word partition;

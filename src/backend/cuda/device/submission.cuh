@@ -31,6 +31,9 @@ EK_DEVICE Submission load_row(const Submission* row) {
   return copy.submission;
 }
 
+/// Whether the items of a tenant may run; `unknown` is a tenant outside of the table.
+enum class TenantStanding : Word { enabled, disabled, unknown };
+
 /// Typed access to the memory of one submission.
 struct SubmissionView {
   const Submission& row;
@@ -48,18 +51,16 @@ struct SubmissionView {
     slot(index).store_release(0, static_cast<Word>(status));
   }
 
-  enum class Standing : Word { enabled, disabled, unknown };
   EK_DEVICE Word tenant_base() const {
     return control().load_relaxed(abi::kControlTenantBase.first);
   }
-  /// Whether a tenant may run items now. `base` is tenant_base(), read once by the caller: the host
-  /// may move the table at any time.
-  EK_DEVICE Standing standing_of(Word tenant, Word base) const {
+  /// `base` is tenant_base(), read once by the caller: the host may move the table at any time.
+  EK_DEVICE TenantStanding standing_of(Word tenant, Word base) const {
     const Wide index = Wide{base} + tenant;
     if (index < abi::kControlTenantMasks.first || index >= abi::kControlTenantMasks.end()) {
-      return Standing::unknown;
+      return TenantStanding::unknown;
     }
-    return control().load_relaxed(index) != 0 ? Standing::enabled : Standing::disabled;
+    return control().load_relaxed(index) != 0 ? TenantStanding::enabled : TenantStanding::disabled;
   }
   EK_DEVICE Words in_flight(Word tenant) const { return one_word(row.shared->in_flight + tenant); }
   EK_DEVICE Word quota_of(Word tenant) const {

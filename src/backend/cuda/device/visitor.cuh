@@ -42,7 +42,7 @@ inline constexpr Word kAllArgs = abi::kSlotFirstArg | abi::kSlotArgs << 8;
 /// A lane and the slot that it visits.
 struct Visitor {
   Word slot = kNoSlot;
-  Word note = 0;
+  Word note = 0;  // state of the slot in the queue: see kNeedsIoSlot
   Word partition = 0;
   Word found = 0;  // status before the claim
   Word opcode = 0, tenant = 0, priority_word = 0;

@@ -73,8 +73,8 @@ class Fibers {
  private:
   struct Fiber {
     alignas(16) char stack[kStackBytes];
-    ucontext_t context;  // where it begins
-    jmp_buf place;       // where it goes on
+    ucontext_t context;  // of its first instruction
+    jmp_buf place;       // where it continues
     Word where;
     Word meetings;
     bool has_begun;

@@ -34,6 +34,7 @@ class AtomicWord {
   Word* at_;
 };
 
+/// Words without bounds checks; the size is for the caller.
 class Words {
  public:
   Words() = default;
