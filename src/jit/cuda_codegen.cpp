@@ -1,4 +1,4 @@
-// One function template a handler, over the lanes that run it (device/item.cuh).
+// One function template a handler, over the lanes that run it (device/handler.cuh).
 //
 // Every operation is a statement with a name for its value: the order of evaluation is the order of
 // the text, and no expression is deep. Outside `each` all lanes of a warp or group run the same
@@ -1136,7 +1136,7 @@ struct Entry {
 };
 
 Word traits_of(Scope scope, bool commutes, const Effects& effects) {
-  // The bits of device/item.cuh, kTraitWarp and so on.
+  // The bits of device/handler.cuh, kTraitWarp and so on.
   const bool bits[] = {scope == Scope::warp,
                        scope == Scope::group,
                        effects.can_yield || effects.can_await,

@@ -1,4 +1,4 @@
-// CUDA C++ for what operators and functions compute: calls of the functions in device/item.cuh,
+// CUDA C++ for what operators and functions compute: calls of the functions in device/values.cuh,
 // which have the meanings of ir/semantics.hpp. Operands are texts without side effects.
 #pragma once
 
@@ -13,7 +13,7 @@ namespace everkernel::jit {
 std::string_view cuda_type(ir::Type type);
 
 /// The C++ type of a variable, what is assigned to it, and its value. Floats are kept as words: the
-/// compiler chooses between words correctly (item.cuh, `choose`).
+/// compiler chooses between words correctly (device/values.cuh, `choose`).
 std::string_view cuda_variable_type(ir::Type type);
 std::string cuda_assigned(ir::Type type, std::string_view value);
 std::string cuda_variable(ir::Type type, std::string_view name);

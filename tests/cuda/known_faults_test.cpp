@@ -1,7 +1,7 @@
 // Handlers that a device compiler has translated wrongly, each in a batch of random programs.
 //
 // Decision 0012 lists the faults. Each row is one handler of the batch of a seed, run on the frames
-// of that batch: without the work-around in src/jit/device/item.cuh, the result differs from the
+// of that batch: without the work-around in src/jit/device, the result differs from the
 // interpreter's on a GPU with compute capability 9.0 and on the simulated one.
 #include <gtest/gtest.h>
 

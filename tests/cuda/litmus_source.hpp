@@ -1,7 +1,7 @@
 // The device side of the litmus tests, as text for NVRTC.
 //
 // Each kind of test is a template over an order: the way flags and payloads are accessed. `Ordered`
-// has the accessors of item.cuh that the megakernel uses. The other orders are weaker, and show
+// has the accessors of words.cuh that the megakernel uses. The other orders are weaker, and show
 // that a test can fail. Rounds are numbered from 1, so that zeroed memory is round 0. A thread that
 // makes no progress in kMaxIdleLooks looks ends and is counted as stuck, so that no kernel runs for
 // ever.
@@ -25,7 +25,8 @@ inline constexpr unsigned kFindings = 5;
 inline constexpr unsigned kLitmusClosed = 0xFFFFFFFFu;
 
 inline constexpr std::string_view kLitmusSource = R"cuda(
-#include "jit/device/item.cuh"
+#include "jit/device/lanes.cuh"
+#include "jit/device/words.cuh"
 
 namespace everkernel::device {
 
@@ -337,7 +338,7 @@ EK_DEVICE void consume_tickets(const TicketRing& ring, Tally& tally) {
   for (;;) {
     Word base = 0;
     if (lane == 0) base = all(ring.head()).fetch_add_relaxed(0, 32) - ring.first;
-    base = __shfl_sync(WarpLanes::kAll, base, 0);
+    base = __shfl_sync(kAllLanes, base, 0);
     if (base >= ring.count) return;
     const Word n = base + lane;
     const Word slot = n % kCapacity, lap = n / kCapacity;
@@ -353,7 +354,7 @@ EK_DEVICE void consume_tickets(const TicketRing& ring, Tally& tally) {
       }
     }
     // One lane has acquired; the warp barriers order its acquire before the loads of the others.
-    if (__shfl_sync(WarpLanes::kAll, idle, 0) == kMaxIdleLooks) {
+    if (__shfl_sync(kAllLanes, idle, 0) == kMaxIdleLooks) {
       ++tally.stuck;
       return;
     }
@@ -488,14 +489,14 @@ EK_DEVICE void take_host_tickets(Word* slots, Word* host_tail, Word* host_end, W
   for (;;) {
     Word base = 0;
     if (lane == 0) base = all(board).fetch_add_relaxed(64, 32);
-    base = __shfl_sync(WarpLanes::kAll, base, 0);
+    base = __shfl_sync(kAllLanes, base, 0);
     bool is_over = false;
     if (lane == 0) {
       while (static_cast<int>(all(board).load_acquire(0) - base) < 32 && !is_over) {
         is_over = base >= all(board).load_relaxed(32);
       }
     }
-    if (__shfl_sync(WarpLanes::kAll, is_over, 0)) break;
+    if (__shfl_sync(kAllLanes, is_over, 0)) break;
     __syncwarp();
     const Word group = base % capacity;
 #pragma unroll

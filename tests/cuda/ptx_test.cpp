@@ -22,7 +22,7 @@ constexpr int kArchitecture = 91;
 // Generates the PTX of 100, for which NVVM optimises differently.
 constexpr int kNewerArchitecture = 102;
 
-// Ways to write magnitudes, extremes of negations, and choices of floats (item.cuh).
+// Ways to write magnitudes, extremes of negations, and choices of floats (values.cuh).
 TEST(CudaPtx, what_ptxas_gets_wrong_is_not_there) {
   EVERKERNEL_NEEDS_NVRTC(nvrtc);
   constexpr std::string_view kWays[] = {

@@ -10,7 +10,7 @@ namespace {
 using backend::cuda::SourceText;
 
 constexpr std::string_view kPrelude = R"(
-#include "jit/device/item.cuh"
+#include "jit/device/handler.cuh"
 #include "everkernel/handlers.cuh"
 
 using namespace everkernel;
@@ -46,12 +46,12 @@ __device__ __forceinline__ Item item_of(const Frame& frame) {
   item.buffers = {frame.entries, frame.mask};
   item.fuel = frame.fuel;
   item.abort = Words(frame.abort, frame.abort == nullptr ? 0 : 1);
-  item.voice.control = Words(frame.scratch, 160);
-  item.voice.log = Words(frame.log, frame.log_count);
-  item.voice.hits = frame.hits;
-  item.voice.hit_capacity = frame.hit_capacity;
-  item.voice.emitted = frame.emitted;
-  item.voice.hits_dropped = Words(frame.scratch, 1);
+  item.sinks.control = Words(frame.scratch, 160);
+  item.sinks.log = Words(frame.log, frame.log_count);
+  item.sinks.hits = frame.hits;
+  item.sinks.hit_capacity = frame.hit_capacity;
+  item.sinks.emitted = frame.emitted;
+  item.sinks.hits_dropped = Words(frame.scratch, 1);
   return item;
 }
 )";

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <filesystem>
 #include <set>
+#include <string_view>
+#include <vector>
 
 #include "support/temp_dir.hpp"
 
@@ -39,9 +41,31 @@ TEST(EmbeddedSource, is_byte_for_byte_the_files) {
   EXPECT_EQ(megakernel_source().text, read_text(kRoot / "src" / megakernel_source().name));
 }
 
+// NVRTC finds an include by its name among the embedded texts and nowhere else.
+TEST(EmbeddedSource, includes_only_embedded_texts_and_the_handlers) {
+  std::set<std::string_view> known{"everkernel/handlers.cuh"};
+  std::vector<SourceText> texts{megakernel_source()};
+  for (const SourceText& header : device_headers()) {
+    known.insert(header.name);
+    texts.push_back(header);
+  }
+  constexpr std::string_view kInclude = "#include \"";
+  std::size_t includes = 0;
+  for (const SourceText& source : texts) {
+    const std::string_view text = source.text;
+    for (auto at = text.find(kInclude); at != text.npos; at = text.find(kInclude, at)) {
+      at += kInclude.size();
+      const std::string_view name = text.substr(at, text.find('"', at) - at);
+      EXPECT_TRUE(known.contains(name)) << source.name << " includes " << name;
+      ++includes;
+    }
+  }
+  EXPECT_GT(includes, 0u);
+}
+
 TEST(EmbeddedSource, has_the_contract_with_handlers) {
   EXPECT_TRUE(std::ranges::any_of(device_headers(), [](const SourceText& header) {
-    return header.name == "jit/device/item.cuh";
+    return header.name == "jit/device/handler.cuh";
   }));
 }
 

@@ -30,15 +30,16 @@ constexpr int kArchitectures[] = {80, 90, 100};
 
 // Calls everything a worker calls, and touches global memory only by accessors.
 constexpr std::string_view kKernel = R"(
-#include "jit/device/item.cuh"
+#include "jit/device/handler.cuh"
 #include "everkernel/handlers.cuh"
 
 using namespace everkernel::device;
 
 extern "C" __global__ void run_one(const __grid_constant__ Item given,
-                                   const __grid_constant__ Voice voice, Word opcode, Words out) {
+                                   const __grid_constant__ ItemSinks sinks, Word opcode,
+                                   Words out) {
   Item item = given;
-  item.voice = voice;
+  item.sinks = sinks;
   const Word handler = kPayload != kNoHandler ? kPayload : find_handler(opcode);
   const Word traits = traits_of(handler);
   Word result;
@@ -62,7 +63,7 @@ extern "C" __global__ void run_one(const __grid_constant__ Item given,
 std::string kernels_of(const ir::VerifiedProgram& program) {
   constexpr std::string_view kLanes[] = {"OneLane", "WarpLanes", "GroupLanes"};
   std::string text =
-      "#include \"jit/device/item.cuh\"\n#include \"everkernel/handlers.cuh\"\n"
+      "#include \"jit/device/handler.cuh\"\n#include \"everkernel/handlers.cuh\"\n"
       "using namespace everkernel::device;\n";
   for (std::size_t i = 0; i < program.handlers().size(); ++i) {
     const auto scope = static_cast<std::size_t>(program.handlers()[i].handler.scope);

@@ -1,4 +1,4 @@
-// CUDA text of handlers, compiled as C++ of this machine through cuda_shim.hpp, as the subject of a
+// CUDA text of handlers, compiled as C++ of this machine with cuda_shim.hpp, as the subject of a
 // Trial.
 #include <dlfcn.h>
 #include <fmt/format.h>
@@ -29,20 +29,8 @@ static_assert(sizeof(ShimHooks) == sizeof(ir::ItemHooks));
 
 const std::filesystem::path kSources = EVERKERNEL_SOURCE_DIR;
 
-// From the line that names a section to the next such line, or to the end of the namespace.
-std::string section(const std::string& text, const std::string& name) {
-  const std::size_t first = text.find("// ---- " + name + " ---");
-  if (first == text.npos) {
-    std::fprintf(stderr, "item.cuh has no section `%s`\n", name.c_str());
-    std::abort();
-  }
-  const std::size_t next = text.find("\n// ---- ", first);
-  const std::size_t end = text.find("\n}  // namespace", first);
-  return text.substr(first, std::min(next, end) - first) + '\n';
-}
-
-void write(const std::filesystem::path& path, const std::string& text) {
-  std::ofstream(path, std::ios::binary) << text;
+std::string include(const char* folder) {
+  return "-I" + (kSources / folder).string();
 }
 
 // The generated text, and one function that runs any handler of it.
@@ -95,16 +83,12 @@ class HostCudaSubject : public Subject {
 Result<std::unique_ptr<const Subject>> make_subject(const ir::VerifiedProgram& program,
                                                     jit::CodeCache*) {
   const TempDir dir;
-  const std::string device = read_text(kSources / "src/jit/device/item.cuh");
-  write(dir.path() / "cuda_values.inc", section(device, "values"));
-  write(dir.path() / "cuda_running.inc", section(device, "running a handler"));
-  write(dir.path() / "handlers.cpp", source_of(program));
+  std::ofstream(dir.path() / "handlers.cpp", std::ios::binary) << source_of(program);
   const Outcome compiled =
       test::run({.program = EVERKERNEL_CXX,
-                 .args = {"-std=c++20", is_soak() ? "-O1" : "-O0", "-w", "-fPIC", "-shared",
-                          "-ffp-contract=off", "-I" + (kSources / "include").string(),
-                          "-I" + (kSources / "tests/jit").string(), "-I.", "handlers.cpp", "-o",
-                          "handlers.so"},
+                 .args = {"-std=c++20", is_soak() ? "-O1" : "-O0", "-w", "-fPIC", "-shared", "-ffp-contract=off",
+                          include("tests/jit/device_shim"), include("tests/jit"), include("src"),
+                          include("include"), "handlers.cpp", "-o", "handlers.so"},
                  .folder = dir.path(),
                  .deadline = std::chrono::minutes(5)});
   if (compiled.status != 0)

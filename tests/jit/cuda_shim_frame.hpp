@@ -31,8 +31,8 @@ struct ShimFrame {
 /// How many lanes run a handler.
 enum class ShimWay : int { one_lane, many_lanes };
 
-/// What the compiled code offers: runs a handler, gives ending and fault code as on the device.
-/// Sets `trouble` to a text if lanes that should act as one did not.
+/// The entry of the compiled code: runs a handler and returns its ending and fault code as on the
+/// device. Sets `trouble` to a text if lanes that must agree did not.
 using ShimRun = ShimWord (*)(ShimWord handler, ShimWay way, ShimFrame* frame, const char** trouble);
 
 }  // namespace everkernel::test

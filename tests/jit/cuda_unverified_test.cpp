@@ -25,43 +25,22 @@ using ir::UnverifiedHandler;
 
 const std::filesystem::path kSources = EVERKERNEL_SOURCE_DIR;
 
-// From the line that names a section of item.cuh to the next such line, or to the end.
-std::string section(const std::string& text, const std::string& name) {
-  const std::size_t first = text.find("// ---- " + name + " ---");
-  EXPECT_NE(first, text.npos) << "item.cuh has no section " << name;
-  const std::size_t end =
-      std::min(text.find("\n// ---- ", first), text.find("\n}  // namespace", first));
-  return text.substr(first, end - first) + '\n';
+std::string include(const char* folder) {
+  return "-I" + (kSources / folder).string();
 }
-
-// What unverified.cuh needs of item.cuh and generated handlers do not.
-constexpr std::string_view kItem = R"(#pragma once
-#include "cuda_shim.hpp"
-#define __shared__ static
-namespace everkernel::device {
-inline constexpr Word kAccessRead = 1, kAccessWrite = 2;
-inline void __syncthreads() { fibers.meet(6, 0); }
-}
-)";
 
 // The generated text of native handlers, as a library.
 class Halves {
  public:
   explicit Halves(const std::vector<UnverifiedHandler>& handlers) {
-    const std::string item = test::read_text(kSources / "src/jit/device/item.cuh");
-    std::filesystem::create_directories(dir_.path() / "jit/device");
-    write("cuda_values.inc", section(item, "values"));
-    write("cuda_running.inc", section(item, "running a handler"));
-    write("jit/device/item.cuh", std::string(kItem));
-    write("jit/device/unverified.cuh", test::read_text(kSources / "src/jit/device/unverified.cuh"));
-    write("handlers.cpp", source_of(handlers));
-    const Outcome compiled = test::run(
-        {.program = EVERKERNEL_CXX,
-         .args = {"-std=c++20", "-O1", "-w", "-fPIC", "-shared",
-                  "-I" + (kSources / "include").string(), "-I" + (kSources / "tests/jit").string(),
-                  "-I.", "handlers.cpp", "-o", "handlers.so"},
-         .folder = dir_.path(),
-         .deadline = std::chrono::minutes(5)});
+    std::ofstream(dir_.path() / "handlers.cpp", std::ios::binary) << source_of(handlers);
+    const Outcome compiled =
+        test::run({.program = EVERKERNEL_CXX,
+                   .args = {"-std=c++20", "-O1", "-w", "-fPIC", "-shared",
+                            include("tests/jit/device_shim"), include("tests/jit"), include("src"),
+                            include("include"), "handlers.cpp", "-o", "handlers.so"},
+                   .folder = dir_.path(),
+                   .deadline = std::chrono::minutes(5)});
     if (compiled.status != 0) throw std::runtime_error(compiled.err);
     library_ = dlopen((dir_.path() / "handlers.so").c_str(), RTLD_NOW | RTLD_LOCAL);
     if (library_ == nullptr) throw std::runtime_error(dlerror());
@@ -82,10 +61,6 @@ class Halves {
   }
 
  private:
-  void write(const std::string& name, const std::string& text) const {
-    std::ofstream(dir_.path() / name, std::ios::binary) << text;
-  }
-
   static std::string source_of(const std::vector<UnverifiedHandler>& handlers) {
     std::string text = "#include \"cuda_shim.hpp\"\n";
     text += jit::emit_cuda(*check_text(""), {.unverified = handlers});

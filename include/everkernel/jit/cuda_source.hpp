@@ -23,7 +23,7 @@ struct CudaOptions {
 
 /// The handlers as CUDA C++, in namespace everkernel::device: `handler_I` for the handler of that
 /// index, and `find_handler`, `traits_of`, `run_lane_handler`, `run_warp_handler` and
-/// `run_group_handler` over all of them. It compiles behind src/jit/device/item.cuh, includes
+/// `run_group_handler` over all of them. It compiles behind src/jit/device/handler.cuh, includes
 /// src/jit/device/unverified.cuh if there are native handlers, and holds no name that the program
 /// chose. Equal programs give equal texts.
 std::string emit_cuda(const ir::VerifiedProgram& program, const CudaOptions& options);

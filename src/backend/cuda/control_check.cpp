@@ -34,11 +34,11 @@ Result<void> check_tickets(Word head, Word tail, Word slot_count) {
 
 }  // namespace
 
-Result<void> check_control_words(const device::Outcome& outcome, Schedule schedule,
+Result<void> check_control_words(const device::LaunchResult& result, Schedule schedule,
                                  Word slot_count) {
-  if (outcome.is_refused == 0) return {};
-  if (schedule == Schedule::priority) return check_priority_offsets(outcome.words, slot_count);
-  return check_tickets(outcome.words[0], outcome.words[1], slot_count);
+  if (result.is_refused == 0) return {};
+  if (schedule == Schedule::priority) return check_priority_offsets(result.words, slot_count);
+  return check_tickets(result.words[0], result.words[1], slot_count);
 }
 
 }  // namespace everkernel::backend::cuda

@@ -7,7 +7,7 @@
 namespace everkernel::backend::cuda {
 
 // Fails with `corrupt` if the launch refused the control words of a submission. No item ran then.
-Result<void> check_control_words(const device::Outcome& outcome, Schedule schedule,
+Result<void> check_control_words(const device::LaunchResult& result, Schedule schedule,
                                  Word slot_count);
 
 }  // namespace everkernel::backend::cuda

@@ -250,12 +250,12 @@ void CudaGraphKernel::fill_params() {
   row.debug_log_words = static_cast<Word>(launch_.debug_log.size() / abi::kWordBytes);
   row.slot_count = slot_mask_ + 1;
   row.hit_capacity = graph_.hits.places.size();
-  if (!table_entries().empty()) params.around.entries = block() + offsets_.table;
-  params.around.entry_mask = launch_.buffers.mask;
+  if (!table_entries().empty()) params.context.entries = block() + offsets_.table;
+  params.context.entry_mask = launch_.buffers.mask;
   params.submission_count = 1;
-  params.around.fuel_per_item = code_.fuel_per_item;
-  params.around.group_lanes = code_.group_lanes;
-  set(params.around.abort,
+  params.context.fuel_per_item = code_.fuel_per_item;
+  params.context.group_lanes = code_.group_lanes;
+  set(params.context.abort,
       offsets_.signals + static_cast<std::size_t>(Signal::abort) * abi::kWordBytes);
 }
 
@@ -274,7 +274,7 @@ void CudaGraphKernel::fill_graph_params() {
   set(params.outcomes, offsets_.outcomes);
   if (!graph_.handles.keys.empty()) set(params.keys, offsets_.keys);
   params.key_mask = graph_.handles.keys.size() - 1;
-  set(params.spoilers, offsets_.spoilers);
+  set(params.poisoned_by, offsets_.spoilers);
   set(params.released, offsets_.released);
   set(params.left, offsets_.left);
   set(params.shared, offsets_.shared);
@@ -364,7 +364,7 @@ Result<void> CudaGraphKernel::run_launch() {
   const Crews crews = choose_crews();
   const auto& [resumed, aside] = memory_->continuations;
   params_.launch.slots_per_crew = crews.slots_per_crew;
-  params_.launch.around.worker_count = crews.worker_count();
+  params_.launch.context.worker_count = crews.worker_count();
   params_.crew_count = crews.count;
   params_.fresh = reinterpret_cast<const FreshRegion*>(memory_->fresh->device_pointer());
   params_.fresh_count = fresh_count_;
@@ -381,7 +381,7 @@ Result<void> CudaGraphKernel::run_launch() {
   const std::scoped_lock held(lock_);
   ++totals_.launches;
   // Nobody knows what a lane did in between: it counts as busy while its launch runs.
-  totals_.busy_ns += static_cast<std::uint64_t>(took) * params_.launch.around.worker_count;
+  totals_.busy_ns += static_cast<std::uint64_t>(took) * params_.launch.context.worker_count;
   totals_.bytes_uploaded += fresh_count_ * sizeof(FreshRegion);
   return {};
 }

@@ -1,4 +1,5 @@
-// Planned work on a device: one launch after the other over what is ready (graph_work.cuh).
+// Planned work on a device: one launch after the other over what is ready
+// (device/graph_kernel.cuh).
 #pragma once
 
 #include <array>

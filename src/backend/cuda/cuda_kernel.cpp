@@ -17,7 +17,7 @@ namespace everkernel::backend::cuda {
 namespace {
 
 using device::LaunchParams;
-using device::Outcome;
+using device::LaunchResult;
 using device::Submission;
 using device::SurveyResult;
 
@@ -35,17 +35,17 @@ Word partition_count(Schedule schedule) {
   return schedule == Schedule::priority ? abi::kPriorityCount : 1;
 }
 
-std::uint64_t queued_slots(const Outcome& outcome) {
+std::uint64_t queued_slots(const LaunchResult& result) {
   std::uint64_t queued = 0;
-  for (std::size_t i = 0; i < std::size(outcome.head); ++i) {
-    queued += outcome.tail[i] - outcome.head[i];
+  for (std::size_t i = 0; i < std::size(result.head); ++i) {
+    queued += result.tail[i] - result.head[i];
   }
   return queued;
 }
 
-DrainEnd end_of(const Outcome& outcome) {
-  if (outcome.is_shut_down != 0) return DrainEnd::shutdown;
-  if (outcome.is_aborted != 0) return DrainEnd::deadline;
+DrainEnd end_of(const LaunchResult& result) {
+  if (result.is_shut_down != 0) return DrainEnd::shutdown;
+  if (result.is_aborted != 0) return DrainEnd::deadline;
   return DrainEnd::complete;
 }
 
@@ -134,8 +134,8 @@ Result<LaunchStats> CudaKernel::launch(const Launch& launch) {
   EVERKERNEL_TRY(drain(open_rows_, launch.deadline));
   for (std::size_t i = 0; i < rows_.size(); ++i) {
     EVERKERNEL_TRY(
-        check_control_words(memory_.outcome(i), options_.schedule, options_.geometry.slot_count));
-    claimed_at_entry_[i] = memory_.outcome(i).claimed_at_entry;
+        check_control_words(memory_.result(i), options_.schedule, options_.geometry.slot_count));
+    claimed_at_entry_[i] = memory_.result(i).claimed_at_entry;
   }
   EVERKERNEL_TRY(drain_remaining_queues(launch.deadline));
   for (std::size_t i = 0; i < rows_.size(); ++i) {
@@ -173,7 +173,7 @@ Result<void> CudaKernel::make_rows(const Launch& launch) {
     row.slot_count = static_cast<Word>(buffers.ring->size_bytes() / abi::kSlotBytes);
     row.debug_log_words = std::min(word_count(*buffers.debug_log), kMaxLogWords);
     row.io_words = word_count(*buffers.io_queue);
-    row.outcome = memory_.outcome_address(i);
+    row.result = memory_.result_address(i);
     SubmissionMemory& memory = memory_.submission(i);
     EVERKERNEL_TRY(
         memory.provide_hits(launch.hits.empty() ? 0 : launch.hits[i].places.size(), stream_.get()));
@@ -196,12 +196,12 @@ Crews CudaKernel::crews_for(std::uint64_t slot_count) const {
 
 LaunchParams CudaKernel::make_params(const Crews& crews) const {
   LaunchParams params{};
-  params.around.entries = table_.entries();
-  params.around.entry_mask = table_.mask();
-  params.around.abort = abort_word_->device_address();
-  params.around.fuel_per_item = options_.fuel_per_item;
-  params.around.worker_count = crews.worker_count();
-  params.around.group_lanes = options_.geometry.workgroup_size;
+  params.context.entries = table_.entries();
+  params.context.entry_mask = table_.mask();
+  params.context.abort = abort_word_->device_address();
+  params.context.fuel_per_item = options_.fuel_per_item;
+  params.context.worker_count = crews.worker_count();
+  params.context.group_lanes = options_.geometry.workgroup_size;
   params.slots_per_crew = crews.slots_per_crew;
   return params;
 }
@@ -210,7 +210,7 @@ LaunchParams CudaKernel::make_params(const Crews& crews) const {
 Result<void> CudaKernel::drain(std::span<const std::size_t> rows, Clock::time_point deadline) {
   std::uint64_t slot_count = 0;
   for (const std::size_t row : rows) {
-    const Outcome& last = memory_.outcome(row);
+    const LaunchResult& last = memory_.result(row);
     slot_count += rows_[row].list == nullptr
                       ? rows_[row].slot_count
                       : std::max<std::uint64_t>(1, last.tail[0] - last.head[0]);
@@ -230,11 +230,11 @@ Result<void> CudaKernel::drain(std::span<const std::size_t> rows, Clock::time_po
   ++stats_.sync_points;
   EVERKERNEL_TRY(abort_word_->wait(stream_.get(), deadline));
   for (const std::size_t row : rows) {
-    const Outcome& outcome = memory_.outcome(row);
-    EVERKERNEL_TRY(memory_.submission(row).advance(outcome));
-    counts_[row].done += outcome.done;
-    counts_[row].faulted += outcome.faulted;
-    counts_[row].hits_dropped += outcome.hits_dropped;
+    const LaunchResult& result = memory_.result(row);
+    EVERKERNEL_TRY(memory_.submission(row).advance(result));
+    counts_[row].done += result.done;
+    counts_[row].faulted += result.faulted;
+    counts_[row].hits_dropped += result.hits_dropped;
   }
   return {};
 }
@@ -244,14 +244,14 @@ Result<void> CudaKernel::drain(std::span<const std::size_t> rows, Clock::time_po
 Result<void> CudaKernel::drain_remaining_queues(Clock::time_point deadline) {
   for (;;) {
     std::erase_if(open_rows_, [this](std::size_t row) {
-      const Outcome& outcome = memory_.outcome(row);
+      const LaunchResult& result = memory_.result(row);
       const bool was_queue = rows_[row].list != nullptr;
-      return outcome.is_settled != 0 || end_of(outcome) != DrainEnd::complete ||
-             (was_queue && outcome.moved == 0);
+      return result.is_settled != 0 || end_of(result) != DrainEnd::complete ||
+             (was_queue && result.moved == 0);
     });
     if (open_rows_.empty()) return {};
     for (const std::size_t row : open_rows_) {
-      EVERKERNEL_TRY(memory_.submission(row).fill(rows_[row], &memory_.outcome(row)));
+      EVERKERNEL_TRY(memory_.submission(row).fill(rows_[row], &memory_.result(row)));
     }
     EVERKERNEL_TRY(drain(open_rows_, deadline));
   }
@@ -260,35 +260,35 @@ Result<void> CudaKernel::drain_remaining_queues(Clock::time_point deadline) {
 // ---- results ----
 
 Result<void> CudaKernel::count_remaining(std::size_t row) {
-  const Outcome& outcome = memory_.outcome(row);
+  const LaunchResult& result = memory_.result(row);
   DrainCounts& counts = counts_[row];
-  counts.end = end_of(outcome);
+  counts.end = end_of(result);
   const bool is_ticket = options_.schedule == Schedule::ticket;
   // If the drain ended by itself, every active slot is in the queue or was CLAIMED before. The
   // ticket schedule looks at no slot outside its tickets, so there they must cover the ring.
-  const bool has_found_end = outcome.is_settled != 0 || counts.end == DrainEnd::complete;
+  const bool has_found_end = result.is_settled != 0 || counts.end == DrainEnd::complete;
   const bool covers_ring =
-      outcome.has_moved_head != 0 && outcome.ticket_count == options_.geometry.slot_count;
+      result.has_moved_head != 0 && result.ticket_count == options_.geometry.slot_count;
   if (has_found_end && (!is_ticket || covers_ring)) {
-    counts.remaining = queued_slots(outcome) + claimed_at_entry_[row];
+    counts.remaining = queued_slots(result) + claimed_at_entry_[row];
     return {};
   }
-  if (outcome.is_surveyed != 0) {
-    counts.remaining = outcome.active;
+  if (result.is_surveyed != 0) {
+    counts.remaining = result.active;
     return {};
   }
   const SurveyResult survey =
-      EVERKERNEL_TRY(survey_->run(rows_[row], outcome, stream_.get(), stats_));
+      EVERKERNEL_TRY(survey_->run(rows_[row], result, stream_.get(), stats_));
   counts.remaining = survey.active;
-  if (!is_ticket || outcome.has_moved_head != 0 || outcome.has_begun == 0) return {};
+  if (!is_ticket || result.has_moved_head != 0 || result.has_begun == 0) return {};
   return store_tickets(row, survey);
 }
 
 // The head stops at the first ticket whose item has not ended: the next dispatch begins there.
 Result<void> CudaKernel::store_tickets(std::size_t row, const SurveyResult& survey) {
-  const Outcome& outcome = memory_.outcome(row);
-  const std::array<Word, 2> tickets{outcome.first_ticket + survey.first_active,
-                                    outcome.first_ticket + outcome.ticket_count};
+  const LaunchResult& result = memory_.result(row);
+  const std::array<Word, 2> tickets{result.first_ticket + survey.first_active,
+                                    result.first_ticket + result.ticket_count};
   static_assert(abi::kControlTicketTail.first == abi::kControlTicketHead.first + 1);
   const auto target =
       reinterpret_cast<CuPointer>(rows_[row].control + abi::kControlTicketHead.first);
@@ -301,7 +301,7 @@ Result<void> CudaKernel::store_tickets(std::size_t row, const SurveyResult& surv
 
 Result<void> CudaKernel::read_hits(std::size_t row, const HitBuffer& hits) {
   if (hits.emitted == nullptr) return {};
-  const std::uint64_t emitted = memory_.outcome(row).hits;
+  const std::uint64_t emitted = memory_.result(row).hits;
   const auto count = std::min<std::size_t>(emitted, hits.places.size());
   EVERKERNEL_TRY(memory_.submission(row).read_hits(hits.places.first(count)));
   hits.emitted->store(emitted, std::memory_order_release);

@@ -1,4 +1,4 @@
-// Joins the embedded pieces.
+// Joins the pieces of the embedded texts.
 #include "backend/cuda/device_source.hpp"
 
 #include <string>
@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::string_view kMegakernel = "backend/cuda/megakernel.cu";
 
-// Compilers take string literals up to some length, so that the texts come in pieces.
+// Compilers limit the length of a string literal, so that each text is embedded in pieces.
 struct Texts {
   Texts() {
     const auto embedded = embedded_texts();
@@ -29,7 +29,7 @@ struct Texts {
     EVERKERNEL_ASSERT(!megakernel.text.empty());
   }
 
-  std::vector<std::string> joined;  // reserved: what it holds stays where it is
+  std::vector<std::string> joined;  // reserved: the texts below point into its strings
   std::vector<SourceText> headers;
   SourceText megakernel;
 };

@@ -6,16 +6,17 @@
 
 namespace everkernel::backend::cuda {
 
-// A text by the name that an #include gives it.
+// A text and the name by which an #include finds it.
 struct SourceText {
   std::string_view name = {};
   std::string_view text = {};
 };
 
-// Headers that device code may include: the wire format, and what handlers see.
+// Headers that device code may include: the wire format, the files that handlers use and those of
+// the kernels.
 std::span<const SourceText> device_headers();
 
-// The workers. It includes the handlers, which are generated, as `everkernel/handlers.cuh`.
+// The source of the kernels. It includes the generated handlers as `everkernel/handlers.cuh`.
 SourceText megakernel_source();
 
 }  // namespace everkernel::backend::cuda

@@ -6,7 +6,7 @@
 namespace everkernel::backend::cuda {
 
 Result<void> DeviceTable::update(const memory::BufferTableView& buffers) {
-  static_assert(sizeof(memory::BufferEntry) == 24);  // the layout that item.cuh reads
+  static_assert(sizeof(memory::BufferEntry) == 24);  // the layout that jit/device/buffers.cuh reads
   const auto entries = std::span(buffers.entries, std::size_t{buffers.mask} + 1);
   revision_ = 0;  // if this copy fails, the next launch copies again
   EVERKERNEL_TRY(provide(context_, entries.size_bytes(), memory_));

@@ -3,7 +3,7 @@
 
 namespace everkernel::backend::cuda {
 
-using device::Outcome;
+using device::LaunchResult;
 using device::Submission;
 
 Result<void> LaunchMemory::prepare(std::size_t submission_count) {
@@ -11,7 +11,7 @@ Result<void> LaunchMemory::prepare(std::size_t submission_count) {
     submissions_.push_back(
         EVERKERNEL_TRY(SubmissionMemory::create(context_, slot_count_, partition_count_)));
   }
-  EVERKERNEL_TRY(provide(context_, submission_count * sizeof(Outcome), outcomes_));
+  EVERKERNEL_TRY(provide(context_, submission_count * sizeof(LaunchResult), results_));
   if (submission_count == 1) return {};  // the only row is an argument of the kernel
   EVERKERNEL_TRY(provide(context_, submission_count * sizeof(Submission), staged_rows_));
   return provide(context_, submission_count * sizeof(Submission), device_rows_);

@@ -22,12 +22,12 @@ class LaunchMemory {
 
   SubmissionMemory& submission(std::size_t index) { return submissions_[index]; }
   // The outcome of a submission, in memory of the host. The device writes it before a launch ends.
-  const device::Outcome& outcome(std::size_t index) const {
-    return reinterpret_cast<const device::Outcome*>(outcomes_->data())[index];
+  const device::LaunchResult& result(std::size_t index) const {
+    return reinterpret_cast<const device::LaunchResult*>(results_->data())[index];
   }
   // The address of the same outcome on the device.
-  device::Outcome* outcome_address(std::size_t index) const {
-    return reinterpret_cast<device::Outcome*>(outcomes_->device_pointer()) + index;
+  device::LaunchResult* result_address(std::size_t index) const {
+    return reinterpret_cast<device::LaunchResult*>(results_->device_pointer()) + index;
   }
   // Copies the rows with these indices to the device, in this order, and returns their address
   // there. The copy is done before later work of the stream begins.
@@ -40,7 +40,7 @@ class LaunchMemory {
   Word slot_count_;
   Word partition_count_;
   std::vector<SubmissionMemory> submissions_;
-  std::optional<PinnedMemory> outcomes_;
+  std::optional<PinnedMemory> results_;
   std::optional<PinnedMemory> staged_rows_;
   std::unique_ptr<Memory> device_rows_;
 };

@@ -22,7 +22,7 @@ jit::CodeKey key_of(const Nvrtc& nvrtc, const CompileRequest& request, int drive
   return jit::make_code_key(parts);
 }
 
-// The instructions that ptxas is known to miscompile. item.cuh explains them: its text is part of
+// The instructions that ptxas is known to miscompile. values.cuh explains them: its text is part of
 // the code key, this function is not. The search begins with a tab, because NVVM writes an
 // instruction at the start of a line and atomic instructions have the operation in the middle.
 bool has_unsafe_instruction(std::string_view ptx) {

@@ -7,7 +7,7 @@
 namespace everkernel::backend::cuda {
 namespace {
 
-using device::Outcome;
+using device::LaunchResult;
 using device::Shared;
 using device::Submission;
 using device::Wide;
@@ -44,7 +44,7 @@ Result<void> SubmissionMemory::provide_hits(std::size_t capacity, CuStream strea
       "clearing the count of hits");
 }
 
-Result<void> SubmissionMemory::fill(Submission& row, const Outcome* last_outcome) {
+Result<void> SubmissionMemory::fill(Submission& row, const LaunchResult* last_outcome) {
   row.shared = pointer_to<Shared>(*shared_, launch_count_ % 2);
   row.next_shared = pointer_to<Shared>(*shared_, (launch_count_ + 1) % 2);
   row.list = nullptr;
@@ -65,7 +65,7 @@ Result<void> SubmissionMemory::fill(Submission& row, const Outcome* last_outcome
   return {};
 }
 
-Result<void> SubmissionMemory::advance(const Outcome& outcome) {
+Result<void> SubmissionMemory::advance(const LaunchResult& outcome) {
   ++launch_count_;
   tag_base_ += 2 * outcome.laps;
   if (tag_base_ <= kLastTagBase) return {};

@@ -23,9 +23,9 @@ class SubmissionMemory {
   Result<void> provide_hits(std::size_t capacity, CuStream stream);
   // Sets the pointers of a row for the next launch, which drains the ring. If `last_outcome` is
   // given, the launch drains instead the queue that the launch with this outcome left.
-  Result<void> fill(device::Submission& row, const device::Outcome* last_outcome);
+  Result<void> fill(device::Submission& row, const device::LaunchResult* last_outcome);
   // Prepares for the launch after the one with this outcome. Call it after every launch.
-  Result<void> advance(const device::Outcome& outcome);
+  Result<void> advance(const device::LaunchResult& outcome);
   // Copies the first hits to the host.
   Result<void> read_hits(std::span<abi::Hit> hits) const;
 

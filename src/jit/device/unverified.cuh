@@ -1,30 +1,31 @@
 // What the CUDA half of a native handler sees of its item: the names are those of the C++ half, in
 // include/everkernel/ir/unverified_item.hpp, and mean the same.
 //
-// What differs is that every thread of the scope runs the text. Each has an item of its own; they
-// are equal at first, and each thread returns what the item ended with. Where threads disagree, a
-// fault of any of them counts, else what the leading thread says.
+// On a GPU every thread of the scope runs the text. Each has its own copy of the item; the copies
+// are equal at first. Each thread returns how the item ended. If threads disagree, a fault of any
+// thread wins, else the result of the leading thread.
 //
-// The number of threads is not that of the lanes: a block has whole warps, and 512 threads at most.
+// The number of threads may differ from the number of lanes: a block has whole warps, and at most
+// 512 threads.
 #pragma once
 
-#include "jit/device/item.cuh"
+#include "jit/device/handler.cuh"
 
 namespace everkernel::device {
 
 /// Fault code of an item that ended in a way its handler has not declared; ir::kUndeclaredFault.
 inline constexpr Word kUndeclaredFault = 0xFFFD;
-/// Above every fault code.
+/// Greater than every fault code.
 inline constexpr Word kNoFault = 0xFFFFFFFFu;
 
-/// The lowest code of what went wrong on this thread.
+/// The lowest fault code of the refused accesses of this thread.
 struct FaultNote {
   Word code = kNoFault;
 
   EK_DEVICE void add(Word its_code) { code = min_u32(code, its_code); }
 };
 
-/// Words in a row, as plain memory.
+/// Consecutive words as plain memory.
 template <class T>
 struct WordSpan {
   T* words = nullptr;
@@ -38,8 +39,8 @@ struct WordSpan {
 
 // ---- buffers --------------------------------------------------------------------------------
 
-/// Checked accesses: one that fails reads 0 or writes nothing, and is noted. `Self` says what can
-/// be done with an index and does it.
+/// Checked accesses. A refused access reads 0 or writes nothing, and its fault code is noted.
+/// `Self` checks an index and makes the access.
 template <class Self>
 class CheckedWords {
  public:
@@ -106,11 +107,11 @@ class UnverifiedBuffer : public CheckedWords<UnverifiedBuffer> {
     if (buffer_.fault != 0) note(buffer_.fault);
     return buffer_.length;
   }
-  /// All its words, for what no other item writes meanwhile.
+  /// All words of the buffer. No other item may write them while this one runs.
   EK_DEVICE WordSpan<const Word> readable() const {
     return plain<const Word>(kAccessRead, buffer_.readable);
   }
-  /// All its words, for what no other item touches meanwhile.
+  /// All words of the buffer. No other item may access them while this one runs.
   EK_DEVICE WordSpan<Word> writable() const { return plain<Word>(kAccessWrite, buffer_.writable); }
 
  private:
@@ -173,7 +174,8 @@ class UnverifiedItem {
   EK_DEVICE Word priority() const { return item_.priority; }
   EK_DEVICE Word slot() const { return item_.slot; }
   EK_DEVICE Word param() const { return item_.args[2]; }
-  /// This thread's copy; the leading thread's is kept, if the effects say so.
+  /// The args of this thread's copy. Those of the leading thread are stored if the handler declares
+  /// that it writes args.
   EK_DEVICE Word (&args())[abi::kSlotArgs] { return item_.args; }
 
   EK_DEVICE UnverifiedBuffer buffer(Word handle) {
@@ -183,7 +185,7 @@ class UnverifiedItem {
   EK_DEVICE UnverifiedBuffer output() { return buffer(item_.args[1]); }
   EK_DEVICE UnverifiedControl control() { return {item_, note_}; }
 
-  /// Lanes of the scope, as the language counts them. There may be fewer threads, or more.
+  /// `lanes` of the handler language; the number of threads may be less or greater.
   EK_DEVICE Word lanes() const { return item_.lanes; }
   /// Runs `turn(i)`, or `turn(i, lane)`, for i below `count` on all threads, which then meet.
   template <class Turn>
@@ -216,7 +218,8 @@ class UnverifiedItem {
   EK_DEVICE Word lowest(Word value) const { return lanes_.lowest(value); }
   EK_DEVICE Word total(Word value) const { return lanes_.total(value); }
 
-  /// What this thread sees. Threads that must agree ask for from_leader(should_stop()).
+  /// Whether the abort word is set. Threads may see different values; from_leader(should_stop()) is
+  /// equal on all of them.
   EK_DEVICE bool should_stop() const {
     return item_.abort.size() != 0 && item_.abort.load_relaxed(0) != 0;
   }
@@ -238,7 +241,7 @@ class UnverifiedItem {
     return outcome(Ending::wait_io);
   }
 
-  /// Code of the accesses of this thread that failed so far, 0 when none did.
+  /// The lowest fault code of the refused accesses of this thread, 0 if there is none.
   EK_DEVICE Word fault_code() const { return note_.code == kNoFault ? 0 : note_.code; }
 
  private:
@@ -249,12 +252,12 @@ class UnverifiedItem {
 
 // ---- running --------------------------------------------------------------------------------
 
-/// What a handler has declared that decides how its items end.
+/// The declarations of a handler that limit how its items may end.
 struct Declared {
   bool can_yield, can_await, writes_args;
 };
 
-/// The args as they were, for a handler that has not declared to change them.
+/// A copy of the args, which restores them for a handler that does not declare to write them.
 struct KeptArgs {
   Word args[abi::kSlotArgs];
 
@@ -268,7 +271,8 @@ struct KeptArgs {
   }
 };
 
-/// The words of the leading thread for all: whoever goes on with the item may be another.
+/// Gives all threads the words of the leading one: any thread may be the one that completes the
+/// item.
 template <class Lanes>
 EK_DEVICE void share_words(const Lanes& lanes, Word* words, Word count) {
 #pragma unroll
@@ -276,7 +280,7 @@ EK_DEVICE void share_words(const Lanes& lanes, Word* words, Word count) {
 }
 EK_DEVICE void share_words(const GroupLanes& lanes, Word* words, Word count) {
   __shared__ Word board[abi::kSlotArgs];
-  __syncthreads();  // whoever reads the last words has read them
+  __syncthreads();  // all threads have read the previous words
   if (lanes.leads()) {
     for (Word i = 0; i < count; ++i) board[i] = words[i];
   }
@@ -285,7 +289,7 @@ EK_DEVICE void share_words(const GroupLanes& lanes, Word* words, Word count) {
 }
 EK_DEVICE void share_words(const OneLane&, Word*, Word) {}
 
-/// The code of an ending that is a fault, or was not declared; kNoFault of any other.
+/// The fault code of an ending that is a fault or was not declared; kNoFault for any other ending.
 EK_DEVICE Word fault_of_ending(Word ended, const Declared& declared) {
   const Word code = ended >> 8;
   switch (static_cast<Ending>(ended & 0xFF)) {
@@ -305,7 +309,7 @@ EK_DEVICE Word fault_of_ending(Word ended, const Declared& declared) {
   return kUndeclaredFault;
 }
 
-/// What all threads of the lanes make of how each of them ended: one outcome.
+/// Combines the results of all threads of an item into one.
 template <class Lanes>
 EK_DEVICE Word end_unverified(const UnverifiedItem<Lanes>& view, const Lanes& lanes, Item& item,
                               const KeptArgs& before, Word ended, const Declared& declared) {

@@ -1,116 +1,70 @@
-// Planned work: every lane goes through a region, releases what waited for it, and goes on with
-// that. backend/cpu/graph_work.cpp is the same on a CPU; docs/decisions/0008 has the plan.
+// The graph kernel: every lane takes a region of planned work, runs its items in order, releases
+// the regions that wait for it and continues with one of these. backend/cpu/graph_work.cpp does the
+// same on a CPU; docs/decisions/0008 explains the plan.
 //
-// A launch begins with fresh regions and with those that earlier launches put aside. A region whose
-// count comes to zero is kept by the lane that brought it there, or goes to a queue that every crew
-// takes from. So do waiters of a node that has many: counting them down is work as well. What
-// yields, or may not run now, is put aside for the next launch: within one, every region is visited
-// once, and a crew that finds nothing more has nothing to come back for. Whatever is released later
-// is released by a crew that is still there and looks once more before it leaves. Part of
-// megakernel.cu.
+// A launch begins with fresh regions and with the regions that earlier launches put aside. A region
+// whose count reaches zero is held by the lane that counted it down, or goes to a queue from which
+// every crew takes. A node with many waiters puts them into the queue in chunks, because counting
+// them down is work too. A region whose item yields, or may not run now, is put aside for the next
+// launch: a launch visits every region once, so that a crew without work has nothing to come back
+// for. A region released later is released by a crew that still works, and that crew looks at the
+// queue before it leaves.
 #pragma once
 
+#include "backend/cuda/device/admission.cuh"
+#include "backend/cuda/device/crew.cuh"
+#include "backend/cuda/device/graph_counters.cuh"
+#include "backend/cuda/device/graph_faults.cuh"
+#include "backend/cuda/device/graph_tables.cuh"
+#include "backend/cuda/device/handlers.cuh"
+#include "backend/cuda/device/items.cuh"
+#include "backend/cuda/device/submission.cuh"
+#include "backend/cuda/device/visitor.cuh"
 #include "backend/cuda/graph_rows.hpp"
+#include "everkernel/abi/control.hpp"
+#include "everkernel/abi/slot.hpp"
+#include "jit/device/item.cuh"
+#include "jit/device/lanes.cuh"
+#include "jit/device/types.hpp"
+#include "jit/device/words.cuh"
 
 namespace everkernel::device {
 
-/// A handle that no dependent may touch any more; smaller values are the commuting opcode whose
-/// items faulted, which does not stop items of that opcode.
-inline constexpr Word kSpoiledForAll = 0xFFFFFFFFu;
-
-// ---- what nobody writes during a launch ---------------------------------------------------------
-
-EK_DEVICE Word load_place(const unsigned char* places, Word item) {
-  Word place;
-  asm volatile("ld.global.nc.u8 %0, [%1]; // ek:row"
-               : "=r"(place)
-               : "l"(__cvta_generic_to_global(places + item)));
-  return place;
-}
-EK_DEVICE Word load_origin(const unsigned short* origins, Word item) {
-  unsigned short origin;
-  asm volatile("ld.global.nc.u16 %0, [%1]; // ek:row"
-               : "=h"(origin)
-               : "l"(__cvta_generic_to_global(origins + item)));
-  return origin;
-}
-EK_DEVICE Word load_key(const Word* keys, Wide place) {
-  Word key;
-  asm volatile("ld.global.nc.u32 %0, [%1]; // ek:row"
-               : "=r"(key)
-               : "l"(__cvta_generic_to_global(keys + place)));
-  return key;
-}
-EK_DEVICE Quad load_item(const abi::WorkItem* items, Word item) {
-  Quad words;
-  asm volatile("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4]; // ek:row"
-               : "=r"(words.a), "=r"(words.b), "=r"(words.c), "=r"(words.d)
-               : "l"(__cvta_generic_to_global(items + item)));
-  return words;
-}
-
-EK_DEVICE Waiters load_waiters(const Waiters* nodes, Word node) {
-  Waiters waiters;
-  asm volatile("ld.global.nc.v2.u32 {%0, %1}, [%2]; // ek:row"
-               : "=r"(waiters.only), "=r"(waiters.first_chunk)
-               : "l"(__cvta_generic_to_global(nodes + node)));
-  return waiters;
-}
-EK_DEVICE void load_chunk(const Word* chunks, Word chunk, Word (&waiters)[kChunkWaiters]) {
-  const Word* const from = chunks + Wide{chunk} * kChunkWaiters;
-#pragma unroll
-  for (Word i = 0; i < kChunkWaiters; i += 4) {
-    asm volatile("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4]; // ek:row"
-                 : "=r"(waiters[i]), "=r"(waiters[i + 1]), "=r"(waiters[i + 2]),
-                   "=r"(waiters[i + 3])
-                 : "l"(__cvta_generic_to_global(from + i)));
-  }
-}
-
-/// A row in memory of the host, which wrote it before the launch.
-EK_DEVICE Quad load_from_host(const FreshRegion* row) {
-  Quad words;
-  asm volatile("ld.relaxed.sys.global.v4.u32 {%0, %1, %2, %3}, [%4]; // ek:row"
-               : "=r"(words.a), "=r"(words.b), "=r"(words.c), "=r"(words.d)
-               : "l"(__cvta_generic_to_global(row)));
-  return words;
-}
-
-// ---- one crew -----------------------------------------------------------------------------------
-
-/// One crew's way through planned work.
+/// One crew of the graph kernel. Each of its lanes holds at most one region.
 class GraphCrew {
  public:
   EK_DEVICE explicit GraphCrew(const GraphParams& params)
-      : params_(params), shared_(*params.shared), ring_{params.launch.around, params.launch.first} {
+      : params_(params),
+        shared_(*params.shared),
+        submission_{params.launch.context, params.launch.first} {
     can_hold_ = crew_.lane < params.launch.slots_per_crew;
   }
 
   EK_DEVICE void run() {
     if (crew_.leads()) working().fetch_add_acq_rel(0, 1);
-    // One place where items run: handlers are compiled into it.
+    // run_items() contains all handlers and is inlined: it has one call.
     while (next_regions()) {
       Visitor visitor;
       Word result = kDone;
       const bool is_admitted = item_ != kNoNode && admit(visitor, result);
       run_items(visitor, result);
-      if (is_admitted) settle(visitor, result);
+      if (is_admitted) finish_item(visitor, result);
       __syncwarp();
     }
     leave();
   }
 
  private:
-  // ---- coming and going ----
+  // ---- entering and leaving ----
 
   EK_DEVICE Words working() const { return one_word(&shared_.working); }
 
   EK_DEVICE bool must_leave() const {
-    const Word leave = Words(const_cast<Word*>(params_.leave), 1).load_relaxed(0);
-    return leave != 0 || ring_.must_stop();
+    const Word leave = one_word(const_cast<Word*>(params_.leave)).load_relaxed(0);
+    return leave != 0 || submission_.must_stop();
   }
 
-  /// Gives the lanes something to do; false when this crew is to leave.
+  /// Takes regions for the lanes that have none; returns false if this crew must leave.
   EK_DEVICE bool next_regions() {
     for (;;) {
       if (crew_.any(must_leave())) return false;
@@ -120,11 +74,12 @@ class GraphCrew {
     }
   }
 
-  /// Waits until a region is released; false when nobody is there who could release one. That is
-  /// for company alone: whoever releases takes what nobody else does.
+  /// Waits until a region is released; returns false if no crew works that could release one.
+  /// Waiting only improves load balance: a crew that releases a region runs it if no other crew
+  /// takes it.
   EK_DEVICE bool wait_for_work() {
     if (crew_.leads()) working().fetch_add_acq_rel(0, 0u - 1);
-    __syncwarp();  // before the leader is alone again: see Crew
+    __syncwarp();  // between two leader-only blocks: see Crew
     for (Word pause = 250;; pause = pause < 8000 ? pause * 2 : pause) {
       Word has_end = 0;
       Word has_work = 0;
@@ -143,35 +98,37 @@ class GraphCrew {
     }
   }
 
-  /// Adds what was counted; the last crew of a launch reports.
+  /// Adds the counts to the totals; the last crew of a launch reports.
   EK_DEVICE void leave() {
-    flush();
+    counts_.add_to(shared_.totals);
     __syncwarp();
-    (void)crew_.any(false);  // all warps of the crew have added
+    (void)crew_.any(false);  // a barrier: all warps of the crew have added
     Word before = 0;
     if (crew_.leads()) {
       if (!is_resting_) working().fetch_add_acq_rel(0, 0u - 1);
       before = one_word(&shared_.departed).fetch_add_acq_rel(0, 1);
     }
-    if (crew_.from_leader(before) + 1 == params_.crew_count && crew_.lane < kWarp) report();
+    if (crew_.from_leader(before) + 1 == params_.crew_count && crew_.lane < kWarpLanes) report();
   }
 
-  /// Tells the host, and clears what belongs to one launch. All lanes of the first warp.
+  /// Writes the report for the host and clears the shared words of this launch. All lanes of the
+  /// first warp call it.
   EK_DEVICE void report() const {
-    __syncwarp();  // what the leader has acquired is there for all
+    __syncwarp();  // memory that the leader has acquired is visible to all lanes
     GraphReport& out = *params_.report;
     const Wide* const totals = reinterpret_cast<const Wide*>(&shared_.totals);
-    Wide* const told = reinterpret_cast<Wide*>(&out.totals);
-    for (Word i = lane_index(); i < kTotalsWords; i += kWarp) {
-      WideWord(told + i).store_for_host(WideWord(totals + i).load_relaxed());
+    Wide* const reported = reinterpret_cast<Wide*>(&out.totals);
+    for (Word i = lane_index(); i < kTotalsWords; i += kWarpLanes) {
+      WideWord(reported + i).store_for_host(WideWord(totals + i).load_relaxed());
     }
     if (lane_index() != 0) return;
     WideWord(&out.aside).store_for_host(WideWord(&shared_.aside).load_relaxed());
     WideWord(&out.finished).store_for_host(WideWord(&shared_.finished).load_relaxed());
-    if (ring_.row.emitted != nullptr) {
-      WideWord(&out.emitted).store_for_host(WideWord(ring_.row.emitted).load_relaxed());
+    if (submission_.row.emitted != nullptr) {
+      WideWord(&out.emitted).store_for_host(WideWord(submission_.row.emitted).load_relaxed());
     }
-    store_for_host(&out.is_shut_down, ring_.control().load_relaxed(abi::kControlShutdown.first));
+    store_for_host(&out.is_shut_down,
+                   submission_.control().load_relaxed(abi::kControlShutdown.first));
     WideWord(&shared_.fresh).store_relaxed(0);
     WideWord(&shared_.resumed).store_relaxed(0);
     WideWord(&shared_.aside).store_relaxed(0);
@@ -182,8 +139,9 @@ class GraphCrew {
 
   // ---- taking regions ----
 
-  /// Every lane that has none gets one, as far as there are any; says whether there was anything to
-  /// take. Fresh regions that wait are claimed and left to whoever they wait for.
+  /// Gives a region to every lane that has none, as far as there are any; returns whether there was
+  /// anything to take. A fresh region that waits for others is claimed and left: the lane that
+  /// releases it runs it.
   EK_DEVICE bool take() {
     bool has_looked = params_.ages != 0 && take_resumed();
     has_looked = take_fresh() || has_looked;
@@ -192,17 +150,14 @@ class GraphCrew {
     return has_looked;
   }
 
-  /// Lanes of this warp that have no region and may have one.
+  /// The lanes of this warp that have no region and may take one.
   EK_DEVICE Word free_lanes() const {
     return __ballot_sync(kAllLanes, can_hold_ && item_ == kNoNode);
   }
-  EK_DEVICE static Word rank_of_lane(Word lanes) {
-    return static_cast<Word>(__popc(lanes & ((1u << lane_index()) - 1)));
-  }
   EK_DEVICE static bool has_lane(Word lanes) { return (lanes >> lane_index() & 1) != 0; }
 
-  /// Gives each free lane the next place below `end`, `end` to all others; says whether there was
-  /// one.
+  /// Sets `place` to the next place below `end` on each free lane, and to `end` on all others;
+  /// returns whether there was one.
   EK_DEVICE bool take_places(Wide* counter, Wide end, Wide& place) const {
     place = end;
     const Word free = free_lanes();
@@ -230,7 +185,8 @@ class GraphCrew {
     return has_looked;
   }
 
-  /// A region that waits counts its own claim as one more thing it waits for.
+  /// Holds a fresh region, unless it waits for others. The count of a region that waits includes
+  /// this claim, so that it is not released before its slot is stored.
   EK_DEVICE void claim(Word item, Word slot) {
     const Words waiting_for(params_.waiting_for, params_.item_count);
     if (waiting_for.load_relaxed(item) != 0) {
@@ -259,7 +215,7 @@ class GraphCrew {
       const Words cell = one_word(params_.released + first + rank_of_lane(free));
       Word value = cell.load_acquire(0);
       while (value == 0) {
-        sleep(100);  // whoever got this place has not filled it yet
+        sleep(100);  // the lane that got this place has not filled it yet
         value = cell.load_acquire(0);
       }
       if (value - 1 < params_.item_count) {
@@ -271,6 +227,8 @@ class GraphCrew {
     __syncwarp();
     return count != 0;
   }
+  /// Takes up to `most` places of the queue and returns their number. Only lane 0 of a warp calls
+  /// it.
   EK_DEVICE Word reserve(Word most, Wide& first) const {
     const WideWord head(&shared_.head);
     for (;;) {
@@ -297,8 +255,9 @@ class GraphCrew {
 
   // ---- one item ----
 
-  /// Whether the item of this lane may run now, and what it needs for that. One that may not is put
-  /// aside; of one that has nothing to run the result is known.
+  /// Loads the item of this lane and finds its handler; returns whether the item may run now. If
+  /// not, it is put aside. The result of a NOP and of an item with a poisoned input is known
+  /// without a run.
   EK_DEVICE bool admit(Visitor& visitor, Word& result) {
     words_ = load_item(params_.items, item_);
     const Word origin =
@@ -307,20 +266,21 @@ class GraphCrew {
     visitor.opcode = words_.a;
     visitor.tenant = origin & 0xFF;
     visitor.priority_word = origin >> 8;
-    if (ring_.standing_of(visitor.tenant, ring_.tenant_base()) != Ring::Standing::enabled ||
-        !take_quota(ring_, visitor, ring_.quota_of(visitor.tenant))) {
+    if (submission_.standing_of(visitor.tenant, submission_.tenant_base()) !=
+            TenantStanding::enabled ||
+        !take_quota(submission_, visitor, submission_.quota_of(visitor.tenant))) {
       put_aside();
       item_ = kNoNode;
       return false;
     }
-    count_claim(origin);
+    counts_.add_claim(shared_.totals, origin);
     visitor.handler = find_handler(visitor.opcode);
     if (visitor.handler == kNoHandler) {  // NOP: a run has no other opcode without a handler
-      ++nops_;
+      ++counts_.nops;
       return true;
     }
     const Word traits = traits_of(visitor.handler);
-    if (is_spoiled(traits)) {
+    if (handles().is_poisoned(words_, traits)) {
       result = fault_of(FaultCode::input_faulted);
       return true;
     }
@@ -330,7 +290,7 @@ class GraphCrew {
     return true;
   }
 
-  /// All lanes of a crew run their items, on one lane or on all of them.
+  /// Runs the items of all lanes of a crew, each on its lane or on all lanes. All lanes call it.
   EK_DEVICE void run_items(const Visitor& visitor, Word& result) {
     if (visitor.kind == Kind::lane) {
       Item item = item_of(visitor);
@@ -344,11 +304,11 @@ class GraphCrew {
     }
     __syncwarp();
     if constexpr (kHasWarpHandlers) {
-      for_each_of_warp(visitor, Kind::warp, [&](Word owner) {
+      for_each_of_warp(visitor.kind == Kind::warp, [&](Word owner) {
         Item item = item_of(visitor, owner);
         const Word handler = __shfl_sync(kAllLanes, visitor.handler, owner);
         const Word ended = run_warp_handler(handler, item);
-        __syncwarp();  // what all lanes wrote comes before the owner's release
+        __syncwarp();  // writes of all lanes come before the release of the owner
         if (lane_index() == owner) result = after_handler(item, ended);
         __syncwarp();
       });
@@ -357,7 +317,7 @@ class GraphCrew {
   }
 
   EK_DEVICE Item item_of(const Visitor& visitor) const {
-    Item item = make_item(ring_, visitor.slot, visitor.opcode, visitor.tenant,
+    Item item = make_item(submission_, visitor.slot, visitor.opcode, visitor.tenant,
                           visitor.priority_word, visitor.handler);
     item.number = item_;
     return item;
@@ -365,18 +325,12 @@ class GraphCrew {
   EK_DEVICE void load_args(Word resumed, Item& item) const {
     const Continuation* const from = params_.resumed + (resumed - 1);
 #pragma unroll
-    for (Word i = 0; i < abi::kSlotArgs; i += 4) {
-      const Quad quad = load_quad(from->args + i);
-      item.args[i] = quad.a;
-      item.args[i + 1] = quad.b;
-      item.args[i + 2] = quad.c;
-      item.args[i + 3] = quad.d;
-    }
+    for (Word i = 0; i < abi::kSlotArgs; i += 4) load_quad(from->args + i, item.args + i);
   }
 
-  /// The same item for every lane of the warp, taken from the lane that holds it.
+  /// The item that lane `owner` holds, on all lanes of the warp.
   EK_DEVICE Item item_of(const Visitor& visitor, Word owner) const {
-    Item item = make_item(ring_, __shfl_sync(kAllLanes, visitor.slot, owner),
+    Item item = make_item(submission_, __shfl_sync(kAllLanes, visitor.slot, owner),
                           __shfl_sync(kAllLanes, visitor.opcode, owner),
                           __shfl_sync(kAllLanes, visitor.tenant, owner),
                           __shfl_sync(kAllLanes, visitor.priority_word, owner),
@@ -392,10 +346,10 @@ class GraphCrew {
     return item;
   }
 
-  /// Runs the items of scope group of the whole block, one after the other.
+  /// Runs the items of scope group that threads of the block hold, one after the other.
   EK_DEVICE void run_groups(const Visitor& visitor, Word& result) {
     __shared__ Word board[10];
-    for_each_of_block(visitor, Kind::group, [&](Word owner) {
+    for_each_of_block(visitor.kind == Kind::group, [&](Word owner) {
       if (threadIdx.x == owner) {
         board[0] = visitor.slot;
         board[1] = visitor.opcode;
@@ -409,18 +363,18 @@ class GraphCrew {
         board[9] = resumed_;
       }
       __syncthreads();
-      Item item = make_item(ring_, board[0], board[1], board[2], board[3], board[4]);
+      Item item = make_item(submission_, board[0], board[1], board[2], board[3], board[4]);
       item.number = board[5];
 #pragma unroll
       for (Word k = 0; k < abi::kSlotArgs; ++k) item.args[k] = k < 3 ? board[6 + k] : 0;
       if (board[9] != 0) load_args(board[9], item);
       const Word ended = run_group_handler(board[4], item);
-      __syncthreads();  // what all threads wrote comes before the owner's release
+      __syncthreads();  // writes of all threads come before the release of the owner
       if (threadIdx.x == owner) result = after_handler(item, ended);
     });
   }
 
-  /// An item that wants to run again keeps its args.
+  /// Puts the region aside if its item yields or requeues, with the args as the item left them.
   EK_DEVICE Word after_handler(const Item& item, Word result) const {
     const auto ending = static_cast<Ending>(result & 0xFF);
     if (ending != Ending::yield && ending != Ending::requeue) return result;
@@ -430,7 +384,7 @@ class GraphCrew {
     for (Word i = 0; i < abi::kSlotArgs; ++i) words.store_relaxed(4 + i, item.args[i]);
     return result;
   }
-  /// An item that cannot run now stays as it is.
+  /// Puts the region aside because its item may not run now, with the args as they are.
   EK_DEVICE void put_aside() const {
     Word* const to = make_continuation(item_, slot_, resumed_ != 0);
     if (resumed_ == 0) return;
@@ -439,6 +393,7 @@ class GraphCrew {
       Words(to, sizeof(Continuation) / sizeof(Word)).store_relaxed(4 + i, from.load_relaxed(i));
     }
   }
+  /// Takes a place among the regions put aside; returns its words.
   EK_DEVICE Word* make_continuation(Word item, Word slot, bool has_begun) const {
     const Wide place = WideWord(&shared_.aside).fetch_add_relaxed(1);
     Word* const to = &params_.aside[place].item;
@@ -451,23 +406,24 @@ class GraphCrew {
 
   // ---- how an item ended ----
 
-  EK_DEVICE void settle(const Visitor& visitor, Word result) {
-    // The next of the tenant's items comes after this one.
-    if (visitor.is_counted) ring_.in_flight(visitor.tenant).add_release(0, 0u - 1);
+  /// Stores the outcome of an item and continues with the next one.
+  EK_DEVICE void finish_item(const Visitor& visitor, Word result) {
+    // Release: the next item of the tenant runs after this one.
+    if (visitor.is_counted) submission_.in_flight(visitor.tenant).add_release(0, 0u - 1);
     switch (static_cast<Ending>(result & 0xFF)) {
       case Ending::requeue:
-        ++requeues_;
+        ++counts_.requeues;
         [[fallthrough]];
       case Ending::yield:
         item_ = kNoNode;
         return;
       case Ending::done:
-        ++done_;
+        ++counts_.done;
         store_outcome(kItemDone);
         break;
       default:
-        spoil(traits_of(visitor.handler));
-        ++faulted_;
+        handles().poison_outputs(words_, traits_of(visitor.handler));
+        ++counts_.faulted;
         store_outcome(result >> 8);
         break;
     }
@@ -477,7 +433,8 @@ class GraphCrew {
     Words(params_.outcomes, params_.item_count).store_relaxed(item_, outcome);
   }
 
-  /// To the next item of the region, or to a region that waited for this one.
+  /// Continues with the next item of the region. Behind the last item, releases the regions that
+  /// wait for this one and continues with one of them.
   EK_DEVICE void go_on() {
     const Waiters waiters = load_waiters(params_.nodes, item_);
     const bool has_one = (waiters.only & kMany) == 0 && waiters.only < params_.item_count;
@@ -493,8 +450,8 @@ class GraphCrew {
     release_joins(joins);
   }
 
-  /// Counts down everything that waits for a node: the first waiters here, the others wherever a
-  /// lane is free.
+  /// Counts down the waiters of a node: the first chunk here; the other chunks go to the queue,
+  /// where any free lane takes them.
   EK_DEVICE void release(const Waiters& waiters, Word& joins) {
     if (waiters.only == kNoNode) return;
     if ((waiters.only & kMany) == 0) {
@@ -505,8 +462,8 @@ class GraphCrew {
     if (others != 0) push(params_.item_count + waiters.first_chunk + 1, others);
     release_chunk(waiters.first_chunk, joins);
   }
-  /// A join passes on that its count has come to zero. Until its turn comes it lies in a list that
-  /// goes through the counts, which nobody needs any more.
+  /// Releases the waiters of joins whose count has reached zero. Until then these joins form a
+  /// linked list; the links are stored in their counts, which are not needed any more.
   EK_DEVICE void release_joins(Word joins) {
     while (joins != kNoNode) {
       const Word join = joins;
@@ -523,7 +480,7 @@ class GraphCrew {
     Word waiters[kChunkWaiters];
     load_chunk(params_.chunks, chunk, waiters);
     Word free = 0;
-    fence();  // one for all of them
+    fence();  // one release for all waiters of the chunk
 #pragma unroll
     for (Word i = 0; i < kChunkWaiters; ++i) {
       if (waiters[i] == kNoNode) continue;
@@ -544,14 +501,15 @@ class GraphCrew {
     return one_word(is_item ? params_.waiting_for + node
                             : params_.join_waiting_for + (node - params_.item_count));
   }
-  /// Says whether nothing is left that the node waits for.
+  /// Decrements the count of a node; returns whether it has reached zero.
   EK_DEVICE bool count_down(Word node) const {
     return counts_of(node).fetch_add_acq_rel(0, 0u - 1) == 1;
   }
+  /// Continues with a region or join whose count has reached zero.
   EK_DEVICE void pass_on(Word node, Word& joins) {
     if (node < params_.item_count) {
       if (item_ == kNoNode) {
-        give(node);  // this lane runs one of them, others the rest
+        give(node);  // this lane runs one released region; the others go to the queue
       } else {
         push(node, 1);
       }
@@ -564,7 +522,7 @@ class GraphCrew {
   EK_DEVICE void give(Word item) {
     hold(item, slots_of_regions().load_relaxed(item));
   }
-  /// Adds to the queue, with everything that was done before.
+  /// Adds `count` consecutive regions or chunks to the queue; releases the writes before it.
   EK_DEVICE void push(Word first, Word count) const {
     const Wide place = WideWord(&shared_.tail).fetch_add_relaxed(count);
     const Words cells(params_.released + place, count);
@@ -572,9 +530,10 @@ class GraphCrew {
     for (Word i = 0; i < count; ++i) cells.store_relaxed(i, first + i + 1);
   }
 
-  /// Adds to the regions a slot has left. How many it had at first is added when one of them is
-  /// taken, before or after others have ended: the sum is zero when all of that has happened. The
-  /// host looks when the launch is over, so that nothing needs an order.
+  /// Adds `count` to the open regions of a slot. The initial number is added when the first region
+  /// of the portion is taken, which may be after other regions have ended: the sum reaches zero
+  /// when all of these additions have happened. The host reads the finished slots after the launch,
+  /// so that relaxed accesses are enough.
   EK_DEVICE void count_regions(Word slot, Word count) const {
     const Words left(params_.left, ~0u);
     if (left.fetch_add_relaxed(slot, count) + count != 0) return;
@@ -582,111 +541,27 @@ class GraphCrew {
     store_for_host(params_.finished + place, slot);
   }
 
-  // ---- faults ----
-
-  EK_DEVICE Wide place_of(Word handle) const {
-    if (params_.keys == nullptr) return handle;
-    Wide at = (Wide{handle} * 0x9E3779B97F4A7C15ull >> 24) & params_.key_mask;
-    while (load_key(params_.keys, at) != handle) at = (at + 1) & params_.key_mask;
-    return at;
-  }
-  EK_DEVICE Words spoiler(Word handle) const {
-    return {params_.spoilers + place_of(handle), 1};
-  }
-  EK_DEVICE Word spoiler_of(Word handle) const {
-    return handle == 0 ? 0 : spoiler(handle).load_relaxed(0);
-  }
-
-  EK_DEVICE static bool touches_input(Word traits) {
-    return (traits & (kTraitReadsInput | kTraitWritesInput)) != 0;
-  }
-  /// Whether the item does not depend on others of its opcode through its output.
-  EK_DEVICE bool commutes(Word traits) const {
-    return (traits & kTraitCommutes) != 0 && !(touches_input(traits) && words_.b == words_.c);
-  }
-
-  EK_DEVICE bool is_spoiled(Word traits) const {
-    if (params_.is_ordered == 0 || one_word(&shared_.has_faults).load_relaxed(0) == 0) return false;
-    if (touches_input(traits) && spoiler_of(words_.b) != 0) return true;
-    if ((traits & (kTraitReadsOutput | kTraitWritesOutput)) == 0) return false;
-    const Word by = spoiler_of(words_.c);
-    return by != 0 && !(commutes(traits) && by == words_.a);
-  }
-
-  EK_DEVICE void spoil(Word traits) const {
-    if (params_.is_ordered == 0) return;
-    if ((traits & kTraitWritesInput) != 0) spoil_handle(words_.b, kSpoiledForAll);
-    if ((traits & kTraitWritesOutput) != 0) {
-      spoil_handle(words_.c, commutes(traits) ? words_.a : kSpoiledForAll);
-    }
-    one_word(&shared_.has_faults).store_relaxed(0, 1);
-  }
-  EK_DEVICE void spoil_handle(Word handle, Word by) const {
-    if (handle == 0) return;
-    const Words word = spoiler(handle);
-    Word before = 0;
-    for (;;) {
-      const Word found =
-          word.exchange_if(0, before, before == 0 || before == by ? by : kSpoiledForAll);
-      if (found == before) return;
-      before = found;
-    }
-  }
-
-  // ---- counting ----
-
-  /// Most items of a lane are of one tenant and priority.
-  EK_DEVICE void count_claim(Word origin) {
-    if (origin != counted_) {
-      if (claims_ != 0) add_claims(counted_, claims_);
-      counted_ = origin;
-      claims_ = 0;
-    }
-    ++claims_;
-  }
-  EK_DEVICE void add_claims(Word origin, Word count) const {
-    WideWord(shared_.totals.tenant_claims + (origin & 0xFF)).add_relaxed(count);
-    WideWord(shared_.totals.priority_claims + (origin >> 8)).add_relaxed(count);
-  }
-  EK_DEVICE static void add_of_warp(Wide* total, Word count) {
-    const Word sum = __reduce_add_sync(kAllLanes, count);
-    if (lane_index() == 0 && sum != 0) WideWord(total).add_relaxed(sum);
-  }
-  EK_DEVICE void flush() const {
-    add_of_warp(&shared_.totals.done, done_);
-    add_of_warp(&shared_.totals.faulted, faulted_);
-    add_of_warp(&shared_.totals.nops, nops_);
-    add_of_warp(&shared_.totals.requeues, requeues_);
-    // One lane of those with an equal origin adds for all of them.
-    const Word peers = __match_any_sync(kAllLanes, counted_);
-    const Word sum = __reduce_add_sync(peers, claims_);
-    if (sum != 0 && rank_of_lane(peers) == 0) add_claims(counted_, sum);
+  EK_DEVICE PoisonedHandles handles() const {
+    return {params_, shared_};
   }
 
   const GraphParams& params_;
   GraphShared& shared_;
-  Ring ring_;
+  LaunchedSubmission submission_;
   Crew crew_;
-  bool can_hold_ = false;
-  bool is_resting_ = false;  // does not count as working
-  Word item_ = kNoNode;      // of this lane: the item that is next
-  Word slot_ = 0;            // its slot
-  Word resumed_ = 0;         // which continuation has its args, plus one
-  Quad words_ = {};          // opcode, handles and param of the item
-  Word counted_ = 0;         // whose claims are counted
-  Word claims_ = 0;          // counted and not yet added, like the next
-  Word done_ = 0;
-  Word faulted_ = 0;
-  Word nops_ = 0;
-  Word requeues_ = 0;
+  bool can_hold_ = false;    // this lane may hold a region
+  bool is_resting_ = false;  // the crew is not in the count of working crews
+  Word item_ = kNoNode;      // the next item of the region that this lane holds
+  Word slot_ = 0;            // the slot of that region
+  Word resumed_ = 0;         // index of the continuation that has its args, plus one; 0 = none
+  Quad words_ = {};          // the words of the item (load_item)
+  GraphCounts counts_;
 };
 
-/// Runs planned work until nothing of it can run.
+/// Runs planned work until no region can run in this launch.
 extern "C" __global__ void __launch_bounds__(EVERKERNEL_BLOCK_THREADS, EVERKERNEL_BLOCKS_PER_SM)
     everkernel_graph(const __grid_constant__ GraphParams params) {
-  const Word warp = threadIdx.x / kWarp;
-  const Word crew = kHasGroupHandlers ? blockIdx.x : blockIdx.x * (blockDim.x / kWarp) + warp;
-  if (crew < params.crew_count) GraphCrew(params).run();
+  if (crew_index() < params.crew_count) GraphCrew(params).run();
 }
 
 }  // namespace everkernel::device
