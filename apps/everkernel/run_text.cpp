@@ -16,7 +16,7 @@
 namespace everkernel::cli {
 namespace {
 
-using planner::ExecutionMode;
+using backend::Execution;
 using planner::Pressure;
 using planner::Topology;
 
@@ -26,7 +26,7 @@ constexpr std::size_t kShownRows = 12;
 constexpr std::size_t kShownWords = 8;
 constexpr std::size_t kBarColumns = 24;
 
-std::uint64_t items_of(const Report& report) {
+std::uint64_t items_of(const RunReport& report) {
   return report.items_processed + report.items_remaining + report.items_faulted;
 }
 
@@ -37,7 +37,7 @@ std::string bps_text(Word bps) {
 // --- headline, time, items -----------------------------------------------------------------------
 
 // "3 items done in 1.22 ms", or what became of them.
-std::string result_text(const Report& report) {
+std::string result_text(const RunReport& report) {
   const std::string items = counted(items_of(report), "item");
   const std::string time = duration_text(report.wall_time);
   if (report.items_faulted == 0 && report.items_remaining == 0) {
@@ -52,7 +52,7 @@ std::string result_text(const Report& report) {
 }
 
 std::string headline(const RunOutcome& outcome) {
-  const Report& report = outcome.report;
+  const RunReport& report = outcome.report;
   const double seconds = std::chrono::duration<double>(report.wall_time).count();
   const auto ended = static_cast<double>(report.items_processed + report.items_faulted);
   const double rate = seconds > 0 ? ended / seconds : 0;
@@ -63,7 +63,7 @@ std::string headline(const RunOutcome& outcome) {
 }
 
 std::string time_text(const RunOutcome& outcome) {
-  const Report& report = outcome.report;
+  const RunReport& report = outcome.report;
   const auto wall = static_cast<std::uint64_t>(report.wall_time.count());
   Table table = Table::plain({Align::left, Align::right, Align::right, Align::left, Align::left});
   const auto row = [&](const char* name, std::uint64_t time_ns, const char* what) {
@@ -81,7 +81,7 @@ std::string time_text(const RunOutcome& outcome) {
   return "\ntime\n" + table.text(2);
 }
 
-std::string items_text(const Report& report) {
+std::string items_text(const RunReport& report) {
   const std::uint64_t all = items_of(report);
   Table table = Table::plain({Align::left, Align::right, Align::right, Align::left});
   const auto row = [&](const char* name, std::uint64_t count, const char* what) {
@@ -185,11 +185,13 @@ std::string pressure_text(Pressure pressure) {
   return {};
 }
 
-std::string execution_text(ExecutionMode mode) {
-  switch (mode) {
-    case ExecutionMode::interpreter:
+std::string execution_text(Execution execution) {
+  switch (execution) {
+    case Execution::automatic:  // a request; a report says which of the others ran
+      break;
+    case Execution::interpreter:
       return "the general kernel, which needs no compiling";
-    case ExecutionMode::jit:
+    case Execution::native:
       return "a kernel compiled for the opcodes of this run";
   }
   return {};
@@ -202,7 +204,7 @@ std::string memory_text(const RunTelemetry& telemetry) {
                      grouped(telemetry.device_memory_budget_bytes));
 }
 
-std::string decisions_text(const Report& report) {
+std::string decisions_text(const RunReport& report) {
   const RunTelemetry& telemetry = report.telemetry;
   const RunShape& shape = report.shape;
   Table table({{""}, {""}, {""}}, 2);
@@ -210,7 +212,7 @@ std::string decisions_text(const Report& report) {
              topology_text(telemetry.topology)});
   table.add({"pressure", std::string(planner::pressure_name(telemetry.pressure)),
              pressure_text(telemetry.pressure)});
-  table.add({"execution", std::string(planner::execution_mode_name(telemetry.execution_mode)),
+  table.add({"execution", std::string(backend::execution_name(telemetry.execution_mode)),
              execution_text(telemetry.execution_mode)});
   table.add({"workers", grouped(shape.workers),
              fmt::format("busy {} of their time, slept {}", bps_text(telemetry.occupancy_proxy_bps),
@@ -235,7 +237,7 @@ std::string decisions_text(const Report& report) {
 // --- hits ----------------------------------------------------------------------------------------
 
 std::string hits_text(const RunOutcome& outcome) {
-  const Report& report = outcome.report;
+  const RunReport& report = outcome.report;
   if (report.hits.empty() && report.hits_dropped == 0) return {};
   std::string text = fmt::format("\nhits\n  {} kept, {} dropped; there is room for {}\n",
                                  grouped(report.hits.size()), grouped(report.hits_dropped),

@@ -29,6 +29,18 @@ Capabilities Capabilities::with_workers(Word max_worker_count) {
   return capabilities;
 }
 
+std::string_view execution_name(Execution execution) {
+  switch (execution) {
+    case Execution::automatic:
+      return "automatic";
+    case Execution::interpreter:
+      return "interpreter";
+    case Execution::native:
+      return "jit";
+  }
+  return "unknown";
+}
+
 std::string_view schedule_name(Schedule schedule) {
   switch (schedule) {
     case Schedule::direct:

@@ -122,16 +122,6 @@ std::string_view pressure_name(Pressure pressure) {
   return "unknown";
 }
 
-std::string_view execution_mode_name(ExecutionMode mode) {
-  switch (mode) {
-    case ExecutionMode::interpreter:
-      return "interpreter";
-    case ExecutionMode::jit:
-      return "jit";
-  }
-  return "unknown";
-}
-
 LaunchPolicy recommend(const LaunchRequest& request) {
   LaunchPolicy policy;
   policy.density_bps = density_of(request);
@@ -142,7 +132,7 @@ LaunchPolicy recommend(const LaunchRequest& request) {
   policy.pressure = pressure_of(request, policy.workers);
   // Fused dense asks for a promotion, so it is compiled too.
   const bool compiles = policy.promoted || request.queue_length >= kJitQueueLength;
-  policy.execution = compiles ? ExecutionMode::jit : ExecutionMode::interpreter;
+  policy.execution = compiles ? Execution::native : Execution::interpreter;
   const Word lanes =
       request.requested_workgroup == 0 ? kDefaultWorkgroup : request.requested_workgroup;
   policy.workgroup = std::clamp(lanes, kMinWorkgroup, kMaxWorkgroup);

@@ -21,7 +21,7 @@ namespace everkernel {
 namespace {
 
 using backend::Clock;
-using planner::ExecutionMode;
+using backend::Execution;
 using planner::Pressure;
 using planner::Topology;
 
@@ -68,22 +68,22 @@ std::vector<OpcodeCount> count_opcodes(std::span<const abi::WorkItem> items,
 class Run {
  public:
   Run(Megakernel::State& state, RunMemory& memory, std::span<const abi::WorkItem> items,
-      const RunConfig& config, Clock::time_point begin, Clock::time_point deadline)
+      const RunOptions& options, Clock::time_point begin, Clock::time_point deadline)
       : state_(state),
         memory_(memory),
-        config_(config),
+        options_(options),
         request_{.items = items,
-                 .origins = config.origins,
-                 .origin = config.origin,
+                 .origins = options.origins,
+                 .origin = options.origin,
                  .effects = &memory.effects,
-                 .ordered = config.ordered,
-                 .dedupe = config.dedupe,
-                 .fuse = config.fuse,
+                 .ordered = options.ordered,
+                 .dedupe = options.dedupe,
+                 .fuse = options.fuse,
                  .deadline = deadline},
         begin_(begin),
         deadline_(deadline) {}
 
-  Result<Report> run() {
+  Result<RunReport> run() {
     auto prepared = make_plan();
     if (prepared) prepared = decide();
     if (!prepared && prepared.error().code == Code::timeout) return give_up();
@@ -92,15 +92,15 @@ class Run {
       EVERKERNEL_TRY(feed());
       EVERKERNEL_TRY(table_->refresh_copies());
     }
-    settle();
-    if (config_.lineage) add_lineage();
+    complete_report();
+    if (options_.lineage) add_lineage();
     report_.wall_time = Clock::now() - begin_;
     return std::move(report_);
   }
 
  private:
   // The time was over before anything could run.
-  Report give_up() {
+  RunReport give_up() {
     report_.outcomes.assign(request_.items.size(), backend::kItemRemaining);
     report_.items_remaining = request_.items.size();
     report_.wall_time = Clock::now() - begin_;
@@ -128,7 +128,7 @@ class Run {
   backend::WorkGraph make_graph();
   void note_feed(const FeedStats& stats);
   std::uint64_t count_published(Word end) const;
-  void settle();
+  void complete_report();
   void count_faults();
   void take_hits();
   void add_lineage();
@@ -138,7 +138,7 @@ class Run {
 
   Megakernel::State& state_;
   RunMemory& memory_;
-  const RunConfig& config_;
+  const RunOptions& options_;
   planner::PlanRequest request_;
   const Clock::time_point begin_;
   const Clock::time_point deadline_;
@@ -150,7 +150,7 @@ class Run {
   std::vector<Word> order_;
   std::vector<Word> waves_;
   std::atomic<std::uint64_t> hit_count_{0};
-  Report report_;
+  RunReport report_;
 };
 
 // ---- planning ----
@@ -197,41 +197,40 @@ planner::LaunchRequest Run::launch_request() const {
   const std::uint64_t density =
       most == 0 ? 0 : std::max<std::uint64_t>(1, std::min(width, most) * 10000 / most);
   return {.queue_length = kept_items(),
-          .requested_workers = config_.worker_count,
-          .possible_workers = config_.worker_count != 0
-                                  ? config_.worker_count
+          .requested_workers = options_.worker_count,
+          .possible_workers = options_.worker_count != 0
+                                  ? options_.worker_count
                                   : state_.backend->capabilities().max_worker_count,
           .hot_opcodes = static_cast<Word>(hot),
-          .hot_windows = config_.hot_windows,
+          .hot_windows = options_.hot_windows,
           .graph_nodes = plan.regions,
           .graph_edges = plan.dependencies,
           .density_bps = static_cast<Word>(density),
           .resident_bytes = resident_bytes_,
-          .budget_bytes = config_.memory_budget_bytes,
-          .hit_capacity = config_.hit_capacity,
-          .expected_hits_per_item = config_.expected_hits_per_item,
+          .budget_bytes = options_.memory_budget_bytes,
+          .hit_capacity = options_.hit_capacity,
+          .expected_hits_per_item = options_.expected_hits_per_item,
           .requeued_items = memory_.last_requeues,
           .previous = memory_.last_topology};
 }
 
 // Whether to run code that is made for this run; else the kernel that is there serves.
 bool Run::chooses_jit() const {
-  if (config_.execution == RunExecution::interpreter) return false;
-  if (config_.execution == RunExecution::jit) return true;
+  if (options_.execution == Execution::interpreter) return false;
+  if (options_.execution == Execution::native) return true;
   const backend::Capabilities& can = state_.backend->capabilities();
-  // Where nothing else is there, what the megakernel was compiled for is no reason.
-  if (can.interpreter && state_.options.execution == backend::Execution::native) return true;
-  if (policy_.execution != ExecutionMode::jit || !can.native_code) return false;
+  // Without an interpreter every megakernel is native, so that asking for one says nothing.
+  if (can.interpreter && state_.options.execution == Execution::native) return true;
+  if (policy_.execution != Execution::native || !can.native_code) return false;
   // Compiling cannot be cut short, so that it must fit into the time that is left.
   Clock::duration needed = kDeviceCompileTime;
-  if (can.interpreter) needed = kCompileTime * static_cast<int>(opcodes_.size());
+  if (can.compiles_per_run) needed = kCompileTime * static_cast<int>(opcodes_.size());
   return deadline_ - Clock::now() > needed;
 }
 
-// A device compiles for a second, so that all runs of a megakernel there share their code.
 RunKernelKey Run::kernel_key(bool is_jit) const {
-  RunKernelKey key{.is_jit = is_jit, .is_planned = config_.ordered};
-  if (!is_jit || !state_.backend->capabilities().interpreter) return key;
+  RunKernelKey key{.is_jit = is_jit, .is_planned = options_.ordered};
+  if (!is_jit || !state_.backend->capabilities().compiles_per_run) return key;
   for (const OpcodeCount& count : opcodes_) key.opcodes.push_back(count.opcode);
   return key;
 }
@@ -242,14 +241,14 @@ Result<void> Run::decide() {
   memory_.last_topology = policy_.topology;
   const backend::Capabilities& can = state_.backend->capabilities();
   // Workers there are lanes that cost nothing while they have nothing to do.
-  if (can.spreads_portions && config_.worker_count == 0 && policy_.workers != 0) {
+  if (can.shares_slot_across_workers && options_.worker_count == 0 && policy_.workers != 0) {
     policy_.workers = can.max_worker_count;
   }
   const bool has_handlers =
       std::ranges::any_of(opcodes_, [](const OpcodeCount& count) { return count.opcode != 0; });
   const bool is_jit = has_handlers && chooses_jit();
   const bool is_compiled = is_jit || (has_handlers && !can.interpreter);
-  policy_.execution = is_compiled ? ExecutionMode::jit : ExecutionMode::interpreter;
+  policy_.execution = is_compiled ? Execution::native : Execution::interpreter;
   report_.queue_plan_ns += nanoseconds_since(begin);
   auto kernel = find_kernel(state_, memory_, kernel_key(is_jit));
   if (!kernel) return Failure(kernel.error());
@@ -274,7 +273,7 @@ Result<void> Run::decide() {
   report_.telemetry.execution_mode = policy_.execution;
   report_.telemetry.hit_capacity = policy_.hit_capacity;
   report_.telemetry.estimated_peak_device_bytes = policy_.peak_bytes;
-  report_.telemetry.device_memory_budget_bytes = config_.memory_budget_bytes;
+  report_.telemetry.device_memory_budget_bytes = options_.memory_budget_bytes;
   report_.shape.pipeline_id = kernel_.kernel->pipeline_id();
   report_.shape.policy_hits = memory_.policies.hits();
   report_.shape.policy_misses = memory_.policies.misses();
@@ -284,7 +283,7 @@ Result<void> Run::decide() {
 }
 
 void Run::choose_order() {
-  const bool is_sorted = policy_.execution == ExecutionMode::jit && opcodes_.size() > 1 &&
+  const bool is_sorted = policy_.execution == Execution::native && opcodes_.size() > 1 &&
                          policy_.topology != Topology::sparse_frontier;
   if (memory_.plan.has_priorities) {
     order_ = planner::order_by_priority(request_, memory_.plan, regions_per_ticket());
@@ -298,7 +297,7 @@ void Run::choose_order() {
 // ring. Where a slot is one worker's, the topology decides, and every worker should find several.
 Word Run::regions_per_ticket() const {
   const std::uint64_t regions = memory_.plan.regions;
-  if (state_.backend->capabilities().spreads_portions) {
+  if (state_.backend->capabilities().shares_slot_across_workers) {
     const std::uint64_t capacity = ring_slots() - 1;
     const std::uint64_t share = (regions + capacity - 1) / capacity;
     return static_cast<Word>(std::clamp<std::uint64_t>(share, 1, kMostRegions));
@@ -338,7 +337,7 @@ Word Run::largest_batch() const {
 
 // Who rings when slots have ended: workers, or the one that serves the ring for all of them.
 Word Run::ringer_count() const {
-  return state_.backend->capabilities().spreads_portions ? 1 : policy_.workers + 1;
+  return state_.backend->capabilities().shares_slot_across_workers ? 1 : policy_.workers + 1;
 }
 
 Result<void> Run::split() {
@@ -348,7 +347,7 @@ Result<void> Run::split() {
   });
   const planner::Plan& plan = memory_.plan;
   std::vector<std::uint64_t> handle_bytes;
-  if (config_.memory_budget_bytes != 0) {
+  if (options_.memory_budget_bytes != 0) {
     handle_bytes.resize(plan.handles.count);
     for (std::size_t place = 0; place < handle_bytes.size(); ++place) {
       const Word handle =
@@ -365,7 +364,7 @@ Result<void> Run::split() {
        .order = order_,
        .handles = plan.handles,
        .handle_bytes = handle_bytes,
-       .budget_bytes = config_.memory_budget_bytes,
+       .budget_bytes = options_.memory_budget_bytes,
        .fixed_bytes = emits ? std::uint64_t{policy_.hit_capacity} * planner::kHitBytes : 0});
   if (!waves) return Failure(waves.error());
   waves_ = std::move(waves->begins);
@@ -382,8 +381,8 @@ backend::WorkGraph Run::make_graph() {
     if (plan.places[i] == 0 && plan.waiting_for[i] != 0) ++plan.waiting_for[i];
   }
   report_.outcomes.assign(request_.items.size(), backend::kItemRemaining);
-  const auto spoilers = memory_.spoilers.take(plan.handles.count);
-  std::ranges::fill(spoilers, 0);
+  const auto poisoned_by = memory_.poisoned_by.take(plan.handles.count);
+  std::ranges::fill(poisoned_by, 0);
   return {.items = request_.items,
           .origins = request_.origins,
           .origin = request_.origin,
@@ -399,7 +398,7 @@ backend::WorkGraph Run::make_graph() {
           .order = order_,
           .outcomes = report_.outcomes,
           .handles = plan.handles,
-          .spoilers = spoilers,
+          .poisoned_by = poisoned_by,
           .hits = {memory_.hits.take(policy_.hit_capacity), &hit_count_}};
 }
 
@@ -412,10 +411,10 @@ Result<void> Run::feed() {
                                .ringer_count = ringer_count(),
                                .regions_per_ticket = regions_per_ticket(),
                                .largest_batch = largest_batch(),
-                               .tenant_quotas = config_.tenant_quotas,
+                               .tenant_quotas = options_.tenant_quotas,
                                .deadline = deadline_,
                                .item_count = kept_items(),
-                               .progress = config_.progress ? &config_.progress : nullptr});
+                               .progress = options_.progress ? &options_.progress : nullptr});
   if (!feed) return Failure(feed.error());
   const auto order_end = static_cast<Word>(order_.empty() ? request_.items.size() : order_.size());
   const auto stats = (*feed)->run(*kernel_.kernel, table_->table.view(), waves_, order_end);
@@ -462,7 +461,7 @@ std::uint64_t Run::count_published(Word end) const {
 
 // ---- reporting ----
 
-void Run::settle() {
+void Run::complete_report() {
   for (const planner::Duplicate& duplicate : memory_.plan.duplicates) {
     const Word outcome = report_.outcomes[duplicate.kept];
     report_.outcomes[duplicate.item] = outcome;
@@ -529,16 +528,17 @@ void Run::add_lineage() {
 }
 
 // A tenant that may run nothing would keep its items until the time is over.
-Result<void> check_quotas(std::size_t item_count, const RunConfig& config) {
-  if (config.tenant_quotas.size() > abi::kTenantCount) {
+Result<void> check_quotas(std::size_t item_count, const RunOptions& options) {
+  if (options.tenant_quotas.size() > abi::kTenantCount) {
     return fail(Code::invalid_argument,
-                fmt::format("run: {} quotas for {} tenants", config.tenant_quotas.size(),
+                fmt::format("run: {} quotas for {} tenants", options.tenant_quotas.size(),
                             abi::kTenantCount));
   }
-  if (std::ranges::find(config.tenant_quotas, 0u) == config.tenant_quotas.end()) return {};
+  if (std::ranges::find(options.tenant_quotas, 0u) == options.tenant_quotas.end()) return {};
   for (std::size_t i = 0; i < item_count; ++i) {
-    const Word tenant = i < config.origins.size() ? config.origins[i].tenant : config.origin.tenant;
-    if (tenant >= config.tenant_quotas.size() || config.tenant_quotas[tenant] != 0) continue;
+    const Word tenant =
+        i < options.origins.size() ? options.origins[i].tenant : options.origin.tenant;
+    if (tenant >= options.tenant_quotas.size() || options.tenant_quotas[tenant] != 0) continue;
     return fail(Code::invalid_argument,
                 fmt::format("run: item {}: its tenant {} has a quota of 0", i, tenant),
                 "give the tenant a quota, or leave its items out");
@@ -546,20 +546,19 @@ Result<void> check_quotas(std::size_t item_count, const RunConfig& config) {
   return {};
 }
 
-Result<void> check_config(const Megakernel::State& state, std::size_t item_count,
-                          const RunConfig& config) {
-  if (config.max_wall_time <= std::chrono::nanoseconds(0)) {
+Result<void> check_options(const Megakernel::State& state, std::size_t item_count,
+                           const RunOptions& options) {
+  if (options.timeout <= std::chrono::nanoseconds(0)) {
     return fail(Code::invalid_argument,
-                fmt::format("run: max_wall_time is {} ns", config.max_wall_time.count()),
-                "give it some time");
+                fmt::format("run: timeout is {} ns", options.timeout.count()), "give it some time");
   }
   if (item_count > kMaxRunItems) {
     return fail(Code::invalid_argument,
                 fmt::format("run: {} items are more than {}", item_count, kMaxRunItems),
                 "split the list");
   }
-  EVERKERNEL_TRY(check_quotas(item_count, config));
-  if (config.execution == RunExecution::interpreter && !state.backend->capabilities().interpreter) {
+  EVERKERNEL_TRY(check_quotas(item_count, options));
+  if (options.execution == Execution::interpreter && !state.backend->capabilities().interpreter) {
     return fail(Code::unsupported, "run: this backend has no interpreter",
                 "leave the choice to the launch policy, or use the CPU backend");
   }
@@ -572,10 +571,10 @@ Result<void> check_config(const Megakernel::State& state, std::size_t item_count
 
 }  // namespace
 
-Result<Report> Megakernel::run(std::span<const abi::WorkItem> items, const RunConfig& config) {
+Result<RunReport> Megakernel::run(std::span<const abi::WorkItem> items, const RunOptions& options) {
   const auto begin = Clock::now();
-  EVERKERNEL_TRY(check_config(*state_, items.size(), config));
-  const auto deadline = backend::deadline_after(config.max_wall_time);
+  EVERKERNEL_TRY(check_options(*state_, items.size(), options));
+  const auto deadline = backend::deadline_after(options.timeout);
   if (!state_->launch_mutex.try_lock_until(deadline)) {
     return fail(Code::timeout, "run: the megakernel was busy all the time",
                 "give it more time, or make a megakernel of your own");
@@ -584,10 +583,10 @@ Result<Report> Megakernel::run(std::span<const abi::WorkItem> items, const RunCo
   if (state_->run_memory == nullptr) {
     state_->run_memory = std::make_shared<RunMemory>(state_->options);
   }
-  return Run(*state_, *state_->run_memory, items, config, begin, deadline).run();
+  return Run(*state_, *state_->run_memory, items, options, begin, deadline).run();
 }
 
-RegionView Report::region(std::size_t index) const {
+RegionView RunReport::region(std::size_t index) const {
   const Word first = region_begins[index];
   const Word end = region_begins[index + 1];
   const std::size_t words = lineage_words();
@@ -598,16 +597,16 @@ RegionView Report::region(std::size_t index) const {
           .wide = std::span(region_lineage_wide).subspan(index * words, words)};
 }
 
-std::size_t Report::lineage_words() const {
+std::size_t RunReport::lineage_words() const {
   return region_lineage.empty() ? 0 : region_lineage_wide.size() / region_lineage.size();
 }
 
-ItemEnd Report::end_of(std::size_t item) const {
+ItemEnd RunReport::end_of(std::size_t item) const {
   if (outcomes[item] == backend::kItemDone) return ItemEnd::processed;
   return outcomes[item] == backend::kItemRemaining ? ItemEnd::remaining : ItemEnd::faulted;
 }
 
-Word Report::fault_code(std::size_t item) const {
+Word RunReport::fault_code(std::size_t item) const {
   return end_of(item) == ItemEnd::faulted ? outcomes[item] : 0;
 }
 

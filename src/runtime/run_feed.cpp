@@ -122,7 +122,7 @@ Result<FeedStats> RunFeed::run(backend::Kernel& kernel, memory::BufferTableView 
     is_over_ = true;
   }
   desk_.close();
-  live_->stop(backend::deadline_after(kRunGrace));
+  live_->stop(backend::deadline_after(kRunStopTimeout));
   EVERKERNEL_TRY(live_->health());  // what the kernel has on a device came back
   stats_.counters = live_->flush_counters();
   stats_.published_end = next_place_;

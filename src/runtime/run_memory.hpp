@@ -40,7 +40,7 @@ struct RunMemory {
   std::uint64_t last_requeues = 0;                 ///< of the last run
   std::optional<memory::SharedRegion> region;      ///< ring and control words
   memory::LargeArray<backend::Portion> portions;   ///< one a slot
-  memory::LargeArray<Word> spoilers;               ///< one a handle
+  memory::LargeArray<Word> poisoned_by;            ///< one a handle
   memory::LargeArray<abi::Hit> hits;               ///< room for hits
 
   /// A compiled kernel.
@@ -53,7 +53,7 @@ struct RunMemory {
 
   /// Allocations for runs so far.
   Word allocations() const {
-    return region_allocations + portions.allocations() + spoilers.allocations() +
+    return region_allocations + portions.allocations() + poisoned_by.allocations() +
            hits.allocations();
   }
   Word region_allocations = 0;  ///< times `region` was made

@@ -416,7 +416,7 @@ class Session::State {
   void call_back(const std::stop_token& stop);
   bool run_callbacks(bool is_last);
   std::uint64_t cancel_rest();
-  void settle_claimed();
+  void end_or_republish_claimed();
   bool may_run_twice(const Slot& slot) const;
   static void add(backend::LiveCounters& sum, const backend::LiveCounters& more);
   std::uint64_t table_bytes() const;
@@ -776,14 +776,14 @@ Result<void> Session::State::recover() {
                 "the device is back and they are zero: fill them, then recover once more");
   }
   add(earlier_, lost->flush_counters());
-  settle_claimed();
+  end_or_republish_claimed();
   desk_.reopen();
   return launch();
 }
 
 // Items that were running when the device went away. Those that may run twice are published again;
 // of the others nobody knows what they did.
-void Session::State::settle_claimed() {
+void Session::State::end_or_republish_claimed() {
   const std::uint64_t end = desk_.next_ticket();
   for (std::uint64_t ticket = reaped_.load(std::memory_order_acquire); ticket < end; ++ticket) {
     if (status_of(ticket) != SlotStatus::claimed) continue;

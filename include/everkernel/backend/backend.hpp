@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "everkernel/backend/capabilities.hpp"
+#include "everkernel/backend/execution.hpp"
 #include "everkernel/backend/hit_buffer.hpp"
 #include "everkernel/base/result.hpp"
 #include "everkernel/ir/limits.hpp"
@@ -27,11 +28,12 @@ namespace everkernel::backend {
 /// The clock of every deadline.
 using Clock = std::chrono::steady_clock;
 
-/// The moment after that much time: now for none, and never when the clock cannot hold it.
-inline Clock::time_point deadline_after(std::chrono::nanoseconds time) {
+/// The deadline of a timeout that begins now: now if the timeout is not positive, and
+/// `time_point::max()` if the sum is beyond the clock's range.
+inline Clock::time_point deadline_after(std::chrono::nanoseconds timeout) {
   const auto now = Clock::now();
-  if (time <= std::chrono::nanoseconds(0)) return now;
-  return time < Clock::time_point::max() - now ? now + time : Clock::time_point::max();
+  if (timeout <= std::chrono::nanoseconds(0)) return now;
+  return timeout < Clock::time_point::max() - now ? now + timeout : Clock::time_point::max();
 }
 
 /// In which order workers come to slots.
@@ -44,13 +46,6 @@ enum class Schedule : Word {
 /// The schedule in snake case.
 std::string_view schedule_name(Schedule schedule);
 
-/// How handlers are executed.
-enum class Execution : Word {
-  automatic,    ///< compiled where the backend can, else interpreted
-  interpreter,  ///< the reference interpreter
-  native,       ///< compiled, or an error
-};
-
 /// What a kernel is compiled from.
 struct KernelOptions {
   protocol::Geometry geometry = {};                 ///< slots, and lanes of a group
@@ -59,7 +54,7 @@ struct KernelOptions {
   /// Native handlers beside it; a backend asks ir::check_unverified() before it takes them.
   std::vector<ir::UnverifiedHandler> unverified_handlers = {};
   bool payload = false;                        ///< run the program's payload for every slot
-  Execution execution = Execution::automatic;  ///< how handlers run
+  Execution execution = Execution::automatic;  ///< `automatic`: native where the backend can
   /// Whether a plan orders all items that touch the same words, except those of one handler that
   /// declares `commutes`. Then code need not expect other items at its buffers, and nothing may be
   /// run that has no such plan.

@@ -107,8 +107,8 @@ struct WorkGraph {
   std::span<Portion> portions = {};           ///< one a slot of the ring
   std::span<Word> outcomes = {};              ///< one an item; atomic
   HandlePlaces handles = {};                  ///< of every handle that items touch
-  std::span<Word> spoilers = {};              ///< of a handle's place: who spoiled it; atomic
-  HitBuffer hits = {};                        ///< where emit puts its hits
+  std::span<Word> poisoned_by = {};  ///< of a handle: the opcode whose fault poisoned it; atomic
+  HitBuffer hits = {};               ///< where emit puts its hits
 
   /// What a worker may call that has run out of slots, from any thread. Feeding the ring then waits
   /// for nobody to wake up. The host feeds it as well, so that a backend need not.

@@ -12,10 +12,12 @@
 #include <unordered_map>
 
 #include "everkernel/abi/platform.hpp"
+#include "everkernel/backend/execution.hpp"
 
 namespace everkernel::planner {
 
 using abi::Word;
+using backend::Execution;
 
 /// How the work is spread over workers.
 enum class Topology : Word {
@@ -35,18 +37,10 @@ enum class Pressure : Word {
   saturated,  ///< four waves, or requeues: all workers, ring-sized batches
 };
 
-/// Which code runs.
-enum class ExecutionMode : Word {
-  interpreter,  ///< the general kernel that is there already
-  jit,          ///< a kernel specialised to the opcodes of the run
-};
-
 /// The name in snake case.
 std::string_view topology_name(Topology topology);
 /// The name in snake case.
 std::string_view pressure_name(Pressure pressure);
-/// The name in snake case.
-std::string_view execution_mode_name(ExecutionMode mode);
 
 /// Workers when nobody asks for a number.
 inline constexpr Word kDefaultWorkers = 64;
@@ -127,18 +121,18 @@ struct LaunchRequest {
 
 /// What to do.
 struct LaunchPolicy {
-  Topology topology = Topology::empty;                   ///< how work is spread
-  Pressure pressure = Pressure::empty;                   ///< how much there is
-  ExecutionMode execution = ExecutionMode::interpreter;  ///< which code
-  Word workers = 0;                                      ///< how many run
-  Word workgroup = kDefaultWorkgroup;                    ///< lanes of a group
-  Word groups = 0;                                       ///< that cover the workers, 1..1024
-  Word hit_capacity = 0;                                 ///< size of the hit buffer
-  Word density_bps = 0;                                  ///< of the frontier, at most 10,000
-  Word memory_bps = 0;                                   ///< memory pressure, at most 10,000
-  std::uint64_t peak_bytes = 0;                          ///< resident and hits
-  bool promoted = false;                                 ///< hot opcodes or windows
-  bool ages = false;                                     ///< waiting items rise one level
+  Topology topology = Topology::empty;           ///< how work is spread
+  Pressure pressure = Pressure::empty;           ///< how much there is
+  Execution execution = Execution::interpreter;  ///< never automatic
+  Word workers = 0;                              ///< how many run
+  Word workgroup = kDefaultWorkgroup;            ///< lanes of a group
+  Word groups = 0;                               ///< that cover the workers, 1..1024
+  Word hit_capacity = 0;                         ///< size of the hit buffer
+  Word density_bps = 0;                          ///< of the frontier, at most 10,000
+  Word memory_bps = 0;                           ///< memory pressure, at most 10,000
+  std::uint64_t peak_bytes = 0;                  ///< resident and hits
+  bool promoted = false;                         ///< hot opcodes or windows
+  bool ages = false;                             ///< waiting items rise one level
 
   /// Equal in every field.
   friend bool operator==(const LaunchPolicy&, const LaunchPolicy&) = default;

@@ -21,11 +21,11 @@ namespace everkernel {
 using abi::Word;
 using backend::Origin;
 
-/// How long a run may take when nobody says.
-inline constexpr std::chrono::nanoseconds kDefaultRunTime = std::chrono::hours(1);
-/// How long items that run at the end of a run's time may take to finish; then they are FAULT
-/// (deadline).
-inline constexpr std::chrono::nanoseconds kRunGrace = std::chrono::seconds(1);
+/// Timeout of a run that names none.
+inline constexpr std::chrono::nanoseconds kDefaultRunTimeout = std::chrono::hours(1);
+/// When the timeout of a run is over, items that are running have this long to finish; then they
+/// become FAULT (deadline).
+inline constexpr std::chrono::nanoseconds kRunStopTimeout = std::chrono::seconds(1);
 /// Most items of a run.
 inline constexpr std::size_t kMaxRunItems = std::size_t{1} << 30;
 
@@ -35,15 +35,8 @@ struct RunProgress {
   std::uint64_t item_count = 0;   ///< items that are run, without those that were dropped
 };
 
-/// Which code a run uses.
-enum class RunExecution {
-  automatic,    ///< the launch policy decides
-  interpreter,  ///< the reference interpreter
-  jit,          ///< native code specialised to the run, or an error
-};
-
 /// How to run.
-struct RunConfig {
+struct RunOptions {
   /// Whose work each item is and how urgent; one an item, or empty: then `origin` is everybody's.
   std::span<const Origin> origins = {};
   Origin origin = {};    ///< of every item when `origins` is empty
@@ -51,13 +44,15 @@ struct RunConfig {
   bool dedupe = true;    ///< whether equal pure items run once
   bool fuse = true;      ///< whether chains of items run back to back
   bool lineage = false;  ///< whether the report says which opcodes contributed to each region
-  std::chrono::nanoseconds max_wall_time = kDefaultRunTime;  ///< when to come back at the latest
-  Word worker_count = 0;                                     ///< 0 = the launch policy decides
-  RunExecution execution = RunExecution::automatic;          ///< which code
-  Word hit_capacity = 0;                                     ///< 0 = the launch policy decides
-  Word expected_hits_per_item = 0;                           ///< a hint for the launch policy
-  Word hot_windows = 0;                                      ///< a hint for the launch policy
-  std::uint64_t memory_budget_bytes = 0;                     ///< 0 = unbounded
+  std::chrono::nanoseconds timeout =
+      kDefaultRunTimeout;  ///< after which the run returns what is done
+  Word worker_count = 0;   ///< 0 = the launch policy decides
+  backend::Execution execution =
+      backend::Execution::automatic;         ///< `automatic`: the launch policy decides
+  Word hit_capacity = 0;                     ///< 0 = the launch policy decides
+  Word expected_hits_per_item = 0;           ///< a hint for the launch policy
+  Word hot_windows = 0;                      ///< a hint for the launch policy
+  std::uint64_t memory_budget_bytes = 0;     ///< 0 = unbounded
   std::span<const Word> tenant_quotas = {};  ///< items of tenant t at one time; empty = no limit
   /// Called now and then on the calling thread.
   std::function<void(const RunProgress&)> progress = {};
@@ -78,7 +73,7 @@ struct RunTelemetry {
   bool resident_input_cache_hit = false;          ///< ring and control memory were there before
   planner::Topology topology = {};                ///< how work was spread
   planner::Pressure pressure = {};                ///< how much there was
-  planner::ExecutionMode execution_mode = {};     ///< which code ran
+  backend::Execution execution_mode = {};         ///< which code ran
   Word hit_capacity = 0;                          ///< size of the hit buffer
   std::uint64_t estimated_peak_device_bytes = 0;  ///< resident and hits, of the largest wave
   std::uint64_t device_memory_budget_bytes = 0;   ///< 0 = unbounded
@@ -135,7 +130,7 @@ enum class ItemEnd {
 };
 
 /// What a run came to. items_processed + items_remaining + items_faulted = items given.
-struct Report {
+struct RunReport {
   std::uint64_t items_processed = 0;        ///< items that ran, or that an equal one ran for
   std::uint64_t items_remaining = 0;        ///< items that did not run in time
   std::uint64_t items_faulted = 0;          ///< items that are FAULT

@@ -220,6 +220,7 @@ Capabilities ask_machine() {
   }
   capabilities.native_code = jit::has_native_code();
   capabilities.interpreter = true;
+  capabilities.compiles_per_run = true;
   capabilities.live = true;
   return capabilities;
 }

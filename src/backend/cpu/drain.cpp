@@ -148,7 +148,7 @@ class Drain::Pass {
 };
 
 Result<void> Drain::prepare(const DrainSetup& setup) {
-  EVERKERNEL_TRY(Ring::check(setup.control, setup.slots, setup.debug_log, setup.io_queue));
+  EVERKERNEL_TRY(RingState::check(setup.control, setup.slots, setup.debug_log, setup.io_queue));
   ring_.emplace(setup.control, setup.slots, setup.debug_log, setup.io_queue);
   ring_->buffers = setup.buffers;
   ring_->executor = setup.executor;

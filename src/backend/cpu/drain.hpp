@@ -68,7 +68,7 @@ class Drain {
   Word count_active() const;
   void close_tickets();
 
-  std::optional<Ring> ring_;
+  std::optional<RingState> ring_;
   Schedule schedule_ = Schedule::direct;
   std::array<Fresh, abi::kPriorityCount> fresh_;
   Word chunk_ = 1;

@@ -16,9 +16,9 @@ namespace {
 using ir::Ending;
 using ir::Outcome;
 
-// A handle that any dependent must not touch any more; smaller values are the commuting opcode
-// whose items faulted, which does not stop items of that opcode.
-constexpr Word kSpoiledForAll = 0xFFFFFFFFu;
+// Value of `poisoned_by` for a handle that no dependent may touch any more. A smaller value is the
+// commuting opcode whose items faulted: items of that opcode may still run.
+constexpr Word kPoisonedForAll = 0xFFFFFFFFu;
 // Released regions a worker keeps when they are short, and when they may take long.
 constexpr std::size_t kKeepShort = 8;
 constexpr std::size_t kKeepLong = 1;
@@ -237,7 +237,7 @@ inline GraphWorker::Move GraphWorker::run_item(Continuation& at) {
   const abi::WorkItem& item = graph_.items[at.item];
   const Origin& origin = graph_.origin_of(at.item);
   bool is_counted = false;
-  if (ring_.standing_of(origin.tenant) != Ring::Standing::enabled ||
+  if (ring_.standing_of(origin.tenant) != RingState::Standing::enabled ||
       !ring_.take_quota(origin.tenant, is_counted)) [[unlikely]] {
     is_admitted_ = false;
     return Move::stuck;
@@ -257,8 +257,8 @@ inline GraphWorker::Move GraphWorker::run_item(Continuation& at) {
   }
   const HandlerInfo& info = executor_.info(handler);
   Outcome outcome{Ending::fault, static_cast<Word>(abi::FaultCode::input_faulted)};
-  const bool is_spoilable = graph_.ordered && work_.has_faults.load(std::memory_order_relaxed);
-  if (!is_spoilable || !is_spoiled(at.item, info)) outcome = run_handler(handler, at);
+  const bool may_be_poisoned = graph_.ordered && work_.has_faults.load(std::memory_order_relaxed);
+  if (!may_be_poisoned || !is_poisoned(at.item, info)) outcome = run_handler(handler, at);
   if (is_counted) ring_.return_quota(origin.tenant);
   if (outcome.ending == Ending::requeue) tally_.count_requeue();
   if (outcome.ending == Ending::yield || outcome.ending == Ending::requeue) return Move::again;
@@ -266,7 +266,7 @@ inline GraphWorker::Move GraphWorker::run_item(Continuation& at) {
     end_item(at.item, kItemDone);
     return Move::done;
   }
-  spoil(at.item, info);
+  poison_outputs(at.item, info);
   end_item(at.item, outcome.fault_code);
   return Move::done;
 }
@@ -326,18 +326,18 @@ void GraphWorker::publish_counts() {
 
 // ---- faults ----
 
-bool GraphWorker::is_spoiled(Word item, const HandlerInfo& info) const {
+bool GraphWorker::is_poisoned(Word item, const HandlerInfo& info) const {
   const abi::WorkItem& words = graph_.items[item];
-  const auto spoiler = [&](Word handle) -> Word {
+  const auto poison = [&](Word handle) -> Word {
     if (handle == 0) return 0;
-    return shared_word(graph_.spoilers, graph_.handles.find(handle))
+    return shared_word(graph_.poisoned_by, graph_.handles.find(handle))
         .load(std::memory_order_relaxed);
   };
   const ir::Effects& effects = info.effects;
   const bool touches_input = effects.reads_input || effects.writes_input;
-  if (touches_input && spoiler(words.input_handle) != 0) return true;
+  if (touches_input && poison(words.input_handle) != 0) return true;
   if (!effects.reads_output && !effects.writes_output) return false;
-  const Word by = spoiler(words.output_handle);
+  const Word by = poison(words.output_handle);
   return by != 0 && !(commutes(words, info) && by == words.op_handle);
 }
 
@@ -347,22 +347,21 @@ bool GraphWorker::commutes(const abi::WorkItem& item, const HandlerInfo& info) {
   return info.commutes && !(touches_input && item.input_handle == item.output_handle);
 }
 
-void GraphWorker::spoil(Word item, const HandlerInfo& info) {
+void GraphWorker::poison_outputs(Word item, const HandlerInfo& info) {
   if (!graph_.ordered) return;
   const abi::WorkItem& words = graph_.items[item];
-  if (info.effects.writes_input) spoil_handle(words.input_handle, kSpoiledForAll);
+  if (info.effects.writes_input) poison_handle(words.input_handle, kPoisonedForAll);
   if (info.effects.writes_output) {
-    spoil_handle(words.output_handle, commutes(words, info) ? words.op_handle : kSpoiledForAll);
+    poison_handle(words.output_handle, commutes(words, info) ? words.op_handle : kPoisonedForAll);
   }
   work_.has_faults.store(true, std::memory_order_relaxed);
 }
 
-void GraphWorker::spoil_handle(Word handle, Word spoiler) {
+void GraphWorker::poison_handle(Word handle, Word by) {
   if (handle == 0) return;
-  const auto word = shared_word(graph_.spoilers, graph_.handles.find(handle));
+  const auto word = shared_word(graph_.poisoned_by, graph_.handles.find(handle));
   Word before = 0;
-  while (!word.compare_exchange_weak(before,
-                                     before == 0 || before == spoiler ? spoiler : kSpoiledForAll,
+  while (!word.compare_exchange_weak(before, before == 0 || before == by ? by : kPoisonedForAll,
                                      std::memory_order_relaxed)) {
   }
 }

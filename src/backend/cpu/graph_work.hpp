@@ -28,12 +28,12 @@ struct Continuation {
 class GraphWork {
  public:
   /// The graph and the ring outlive it.
-  GraphWork(const WorkGraph& planned, Ring& slots, TicketDesk& desk)
+  GraphWork(const WorkGraph& planned, RingState& slots, TicketDesk& desk)
       : graph(planned), ring(slots), desk_(desk) {}
 
   const WorkGraph& graph;  ///< what to run
-  Ring& ring;              ///< where its slots lie
-  /// Whether any item has faulted so far: until then nobody looks for spoiled handles.
+  RingState& ring;         ///< where its slots lie
+  /// Whether any item has faulted so far. Until then no handle is poisoned and none is looked up.
   std::atomic<bool> has_faults{false};
 
   /// Hands regions to whoever is idle, and wakes those that sleep.
@@ -98,9 +98,9 @@ class GraphWorker {
   bool end_nop(Word item);
   void end_item(Word item, Word outcome);
   void publish_counts();
-  bool is_spoiled(Word item, const HandlerInfo& info) const;
-  void spoil(Word item, const HandlerInfo& info);
-  void spoil_handle(Word handle, Word spoiler);
+  bool is_poisoned(Word item, const HandlerInfo& info) const;
+  void poison_outputs(Word item, const HandlerInfo& info);
+  void poison_handle(Word handle, Word by);
   static bool commutes(const abi::WorkItem& item, const HandlerInfo& info);
   bool must_leave() const {
     return must_leave_.load(std::memory_order_relaxed) || ring_.is_shut_down();
@@ -109,7 +109,7 @@ class GraphWorker {
   GraphWork& work_;
   // Copies of what every item needs, so that it is one step away.
   const WorkGraph graph_;
-  Ring& ring_;
+  RingState& ring_;
   const Executor& executor_;
   Tally& tally_;
   const std::atomic<bool>& must_leave_;

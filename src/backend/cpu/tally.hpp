@@ -62,7 +62,7 @@ class alignas(64) Tally {
     counted_.store(ended_.load(std::memory_order_relaxed), std::memory_order_release);
   }
   /// Waits, for nanoseconds, until everything announced so far is counted.
-  void settle() const;
+  void wait_until_counted() const;
 
   /// Adds what is new to the control words. One thread at a time.
   void flush(protocol::LiveWords& control);

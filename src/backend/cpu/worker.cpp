@@ -58,8 +58,8 @@ void append_hit(void* self, Word a, Word b, Word c) {
 
 }  // namespace
 
-Result<void> Ring::check(std::span<std::byte> control, std::span<std::byte> slots,
-                         std::span<std::byte> debug_log, std::span<std::byte> io_queue) {
+Result<void> RingState::check(std::span<std::byte> control, std::span<std::byte> slots,
+                              std::span<std::byte> debug_log, std::span<std::byte> io_queue) {
   using protocol::Buffer;
   EVERKERNEL_TRY(protocol::LiveWords::bind(Buffer::control, control));
   EVERKERNEL_TRY(protocol::LiveWords::bind(Buffer::ring, slots));
@@ -68,8 +68,8 @@ Result<void> Ring::check(std::span<std::byte> control, std::span<std::byte> slot
   return {};
 }
 
-Ring::Ring(std::span<std::byte> control_bytes, std::span<std::byte> slot_bytes,
-           std::span<std::byte> log_bytes, std::span<std::byte> io_bytes)
+RingState::RingState(std::span<std::byte> control_bytes, std::span<std::byte> slot_bytes,
+                     std::span<std::byte> log_bytes, std::span<std::byte> io_bytes)
     : control(*protocol::LiveWords::bind(protocol::Buffer::control, control_bytes)),
       slots(*protocol::LiveWords::bind(protocol::Buffer::ring, slot_bytes)),
       log(*protocol::LiveDebugLogWriter::bind(log_bytes)),
@@ -77,11 +77,11 @@ Ring::Ring(std::span<std::byte> control_bytes, std::span<std::byte> slot_bytes,
       io(*protocol::LiveIoQueueWriter::bind(io_bytes)),
       slot_count(static_cast<Word>(slot_bytes.size() / abi::kSlotBytes)) {}
 
-bool Ring::is_aborted() const {
+bool RingState::is_aborted() const {
   return std::atomic_ref(*const_cast<Word*>(abort)).load(std::memory_order_relaxed) != 0;
 }
 
-Worker::Worker(Ring& ring, Tally& tally) : ring_(ring), tally_(tally) {
+Worker::Worker(RingState& ring, Tally& tally) : ring_(ring), tally_(tally) {
   hooks_ = {.self = this, .print = print_record, .emit = append_hit};
   frame_.control = ring.control.data();
   frame_.control_words = static_cast<Word>(ring.control.size());
@@ -125,7 +125,7 @@ Worker::Admission Worker::look(Deferred& memory, SlotStatus found) const {
   return Admission::run;
 }
 
-bool Ring::take_counted_quota(Word tenant, Word quota) {
+bool RingState::take_counted_quota(Word tenant, Word quota) {
   if (in_flight[tenant].fetch_add(1, std::memory_order_relaxed) < quota) return true;
   return_quota(tenant);
   return false;

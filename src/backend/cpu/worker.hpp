@@ -17,7 +17,7 @@
 namespace everkernel::backend::cpu {
 
 /// The four buffers of one ring and what its workers share beside them.
-struct Ring {
+struct RingState {
   protocol::LiveWords control;                     ///< flags, counters, observables
   protocol::LiveWords slots;                       ///< work slots
   protocol::LiveDebugLogWriter log;                ///< PRINTF records
@@ -40,8 +40,8 @@ struct Ring {
   static Result<void> check(std::span<std::byte> control, std::span<std::byte> slots,
                             std::span<std::byte> debug_log, std::span<std::byte> io_queue);
   /// Binds buffers that passed check().
-  Ring(std::span<std::byte> control_bytes, std::span<std::byte> slot_bytes,
-       std::span<std::byte> log_bytes, std::span<std::byte> io_bytes);
+  RingState(std::span<std::byte> control_bytes, std::span<std::byte> slot_bytes,
+            std::span<std::byte> log_bytes, std::span<std::byte> io_bytes);
 
   /// Status of a slot; what its last owner stored before is visible.
   abi::SlotStatus status(Word slot) const {
@@ -101,7 +101,7 @@ enum class Visit {
 class Worker {
  public:
   /// Counts into `tally`.
-  Worker(Ring& ring, Tally& tally);
+  Worker(RingState& ring, Tally& tally);
 
   /// Looks at a slot and makes it go on if it can. `memory` names the slot and is updated.
   /// `priority` is the partition it lies in, or kOwnPriority.
@@ -143,7 +143,7 @@ class Worker {
   Admission look(Deferred& memory, abi::SlotStatus found) const;
 
   // The way of every item leads through these, so they are here to be inlined.
-  using Standing = Ring::Standing;
+  using Standing = RingState::Standing;
   void count_claim(Word tenant, Word priority) {
     has_claimed_ = true;
     tally_.count_claim(tenant, priority);
@@ -177,7 +177,7 @@ class Worker {
   Visit end_fault(Word slot, const abi::Slot& copy, Word code);
   Visit put_back(Word slot, abi::SlotStatus status);
 
-  Ring& ring_;
+  RingState& ring_;
   Tally& tally_;
   ir::ItemHooks hooks_;
   ir::ItemFrame frame_;

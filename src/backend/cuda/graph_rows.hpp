@@ -60,7 +60,7 @@ struct alignas(128) GraphShared {
   Word departed;                    ///< crews that have left this launch
   alignas(128) Wide aside;          ///< regions put aside in this launch
   Wide finished;                    ///< slots without regions left, in this launch
-  Word has_faults;                  ///< whether any item has faulted: until then nothing is spoiled
+  Word has_faults;                  ///< whether any item has faulted: until then none is poisoned
   Word unused;                      ///< zero
   alignas(128) GraphTotals totals;  ///< since the run began
 };
@@ -91,7 +91,7 @@ struct GraphParams {
   Word* outcomes;                 ///< one an item
   const Word* keys;               ///< handles by place, or null: place is the handle
   Wide key_mask;                  ///< places minus one
-  Word* spoilers;                 ///< of a handle's place: who spoiled it
+  Word* poisoned_by;              ///< of a handle's place: who poisoned it
   Word* released;                 ///< first items, and chunks behind item_count; all plus one
   Word* left;                     ///< of a slot: regions that have not ended
   GraphShared* shared;            ///< what crews share

@@ -16,7 +16,7 @@ namespace everkernel::device {
 
 /// A handle that no dependent may touch any more; smaller values are the commuting opcode whose
 /// items faulted, which does not stop items of that opcode.
-inline constexpr Word kSpoiledForAll = 0xFFFFFFFFu;
+inline constexpr Word kPoisonedForAll = 0xFFFFFFFFu;
 
 // ---- what nobody writes during a launch ---------------------------------------------------------
 
@@ -320,7 +320,7 @@ class GraphCrew {
       return true;
     }
     const Word traits = traits_of(visitor.handler);
-    if (is_spoiled(traits)) {
+    if (is_poisoned(traits)) {
       result = fault_of(FaultCode::input_faulted);
       return true;
     }
@@ -466,7 +466,7 @@ class GraphCrew {
         store_outcome(kItemDone);
         break;
       default:
-        spoil(traits_of(visitor.handler));
+        poison_outputs(traits_of(visitor.handler));
         ++faulted_;
         store_outcome(result >> 8);
         break;
@@ -590,11 +590,11 @@ class GraphCrew {
     while (load_key(params_.keys, at) != handle) at = (at + 1) & params_.key_mask;
     return at;
   }
-  EK_DEVICE Words spoiler(Word handle) const {
-    return {params_.spoilers + place_of(handle), 1};
+  EK_DEVICE Words poison(Word handle) const {
+    return {params_.poisoned_by + place_of(handle), 1};
   }
-  EK_DEVICE Word spoiler_of(Word handle) const {
-    return handle == 0 ? 0 : spoiler(handle).load_relaxed(0);
+  EK_DEVICE Word poison_of(Word handle) const {
+    return handle == 0 ? 0 : poison(handle).load_relaxed(0);
   }
 
   EK_DEVICE static bool touches_input(Word traits) {
@@ -605,29 +605,29 @@ class GraphCrew {
     return (traits & kTraitCommutes) != 0 && !(touches_input(traits) && words_.b == words_.c);
   }
 
-  EK_DEVICE bool is_spoiled(Word traits) const {
+  EK_DEVICE bool is_poisoned(Word traits) const {
     if (params_.is_ordered == 0 || one_word(&shared_.has_faults).load_relaxed(0) == 0) return false;
-    if (touches_input(traits) && spoiler_of(words_.b) != 0) return true;
+    if (touches_input(traits) && poison_of(words_.b) != 0) return true;
     if ((traits & (kTraitReadsOutput | kTraitWritesOutput)) == 0) return false;
-    const Word by = spoiler_of(words_.c);
+    const Word by = poison_of(words_.c);
     return by != 0 && !(commutes(traits) && by == words_.a);
   }
 
-  EK_DEVICE void spoil(Word traits) const {
+  EK_DEVICE void poison_outputs(Word traits) const {
     if (params_.is_ordered == 0) return;
-    if ((traits & kTraitWritesInput) != 0) spoil_handle(words_.b, kSpoiledForAll);
+    if ((traits & kTraitWritesInput) != 0) poison_handle(words_.b, kPoisonedForAll);
     if ((traits & kTraitWritesOutput) != 0) {
-      spoil_handle(words_.c, commutes(traits) ? words_.a : kSpoiledForAll);
+      poison_handle(words_.c, commutes(traits) ? words_.a : kPoisonedForAll);
     }
     one_word(&shared_.has_faults).store_relaxed(0, 1);
   }
-  EK_DEVICE void spoil_handle(Word handle, Word by) const {
+  EK_DEVICE void poison_handle(Word handle, Word by) const {
     if (handle == 0) return;
-    const Words word = spoiler(handle);
+    const Words word = poison(handle);
     Word before = 0;
     for (;;) {
       const Word found =
-          word.exchange_if(0, before, before == 0 || before == by ? by : kSpoiledForAll);
+          word.exchange_if(0, before, before == 0 || before == by ? by : kPoisonedForAll);
       if (found == before) return;
       before = found;
     }
