@@ -11,6 +11,7 @@
 #include "everkernel/protocol/debug_log.hpp"
 #include "everkernel/protocol/io_queue.hpp"
 #include "everkernel/protocol/ring.hpp"
+#include "runtime/elapsed.hpp"
 
 namespace everkernel {
 namespace {
@@ -29,11 +30,6 @@ constexpr Word kIoSlots = 16;
 constexpr int kSpinLooks = 200;
 constexpr auto kLookInterval = std::chrono::milliseconds(2);
 constexpr auto kProgressInterval = std::chrono::milliseconds(100);
-
-std::uint64_t nanoseconds_since(Clock::time_point begin) {
-  return static_cast<std::uint64_t>(
-      std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - begin).count());
-}
 
 Result<memory::SharedRegion> make_region(Word slot_count) {
   const auto control = protocol::control_bytes(

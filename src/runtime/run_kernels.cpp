@@ -35,7 +35,7 @@ std::vector<ir::UnverifiedHandler> choose(std::span<const ir::UnverifiedHandler>
 Result<std::shared_ptr<backend::Kernel>> compile(Megakernel::State& state,
                                                  const RunKernelKey& key) {
   backend::KernelOptions options = state.options;
-  options.execution = key.is_jit ? backend::Execution::native : backend::Execution::interpreter;
+  options.execution = key.is_native ? backend::Execution::native : backend::Execution::interpreter;
   options.planned = key.is_planned;
   const bool is_specialised = !key.opcodes.empty();
   if (is_specialised) {
@@ -61,7 +61,7 @@ Result<RunKernel> find_kernel(Megakernel::State& state, RunMemory& memory, RunKe
   // The kernel that is there is interpreted, or all there is: code for one slot after the other.
   const bool is_general = state.options.execution == backend::Execution::interpreter ||
                           !state.backend->capabilities().interpreter;
-  const bool is_enough = !key.is_jit || (!key.is_planned && key.opcodes.empty());
+  const bool is_enough = !key.is_native || (!key.is_planned && key.opcodes.empty());
   if (is_general && is_enough) return RunKernel{std::move(general), true};
   std::erase_if(memory.kernels, [&](const auto& entry) { return entry.generation != generation; });
   const auto found = std::ranges::find(memory.kernels, key, &RunMemory::Entry::key);

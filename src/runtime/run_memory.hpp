@@ -19,7 +19,7 @@ namespace everkernel {
 
 /// Which code a kernel of a run has.
 struct RunKernelKey {
-  bool is_jit = false;             ///< specialised native code
+  bool is_native = false;          ///< compiled code
   bool is_planned = false;         ///< relies on the order of the plan
   std::vector<Word> opcodes = {};  ///< of a specialised kernel, the most frequent first
 

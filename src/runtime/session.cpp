@@ -27,6 +27,7 @@
 #include "everkernel/protocol/packed.hpp"
 #include "everkernel/protocol/ring.hpp"
 #include "everkernel/telemetry/decode.hpp"
+#include "runtime/elapsed.hpp"
 #include "runtime/state.hpp"
 
 namespace everkernel {
@@ -68,11 +69,6 @@ class Patience {
 };
 
 enum Part : std::size_t { kControl, kRing, kDebugLog, kIoQueue };
-
-std::uint64_t nanoseconds_since(Clock::time_point begin) {
-  return static_cast<std::uint64_t>(
-      std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - begin).count());
-}
 
 Result<memory::SharedRegion> make_region(const SessionOptions& options, Word slot_count) {
   const auto control = options.control.empty()
