@@ -103,36 +103,6 @@ std::string items_text(const RunReport& report) {
 
 // --- faults --------------------------------------------------------------------------------------
 
-// What a person does about a fault in a job.
-std::string advice(Word code) {
-  if (code >= abi::kFirstUserFault) return "the handler raised it: its text says when";
-  switch (abi::FaultCode{code}) {
-    case abi::FaultCode::index_out_of_range:
-      return "an index outside its buffer: make the buffer longer, or the loop shorter";
-    case abi::FaultCode::fuel_exhausted:
-      return fmt::format("its loops took more than {} turns", grouped(ir::kDefaultFuel));
-    case abi::FaultCode::permission_denied:
-      return "the buffer belongs to another tenant: see \"tenant\" of buffer and item";
-    case abi::FaultCode::bad_buffer_handle:
-      return "buffer(h) or an item without a handle: no buffer of the job has it";
-    case abi::FaultCode::deadline:
-      return "it still ran when the time was up: --max-wall-time gives more";
-    case abi::FaultCode::maybe_executed:
-      return "the device was lost while it ran: see whether its results are there";
-    case abi::FaultCode::input_faulted:
-      return "not run: an item it depends on is FAULT, see to that one";
-    case abi::FaultCode::io_error:
-      return "this version serves no IO";
-    case abi::FaultCode::none:
-    case abi::FaultCode::unknown_opcode:
-    case abi::FaultCode::tenant_out_of_range:
-    case abi::FaultCode::bad_packed_payload:
-    case abi::FaultCode::bad_fence:
-      break;
-  }
-  return "";
-}
-
 std::string faults_text(const RunOutcome& outcome) {
   const auto& faults = outcome.report.faults;
   if (faults.empty()) return {};
@@ -146,7 +116,7 @@ std::string faults_text(const RunOutcome& outcome) {
   for (const FaultCount& fault : std::span(faults).first(shown)) {
     table.add({grouped(fault.items), fault_text(fault.code),
                fmt::format("{} ({})", handler_name(outcome.job, fault.opcode), fault.opcode),
-               grouped(fault.first_item), advice(fault.code)});
+               grouped(fault.first_item), fault_advice(fault.code, FaultSource::run)});
   }
   return "\nfaults\n" + table.text(2) + more_line(faults.size() - shown);
 }

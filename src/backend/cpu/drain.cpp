@@ -8,12 +8,11 @@
 // was done, somebody looked at every deferred slot and none could move.
 #include "backend/cpu/drain.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <mutex>
 #include <thread>
 
+#include "backend/schedule_words.hpp"
 #include "everkernel/base/spin.hpp"
 #include "everkernel/protocol/control.hpp"
 
@@ -186,16 +185,7 @@ Result<void> Drain::prepare_partitions() {
   }
   const bool is_default = std::ranges::all_of(offsets, [](Word word) { return word == 0; });
   if (is_default) offsets = protocol::default_priority_offsets(ring_->slot_count);
-  const bool is_sound = offsets.front() == 0 && offsets.back() == ring_->slot_count &&
-                        std::ranges::is_sorted(offsets);
-  if (!is_sound) {
-    return fail(Code::corrupt,
-                fmt::format("control: words {}..{} (priority offsets) are {}, they must rise from "
-                            "0 to the {} slots of the ring",
-                            kFirst, abi::kControlPriorityOffsets.end() - 1,
-                            fmt::join(offsets, ", "), ring_->slot_count),
-                "write them with set_priority_offsets, or leave them 0 for the default split");
-  }
+  EVERKERNEL_TRY(check_priority_offsets(offsets, ring_->slot_count));
   for (std::size_t i = 0; i < fresh_.size(); ++i) {
     fresh_[i].next.store(offsets[i], std::memory_order_relaxed);
     fresh_[i].end = offsets[i + 1];
@@ -206,16 +196,9 @@ Result<void> Drain::prepare_partitions() {
 Result<void> Drain::prepare_tickets() {
   first_ticket_ = ring_->control.load_relaxed(abi::kControlTicketHead.first);
   const Word tail = ring_->control.load_relaxed(abi::kControlTicketTail.first);
+  EVERKERNEL_TRY(check_tickets(first_ticket_, tail, ring_->slot_count));
   const bool is_untouched = first_ticket_ == 0 && tail == 0;
   const Word count = is_untouched ? ring_->slot_count : tail - first_ticket_;
-  if (count > ring_->slot_count) {
-    return fail(
-        Code::corrupt,
-        fmt::format("control: TICKET_TAIL (word {}) is {}, {} tickets behind TICKET_HEAD "
-                    "{}; the ring has {} slots",
-                    abi::kControlTicketTail.first, tail, count, first_ticket_, ring_->slot_count),
-        "leave both 0 to drain the whole ring");
-  }
   fresh_[0].end = count;
   return {};
 }
