@@ -144,11 +144,10 @@ class FaultyMemory final : public Memory {
     return inner_->write(offset_bytes, bytes);
   }
   Result<void> read(std::size_t offset_bytes, std::span<std::byte> bytes) const override {
-    const auto is_garbled = device_->step(FaultStep::read);
-    if (!is_garbled) return Failure(is_garbled.error());
+    const bool is_garbled = EVERKERNEL_TRY(device_->step(FaultStep::read));
     if (!device_->is_alive(generation_)) return lost();
     EVERKERNEL_TRY(inner_->read(offset_bytes, bytes));
-    if (*is_garbled) std::ranges::fill(bytes, std::byte{0xFF});
+    if (is_garbled) std::ranges::fill(bytes, std::byte{0xFF});
     return {};
   }
   Memory* inner() const { return inner_.get(); }
@@ -189,10 +188,9 @@ class FaultyKernel final : public Kernel {
   Result<std::unique_ptr<LiveKernel>> start(const LiveLaunch& launch) override {
     EVERKERNEL_TRY(device_->step(FaultStep::start));
     if (!device_->is_alive(generation_)) return lost();
-    auto live = inner_->start(launch);
-    if (!live) return Failure(live.error());
+    auto live = EVERKERNEL_TRY(inner_->start(launch));
     return std::unique_ptr<LiveKernel>(
-        std::make_unique<FaultyLive>(device_, std::move(*live), launch));
+        std::make_unique<FaultyLive>(device_, std::move(live), launch));
   }
 
  private:
@@ -212,18 +210,16 @@ class WrappingBackend final : public FaultyBackend {
 
   Result<std::unique_ptr<Kernel>> compile(const KernelOptions& options) override {
     EVERKERNEL_TRY(device_->step(FaultStep::compile));
-    auto kernel = inner_->compile(options);
-    if (!kernel) return kernel;
+    auto kernel = EVERKERNEL_TRY(inner_->compile(options));
     return std::unique_ptr<Kernel>(
-        std::make_unique<FaultyKernel>(device_, generation(), std::move(*kernel)));
+        std::make_unique<FaultyKernel>(device_, generation(), std::move(kernel)));
   }
 
   Result<std::unique_ptr<Memory>> allocate(std::size_t size_bytes) override {
     EVERKERNEL_TRY(device_->step(FaultStep::allocate));
-    auto memory = inner_->allocate(size_bytes);
-    if (!memory) return memory;
+    auto memory = EVERKERNEL_TRY(inner_->allocate(size_bytes));
     return std::unique_ptr<Memory>(
-        std::make_unique<FaultyMemory>(device_, generation(), std::move(*memory)));
+        std::make_unique<FaultyMemory>(device_, generation(), std::move(memory)));
   }
 
   Result<void> revive() override {

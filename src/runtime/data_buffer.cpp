@@ -10,9 +10,7 @@
 namespace everkernel {
 
 Result<void> KeptMemory::allocate(backend::Backend& backend, std::size_t size_bytes) {
-  auto made = backend.allocate(size_bytes);
-  if (!made) return Failure(made.error());
-  memory = std::move(*made);
+  memory = EVERKERNEL_TRY(backend.allocate(size_bytes));
   if (keeps_copy) copy.assign(size_bytes, std::byte{0});
   return {};
 }
@@ -31,9 +29,7 @@ Result<void> KeptMemory::refresh() {
 }
 
 Result<bool> KeptMemory::restore(backend::Backend& backend) {
-  auto made = backend.allocate(memory->size_bytes());
-  if (!made) return Failure(made.error());
-  memory = std::move(*made);
+  memory = EVERKERNEL_TRY(backend.allocate(memory->size_bytes()));
   if (!keeps_copy) return false;
   EVERKERNEL_TRY(memory->write(0, copy));
   return true;

@@ -35,11 +35,10 @@ ByteSpans spans_of(const HostBuffers& buffers) {
 // Whether four buffers fit the wire format and a ring of that many slots.
 Result<void> check_buffers(const ByteSpans& spans, Word slot_count) {
   EVERKERNEL_TRY(protocol::ControlView::parse(spans[0]));
-  const auto ring = protocol::RingView::parse(spans[1]);
-  if (!ring) return Failure(ring.error());
-  if (ring->slot_count() != slot_count) {
+  const protocol::RingView ring = EVERKERNEL_TRY(protocol::RingView::parse(spans[1]));
+  if (ring.slot_count() != slot_count) {
     return fail(Code::invalid_argument,
-                fmt::format("ring: {} slots, the megakernel was made for {}", ring->slot_count(),
+                fmt::format("ring: {} slots, the megakernel was made for {}", ring.slot_count(),
                             slot_count),
                 "make the megakernel with the slot count of its rings");
   }
@@ -117,14 +116,14 @@ class Attempt {
     EVERKERNEL_TRY(stage());
     const auto table = state_.current_table();
     storage_.counts.assign(options_.submissions.size(), {});
-    const auto launched = state_.kernel->launch({.submissions = storage_.rows,
-                                                 .buffers = table->table.view(),
-                                                 .deadline = deadline,
-                                                 .counts = storage_.counts,
-                                                 .hits = provide_hits()});
-    if (!launched) return Failure(launched.error());
-    stats_.kernel_launches += launched->kernel_launches;
-    stats_.sync_points += launched->sync_points;
+    const backend::LaunchStats cost =
+        EVERKERNEL_TRY(state_.kernel->launch({.submissions = storage_.rows,
+                                              .buffers = table->table.view(),
+                                              .deadline = deadline,
+                                              .counts = storage_.counts,
+                                              .hits = provide_hits()}));
+    stats_.kernel_launches += cost.kernel_launches;
+    stats_.sync_points += cost.sync_points;
     EVERKERNEL_TRY(read_back());
     EVERKERNEL_TRY(refresh_copies(*table));
     report();
@@ -160,9 +159,7 @@ class Attempt {
     for (std::size_t i = 0; i < kSubmissionBuffers; ++i) {
       auto& memory = staging.memories[i];
       if (memory == nullptr || memory->size_bytes() != spans[i].size()) {
-        auto made = state_.backend->allocate(spans[i].size());
-        if (!made) return Failure(made.error());
-        memory = std::move(*made);
+        memory = EVERKERNEL_TRY(state_.backend->allocate(spans[i].size()));
         stats_.device_allocation_bytes += spans[i].size();
         ++stats_.device_allocation_events;
       }
@@ -359,13 +356,12 @@ Result<DispatchReport> Megakernel::dispatch(const DispatchOptions& options) {
   auto done = attempt();
   const bool is_lost = !done && done.error().code == Code::device_lost;
   if (is_lost && options.recovery == Recovery::retry_once) {
-    const auto recovered = state_->recover_locked();
-    if (!recovered) return Failure(recovered.error());
-    if (recovered->buffers_lost != 0) {
+    const RecoveryDecision recovery = EVERKERNEL_TRY(state_->recover_locked());
+    if (recovery.buffers_lost != 0) {
       return fail(Code::device_lost,
                   fmt::format("dispatch: the device was lost, and {} buffers without a host copy "
                               "with it",
-                              recovered->buffers_lost),
+                              recovery.buffers_lost),
                   "the device is back and these buffers are zero: fill them, then dispatch again; "
                   "keep_host_copy restores them");
     }

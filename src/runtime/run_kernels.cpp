@@ -42,15 +42,12 @@ Result<std::shared_ptr<backend::Kernel>> compile(Megakernel::State& state,
     options.unverified_handlers = choose(options.unverified_handlers, key.opcodes);
   }
   if (is_specialised && options.program) {
-    auto chosen = specialise(*options.program, key.opcodes);
-    if (!chosen) return Failure(chosen.error());
-    options.program = std::move(*chosen);
+    options.program = EVERKERNEL_TRY(specialise(*options.program, key.opcodes));
     // With native handlers alone there is nothing a compiler would have to be there for.
     if (options.program->handlers().empty()) options.program.reset();
   }
-  auto kernel = state.backend->compile(options);
-  if (!kernel) return Failure(kernel.error());
-  return std::shared_ptr<backend::Kernel>(std::move(*kernel));
+  auto kernel = EVERKERNEL_TRY(state.backend->compile(options));
+  return std::shared_ptr<backend::Kernel>(std::move(kernel));
 }
 
 }  // namespace
@@ -69,12 +66,11 @@ Result<RunKernel> find_kernel(Megakernel::State& state, RunMemory& memory, RunKe
     std::rotate(found, found + 1, memory.kernels.end());
     return RunKernel{memory.kernels.back().kernel, true};
   }
-  auto kernel = compile(state, key);
-  if (!kernel) return Failure(kernel.error());
+  auto kernel = EVERKERNEL_TRY(compile(state, key));
   if (memory.kernels.size() == kMostKernels) memory.kernels.erase(memory.kernels.begin());
-  memory.kernels.push_back({std::move(key), *kernel, generation});
-  const bool was_compiled = (*kernel)->is_from_cache();
-  return RunKernel{std::move(*kernel), was_compiled};
+  memory.kernels.push_back({std::move(key), kernel, generation});
+  const bool was_compiled = kernel->is_from_cache();
+  return RunKernel{std::move(kernel), was_compiled};
 }
 
 }  // namespace everkernel

@@ -118,16 +118,16 @@ class Session::State {
   Result<void> launch() {
     const auto kernel = megakernel_->current_kernel(&generation_);
     table_ = megakernel_->current_table();
-    auto live = kernel->start({.control = region_.part(kControl),
-                               .ring = region_.part(kRing),
-                               .debug_log = region_.part(kDebugLog),
-                               .io_queue = region_.part(kIoQueue),
-                               .buffers = table_->table.view(),
-                               .desk = &desk_,
-                               .bell = &bell_,
-                               .first_ticket = reaped_.load(std::memory_order_acquire)});
-    if (!live) return Failure(live.error());
-    kernels_.push_back({kernel, std::move(*live)});
+    auto live =
+        EVERKERNEL_TRY(kernel->start({.control = region_.part(kControl),
+                                      .ring = region_.part(kRing),
+                                      .debug_log = region_.part(kDebugLog),
+                                      .io_queue = region_.part(kIoQueue),
+                                      .buffers = table_->table.view(),
+                                      .desk = &desk_,
+                                      .bell = &bell_,
+                                      .first_ticket = reaped_.load(std::memory_order_acquire)}));
+    kernels_.push_back({kernel, std::move(live)});
     live_.store(kernels_.back().live.get(), std::memory_order_release);
     is_open_.store(true, std::memory_order_release);
     return {};
@@ -155,14 +155,13 @@ class Session::State {
                                                   const PublishOptions& options) {
     const Sender sender{options.tenant, options.priority};
     EVERKERNEL_TRY(protocol::check_operation(item, sender));
-    const auto place = reserve(1, options);
-    if (!place) return Failure(place.error());
+    const auto place = EVERKERNEL_TRY(reserve(1, options));
     if (item.opcode == static_cast<Word>(abi::Opcode::batch_fence)) {
       const std::uint64_t reach = item.args.empty() ? 0 : item.args[0];
-      guard_batch(place->first_ticket - std::min(reach, place->first_ticket), place->first_ticket);
+      guard_batch(place.first_ticket - std::min(reach, place.first_ticket), place.first_ticket);
     }
-    store_one(*place, item, sender);
-    return Ticket{place->first_ticket};
+    store_one(place, item, sender);
+    return Ticket{place.first_ticket};
   }
 
   Result<TicketRange> publish_items(std::span<const abi::WorkItem> items,
@@ -171,23 +170,21 @@ class Session::State {
     EVERKERNEL_TRY(protocol::check_items(items, sender));
     EVERKERNEL_TRY(check_count(items.size()));
     if (items.empty()) return TicketRange{Ticket{desk_.next_ticket()}, 0};
-    const auto place = reserve(items.size(), options);
-    if (!place) return Failure(place.error());
+    const auto place = EVERKERNEL_TRY(reserve(items.size(), options));
     // The first slot comes last: workers wait for it, and then find all the others. If they were
     // let in one by one, every line would go back and forth behind this loop.
     for (std::size_t i = 1; i < items.size(); ++i) {
-      store(place->first_ticket + i, protocol::published_slot(items[i], sender));
+      store(place.first_ticket + i, protocol::published_slot(items[i], sender));
     }
-    store(place->first_ticket, protocol::published_slot(items[0], sender));
-    desk_.wake(place->sleepers);
-    return TicketRange{Ticket{place->first_ticket}, static_cast<Word>(items.size())};
+    store(place.first_ticket, protocol::published_slot(items[0], sender));
+    desk_.wake(place.sleepers);
+    return TicketRange{Ticket{place.first_ticket}, static_cast<Word>(items.size())};
   }
 
   Result<Ticket> publish_packed(std::span<const protocol::PackedOp> ops,
                                 const PublishOptions& options) {
-    const auto args = protocol::pack(ops);
-    if (!args) return Failure(args.error());
-    return publish({static_cast<Word>(abi::Opcode::packed_slot), *args}, options);
+    const auto args = EVERKERNEL_TRY(protocol::pack(ops));
+    return publish({static_cast<Word>(abi::Opcode::packed_slot), args}, options);
   }
 
   Result<TicketRange> publish_batch(std::span<const BatchItem> items, Word tag,
@@ -201,16 +198,15 @@ class Session::State {
     }
     EVERKERNEL_TRY(check_count(items.size() + 1));
     const Word count = static_cast<Word>(items.size());
-    const auto place = reserve_row(count + 1, options);
-    if (!place) return Failure(place.error());
-    guard_batch(place->first_ticket, place->first_ticket + count);
-    std::uint64_t ticket = place->first_ticket;
+    const auto place = EVERKERNEL_TRY(reserve_row(count + 1, options));
+    guard_batch(place.first_ticket, place.first_ticket + count);
+    std::uint64_t ticket = place.first_ticket;
     for (const BatchItem& item : items) store(ticket++, protocol::published_slot(item, sender));
     const std::array<Word, 2> fence_args{count, tag};
     const BatchItem fence{static_cast<Word>(abi::Opcode::batch_fence), fence_args};
     store(ticket, protocol::published_slot(fence, sender));
-    desk_.wake(place->sleepers);
-    return TicketRange{Ticket{place->first_ticket}, count + 1};
+    desk_.wake(place.sleepers);
+    return TicketRange{Ticket{place.first_ticket}, count + 1};
   }
 
   // ---- following ----
@@ -248,9 +244,8 @@ class Session::State {
       EVERKERNEL_TRY(live_health());
       return std::optional<Completion>();
     }
-    const auto ended = outcome(number);
-    if (!ended) return Failure(ended.error());
-    return std::optional<Completion>(*ended);
+    const Completion completion = EVERKERNEL_TRY(outcome(number));
+    return std::optional<Completion>(completion);
   }
 
   Result<void> on_complete(Ticket ticket, std::function<void(Ticket, Completion, bool)> callback) {
@@ -763,12 +758,11 @@ Result<void> Session::State::recover() {
   const auto lost = live();
   if (lost->health()) return {};
   lost->stop(Clock::now());
-  const auto recovered = megakernel_->recover(generation_);
-  if (!recovered) return Failure(recovered.error());
-  if (recovered->buffers_lost != 0) {
+  const RecoveryDecision recovery = EVERKERNEL_TRY(megakernel_->recover(generation_));
+  if (recovery.buffers_lost != 0) {
     return fail(Code::device_lost,
                 fmt::format("session: {} buffers without a host copy were lost with the device",
-                            recovered->buffers_lost),
+                            recovery.buffers_lost),
                 "the device is back and they are zero: fill them, then recover once more");
   }
   add(earlier_, lost->flush_counters());
@@ -901,10 +895,9 @@ Result<Session> Megakernel::start(const SessionOptions& options) {
                 fmt::format("make the megakernel with {} slots",
                             std::bit_ceil(std::max<Word>(slot_count, 2))));
   }
-  auto region = make_region(options, slot_count);
-  if (!region) return Failure(region.error());
-  EVERKERNEL_TRY(fill_control(options, region->part(kControl)));
-  const auto words = *LiveWords::bind(protocol::Buffer::control, region->part(kControl));
+  auto region = EVERKERNEL_TRY(make_region(options, slot_count));
+  EVERKERNEL_TRY(fill_control(options, region.part(kControl)));
+  const auto words = *LiveWords::bind(protocol::Buffer::control, region.part(kControl));
   const Word head = words.load_relaxed(abi::kControlTicketHead.first);
   const Word tail = words.load_relaxed(abi::kControlTicketTail.first);
   if (head != tail) {
@@ -914,7 +907,7 @@ Result<Session> Megakernel::start(const SessionOptions& options) {
                             head, tail),
                 "make the two equal");
   }
-  auto session = std::make_unique<Session::State>(state_, std::move(*region), head,
+  auto session = std::make_unique<Session::State>(state_, std::move(region), head,
                                                   state_->current_kernel()->worker_count());
   EVERKERNEL_TRY(session->launch());
   return Session(std::move(session));

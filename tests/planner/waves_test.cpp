@@ -30,16 +30,15 @@ struct Planned {
 };
 
 Result<std::vector<Word>> split(const Planned& run) {
-  auto waves = split_waves({.items = run.items,
-                            .places = run.places,
-                            .nodes = run.nodes,
-                            .order = run.order,
-                            .handles = {.keys = run.keys, .count = run.bytes.size()},
-                            .handle_bytes = run.bytes,
-                            .budget_bytes = run.budget,
-                            .fixed_bytes = run.fixed});
-  if (!waves) return Failure(waves.error());
-  return std::move(waves->begins);
+  auto waves = EVERKERNEL_TRY(split_waves({.items = run.items,
+                                           .places = run.places,
+                                           .nodes = run.nodes,
+                                           .order = run.order,
+                                           .handles = {.keys = run.keys, .count = run.bytes.size()},
+                                           .handle_bytes = run.bytes,
+                                           .budget_bytes = run.budget,
+                                           .fixed_bytes = run.fixed}));
+  return std::move(waves.begins);
 }
 
 // Four items of their own, 10 bytes in and 10 bytes out each, no buffer shared.

@@ -221,21 +221,20 @@ const std::vector<Word>& JobModel::opcodes(bool dedupe) {
 
 Result<JobKernel> JobKernel::make(const JobKernelShape& shape, const JobProgram& program,
                                   const std::vector<JobBuffer>& buffers) {
-  auto made = Megakernel::create(backend_under_test(), {.slot_count = shape.slot_count,
-                                                        .workgroup_size = shape.workgroup_size,
-                                                        .handlers = program.verified,
-                                                        .execution = shape.execution,
-                                                        .fuel_per_item = kJobFuel,
-                                                        .worker_count = shape.worker_count});
-  if (!made) return Failure(std::move(made).error());
-  JobKernel kernel(shape, *std::move(made));
+  auto made = EVERKERNEL_TRY(
+      Megakernel::create(backend_under_test(), {.slot_count = shape.slot_count,
+                                                .workgroup_size = shape.workgroup_size,
+                                                .handlers = program.verified,
+                                                .execution = shape.execution,
+                                                .fuel_per_item = kJobFuel,
+                                                .worker_count = shape.worker_count}));
+  JobKernel kernel(shape, std::move(made));
   for (const JobBuffer& buffer : buffers) {
-    auto data = kernel.kernel_.create_buffer({.handle = buffer.handle,
-                                              .word_count = buffer.words.size(),
-                                              .access = buffer.access,
-                                              .owner = buffer.owner});
-    if (!data) return Failure(std::move(data).error());
-    kernel.buffers_.push_back(*std::move(data));
+    auto data = EVERKERNEL_TRY(kernel.kernel_.create_buffer({.handle = buffer.handle,
+                                                             .word_count = buffer.words.size(),
+                                                             .access = buffer.access,
+                                                             .owner = buffer.owner}));
+    kernel.buffers_.push_back(std::move(data));
   }
   return kernel;
 }

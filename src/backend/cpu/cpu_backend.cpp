@@ -265,13 +265,12 @@ class CpuBackend final : public Backend {
 
   Result<std::unique_ptr<Kernel>> compile(const KernelOptions& options) override {
     EVERKERNEL_TRY(check_worker_count(options.worker_count));
-    auto executor = Executor::create(options, [this] { return cache(); });
-    if (!executor) return Failure(executor.error());
+    Executor executor = EVERKERNEL_TRY(Executor::create(options, [this] { return cache(); }));
     const Word workers =
         options.worker_count != 0 ? options.worker_count : capabilities_.max_worker_count;
-    std::string id = make_pipeline_id(options, executor->is_native());
+    std::string id = make_pipeline_id(options, executor.is_native());
     return std::unique_ptr<Kernel>(
-        std::make_unique<CpuKernel>(options, std::move(*executor), std::move(id), workers));
+        std::make_unique<CpuKernel>(options, std::move(executor), std::move(id), workers));
   }
 
   Result<std::unique_ptr<Memory>> allocate(std::size_t size_bytes) override {
