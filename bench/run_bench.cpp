@@ -14,9 +14,9 @@
 #include "everkernel/backend/cpu/cpu_backend.hpp"
 #include "everkernel/ir/parser.hpp"
 #include "everkernel/jit/native.hpp"
-#include "everkernel/planner/plan.hpp"
 #include "everkernel/runtime/megakernel.hpp"
 #include "harness.hpp"
+#include "planner/plan.hpp"
 
 namespace everkernel::bench {
 namespace {
@@ -157,7 +157,7 @@ void ask_nops(Suite& suite, std::size_t count) {
   Machine machine(0, 0);
   Session session = checked(machine.kernel.start());
   const std::vector<WorkItem> items(count);
-  const PublishOptions patient{.wait_for_room = seconds(10)};
+  const PublishOptions patient{.timeout = seconds(10)};
   suite.ask({"run_of_nops",
              "a run of independent empty items, against the same through a session",
              count,

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "everkernel/backend/live.hpp"
+#include "everkernel/backend/detail/live.hpp"
 
 namespace everkernel::backend {
 

@@ -1,5 +1,5 @@
 // Who sleeps and who wakes whom. docs/decisions/0007 has the argument, tests/model the proof.
-#include "everkernel/backend/live.hpp"
+#include "everkernel/backend/detail/live.hpp"
 
 #include <algorithm>
 

@@ -1,6 +1,6 @@
 // From a verifier's findings, and what native handlers declare, to the bits that planning decides
 // by.
-#include "everkernel/planner/effects.hpp"
+#include "planner/effects.hpp"
 
 #include <algorithm>
 

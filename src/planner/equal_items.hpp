@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "everkernel/planner/plan.hpp"
+#include "planner/plan.hpp"
 
 namespace everkernel::planner {
 

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "everkernel/planner/plan.hpp"
+#include "planner/plan.hpp"
 
 namespace everkernel::planner {
 

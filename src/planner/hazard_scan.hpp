@@ -1,7 +1,7 @@
 // Finds what waits for what, and duplicates, in one pass over a checked list.
 #pragma once
 
-#include "everkernel/planner/plan.hpp"
+#include "planner/plan.hpp"
 
 namespace everkernel::planner {
 

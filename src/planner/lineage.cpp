@@ -1,5 +1,5 @@
 // Lineage by one pass in list order: what a handle has gathered goes to whoever reads it.
-#include "everkernel/planner/lineage.hpp"
+#include "planner/lineage.hpp"
 
 #include <algorithm>
 #include <span>

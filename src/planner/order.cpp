@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "everkernel/abi/slot.hpp"
-#include "everkernel/planner/opcode_ranks.hpp"
-#include "everkernel/planner/plan.hpp"
 #include "everkernel/planner/policy.hpp"
+#include "planner/opcode_ranks.hpp"
+#include "planner/plan.hpp"
 
 namespace everkernel::planner {
 namespace {

@@ -1,5 +1,5 @@
 // Plans a list of items: check it, find what waits for what, then make regions.
-#include "everkernel/planner/plan.hpp"
+#include "planner/plan.hpp"
 
 #include <algorithm>
 #include <cstdint>

@@ -20,12 +20,12 @@ Result<void> check_origin(std::size_t item, const Origin& origin) {
   if (origin.tenant >= abi::kTenantCount) {
     return bad_item(item,
                     fmt::format("tenant {} is above {}", origin.tenant, abi::kTenantCount - 1),
-                    "tenants are 0..28");
+                    "use a tenant of 0..28");
   }
   if (origin.priority >= abi::kPriorityCount) {
     return bad_item(
         item, fmt::format("priority {} is above {}", origin.priority, abi::kPriorityCount - 1),
-        "priorities are 0 (most urgent) to 4");
+        "use a priority of 0 (most urgent) to 4");
   }
   return {};
 }
@@ -38,7 +38,7 @@ Result<CheckedList> check_list(const PlanRequest& request) {
     return fail(
         Code::invalid_argument,
         fmt::format("run: {} origins for {} items", request.origins.size(), request.items.size()),
-        "give one an item, or none");
+        "give one origin for each item, or none");
   }
   CheckedList checked;
   for (std::size_t i = 0; i < request.origins.size(); ++i) {
@@ -50,7 +50,7 @@ Result<CheckedList> check_list(const PlanRequest& request) {
     const Effects effects = request.effects->find(item.op_handle);
     if ((effects & kUnknownOpcode) != 0) {
       return bad_item(i, fmt::format("no handler has opcode {}", item.op_handle),
-                      "items run the handlers of the megakernel, or NOP (0)");
+                      "use the opcode of a handler of the megakernel, or NOP (0)");
     }
     checked.effects |= effects;
     checked.max_handle = std::max({checked.max_handle, item.input_handle, item.output_handle});

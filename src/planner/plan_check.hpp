@@ -1,7 +1,7 @@
 // Checks a list of items before it is planned.
 #pragma once
 
-#include "everkernel/planner/plan.hpp"
+#include "planner/plan.hpp"
 
 namespace everkernel::planner {
 

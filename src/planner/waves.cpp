@@ -1,5 +1,5 @@
 // Cuts an order of regions into waves: fill one until a region does not fit, then begin the next.
-#include "everkernel/planner/waves.hpp"
+#include "planner/waves.hpp"
 
 #include <fmt/format.h>
 

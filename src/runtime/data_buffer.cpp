@@ -89,7 +89,7 @@ Result<void> DataBuffer::write(std::size_t first_word, std::span<const Word> wor
   std::unique_lock<LaunchGate> launch;
   const auto owner = state_->owner.lock();
   if (owner != nullptr && state_->options.access == memory::Access::read) {
-    launch = {owner->launch_mutex, backend::deadline_after(kDefaultDispatchDeadline)};
+    launch = {owner->launch_mutex, backend::deadline_after(kDefaultDispatchTimeout)};
     if (!launch.owns_lock()) {
       return fail(Code::timeout,
                   fmt::format("buffer {}: a dispatch or run that may read it has not ended",

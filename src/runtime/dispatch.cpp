@@ -37,10 +37,10 @@ Result<void> check_buffers(const ByteSpans& spans, Word slot_count) {
   EVERKERNEL_TRY(protocol::ControlView::parse(spans[0]));
   const protocol::RingView ring = EVERKERNEL_TRY(protocol::RingView::parse(spans[1]));
   if (ring.slot_count() != slot_count) {
-    return fail(Code::invalid_argument,
-                fmt::format("ring: {} slots, the megakernel was made for {}", ring.slot_count(),
-                            slot_count),
-                "make the megakernel with the slot count of its rings");
+    return fail(
+        Code::invalid_argument,
+        fmt::format("ring: it has {} slots, the megakernel has {}", ring.slot_count(), slot_count),
+        "create the megakernel with the slot count of its rings");
   }
   EVERKERNEL_TRY(protocol::DebugLogView::parse(spans[2]));
   EVERKERNEL_TRY(protocol::IoQueueView::parse(spans[3]));
@@ -295,16 +295,17 @@ Result<void> check_submission(const Megakernel::State& state, const Submission& 
   const ResidentBuffers* const resident = std::get<ResidentBuffers*>(submission);
   if (resident != nullptr && resident->state().owner.lock().get() == &state) return {};
   return fail(Code::invalid_argument,
-              resident == nullptr ? "there are no resident buffers behind the pointer"
+              resident == nullptr ? "the pointer to its resident buffers is null"
                                   : "its resident buffers belong to another megakernel",
-              "make them with make_resident of the megakernel that dispatches them");
+              "create them with make_resident() of the megakernel that dispatches them");
 }
 
 Result<void> check_options(const Megakernel::State& state, const DispatchOptions& options) {
-  if (options.deadline <= std::chrono::nanoseconds(0)) {
-    return fail(Code::invalid_argument,
-                fmt::format("dispatch: a deadline of {} ns has passed", options.deadline.count()),
-                "give it some time; the default is 60 s");
+  if (options.timeout <= std::chrono::nanoseconds(0)) {
+    return fail(
+        Code::invalid_argument,
+        fmt::format("dispatch: timeout is {} ns, it must be positive", options.timeout.count()),
+        "raise `timeout`; the default is 60 s");
   }
   for (std::size_t i = 0; i < options.submissions.size(); ++i) {
     auto checked = check_submission(state, options.submissions[i]);
@@ -324,9 +325,11 @@ Result<void> check_distinct(Megakernel::State& state, const DispatchOptions& opt
     const auto* const resident = std::get_if<ResidentBuffers*>(&options.submissions[i]);
     if (resident == nullptr) continue;
     if (std::exchange((*resident)->state().last_dispatch, number) != number) continue;
-    return fail(Code::invalid_argument,
-                fmt::format("submission {}: its resident buffers are in this dispatch already", i),
-                "give each submission buffers of its own");
+    return fail(
+        Code::invalid_argument,
+        fmt::format("submission {}: its resident buffers are also those of an earlier submission",
+                    i),
+        "give each submission buffers of its own");
   }
   return {};
 }
@@ -341,17 +344,17 @@ Result<DispatchReport> Megakernel::dispatch(const DispatchOptions& options) {
   if (workspace.storage_ == nullptr) {
     workspace.storage_ = std::make_unique<runtime::WorkspaceStorage>();
   }
-  const std::unique_lock held(state_->launch_mutex, backend::deadline_after(options.deadline));
+  const std::unique_lock held(state_->launch_mutex, backend::deadline_after(options.timeout));
   if (!held) {
     return fail(Code::timeout, "dispatch: another dispatch was still running at the deadline",
-                "wait for it, or make another megakernel");
+                "raise `timeout`, or create another megakernel");
   }
   EVERKERNEL_TRY(check_distinct(*state_, options));
   const auto attempt = [&]() -> Result<void> {
     report.stats = {};
     if (options.submissions.empty()) return {};
     return runtime::Attempt(*state_, options, *workspace.storage_, report.stats)
-        .run(backend::deadline_after(options.deadline));
+        .run(backend::deadline_after(options.timeout));
   };
   auto done = attempt();
   const bool is_lost = !done && done.error().code == Code::device_lost;

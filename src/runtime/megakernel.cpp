@@ -12,8 +12,8 @@ namespace everkernel {
 Result<Megakernel> Megakernel::create(std::shared_ptr<backend::Backend> backend,
                                       const MegakernelOptions& options) {
   if (backend == nullptr) {
-    return fail(Code::invalid_argument, "megakernel: there is no backend",
-                "make one, for example with backend::cpu::make_backend()");
+    return fail(Code::invalid_argument, "megakernel: the backend is null",
+                "create one, for example with backend::cpu::make_backend()");
   }
   const backend::Capabilities& capabilities = backend->capabilities();
   if (!capabilities.supported) {
@@ -87,8 +87,7 @@ Result<DataBuffer> Megakernel::create_buffer(const DataBufferOptions& options) {
   EVERKERNEL_TRY(buffer->words.allocate(*state_->backend, options.word_count * abi::kWordBytes));
   const std::scoped_lock held(state_->table_mutex);
   if (!state_->buffers.emplace(options.handle, buffer).second) {
-    return fail(Code::invalid_argument,
-                fmt::format("buffer: handle {} is in the table already", options.handle));
+    return fail(Code::invalid_argument, fmt::format("buffer: handle {} is in use", options.handle));
   }
   state_->table = nullptr;
   return DataBuffer(std::move(buffer));

@@ -7,8 +7,8 @@
 #include <mutex>
 #include <utility>
 
-#include "everkernel/planner/waves.hpp"
 #include "everkernel/runtime/megakernel.hpp"
+#include "planner/waves.hpp"
 #include "runtime/elapsed.hpp"
 #include "runtime/run_check.hpp"
 #include "runtime/run_decisions.hpp"

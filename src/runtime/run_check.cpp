@@ -10,7 +10,7 @@
 namespace everkernel {
 namespace {
 
-// A tenant that may run nothing would keep its items until the time is over.
+// Items of a tenant with a quota of 0 cannot run: the run would wait for them until its timeout.
 Result<void> check_quotas(std::size_t item_count, const RunOptions& options) {
   if (options.tenant_quotas.size() > abi::kTenantCount) {
     return fail(Code::invalid_argument,
@@ -23,8 +23,8 @@ Result<void> check_quotas(std::size_t item_count, const RunOptions& options) {
         i < options.origins.size() ? options.origins[i].tenant : options.origin.tenant;
     if (tenant >= options.tenant_quotas.size() || options.tenant_quotas[tenant] != 0) continue;
     return fail(Code::invalid_argument,
-                fmt::format("run: item {}: its tenant {} has a quota of 0", i, tenant),
-                "give the tenant a quota, or leave its items out");
+                fmt::format("run: item {}: tenant {} has a quota of 0", i, tenant),
+                "raise the quota of the tenant, or leave its items out");
   }
   return {};
 }
@@ -35,7 +35,8 @@ Result<void> check_run(const Megakernel::State& state, std::size_t item_count,
                        const RunOptions& options) {
   if (options.timeout <= std::chrono::nanoseconds(0)) {
     return fail(Code::invalid_argument,
-                fmt::format("run: timeout is {} ns", options.timeout.count()), "give it some time");
+                fmt::format("run: timeout is {} ns, it must be positive", options.timeout.count()),
+                "raise `timeout`");
   }
   if (item_count > kMaxRunItems) {
     return fail(Code::invalid_argument,
@@ -46,11 +47,11 @@ Result<void> check_run(const Megakernel::State& state, std::size_t item_count,
   if (options.execution == backend::Execution::interpreter &&
       !state.backend->capabilities().interpreter) {
     return fail(Code::unsupported, "run: this backend has no interpreter",
-                "leave the choice to the launch policy, or use the CPU backend");
+                "set `execution` to automatic, or use the CPU backend");
   }
   if (state.options.payload) {
     return fail(Code::invalid_argument, "run: the megakernel runs a payload for every slot",
-                "make one without a payload");
+                "create a megakernel without a payload");
   }
   return {};
 }

@@ -5,7 +5,7 @@
 #include <bit>
 #include <utility>
 
-#include "everkernel/planner/opcode_ranks.hpp"
+#include "planner/opcode_ranks.hpp"
 
 namespace everkernel {
 namespace {

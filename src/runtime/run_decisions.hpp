@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "everkernel/backend/backend.hpp"
-#include "everkernel/planner/plan.hpp"
 #include "everkernel/planner/policy.hpp"
 #include "everkernel/runtime/run.hpp"
+#include "planner/plan.hpp"
 #include "runtime/run_memory.hpp"
 
 namespace everkernel {

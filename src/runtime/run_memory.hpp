@@ -10,9 +10,9 @@
 #include "everkernel/backend/backend.hpp"
 #include "everkernel/memory/large_array.hpp"
 #include "everkernel/memory/shared_region.hpp"
-#include "everkernel/planner/effects.hpp"
-#include "everkernel/planner/plan.hpp"
 #include "everkernel/planner/policy.hpp"
+#include "planner/effects.hpp"
+#include "planner/plan.hpp"
 #include "runtime/state.hpp"
 
 namespace everkernel {

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "everkernel/base/checked.hpp"
-#include "everkernel/planner/lineage.hpp"
+#include "planner/lineage.hpp"
 #include "runtime/elapsed.hpp"
 
 namespace everkernel {

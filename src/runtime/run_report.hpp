@@ -5,8 +5,8 @@
 #include <span>
 
 #include "everkernel/backend/backend.hpp"
-#include "everkernel/planner/plan.hpp"
 #include "everkernel/runtime/run.hpp"
+#include "planner/plan.hpp"
 #include "runtime/run_feed.hpp"
 
 namespace everkernel {

@@ -19,6 +19,7 @@
 
 #include "everkernel/abi/fault.hpp"
 #include "everkernel/abi/opcode.hpp"
+#include "everkernel/backend/detail/live.hpp"
 #include "everkernel/base/spin.hpp"
 #include "everkernel/memory/shared_region.hpp"
 #include "everkernel/protocol/control.hpp"
@@ -233,8 +234,8 @@ class Session::State {
                              target - reaped_.load(std::memory_order_acquire));
         }));
     if (first_cancelled_.load(std::memory_order_acquire) >= target) return {};
-    return fail(Code::invalid_argument, "session: items were taken back",
-                "the session was stopped before they ran");
+    return fail(Code::invalid_argument, "session was stopped before all items ran",
+                "start a new session and publish the items that are left");
   }
 
   Result<std::optional<Completion>> poll(Ticket ticket) {
@@ -322,7 +323,7 @@ class Session::State {
     const std::uint64_t word = std::uint64_t{abi::kControlFirstObservable} + index;
     if (word < control_.size()) return control_.load_acquire(word);
     return fail(Code::invalid_argument,
-                fmt::format("control: observable {} is not there: there are {}", index,
+                fmt::format("control: observable {} is outside the {} of this session", index,
                             control_.size() - abi::kControlFirstObservable));
   }
 
@@ -459,16 +460,16 @@ class Session::State {
 Result<void> Session::State::check_count(std::size_t count) const {
   if (count <= capacity()) return {};
   return fail(Code::invalid_argument,
-              fmt::format("session: {} slots at one time, a ring of {} slots takes {}", count,
+              fmt::format("session: {} items at one time, a ring of {} slots takes {}", count,
                           slot_count_, capacity()),
-              "publish in smaller parts, or make the megakernel with more slots");
+              "publish in smaller parts, or create the megakernel with more slots");
 }
 
 Result<backend::TicketDesk::Reservation> Session::State::reserve(std::uint64_t count,
                                                                  const PublishOptions& options) {
   if (const auto place = desk_.reserve(count, limit())) [[likely]]
     return *place;
-  const auto deadline = deadline_after(options.wait_for_room);
+  const auto deadline = deadline_after(options.timeout);
   for (;;) {
     EVERKERNEL_TRY(wait_for_room(count, options, deadline));
     if (const auto place = desk_.reserve(count, limit())) return *place;
@@ -479,7 +480,7 @@ Result<backend::TicketDesk::Reservation> Session::State::reserve(std::uint64_t c
 // is filled with NOPs.
 Result<backend::TicketDesk::Reservation> Session::State::reserve_row(
     Word count, const PublishOptions& options) {
-  const auto deadline = deadline_after(options.wait_for_room);
+  const auto deadline = deadline_after(options.timeout);
   for (;;) {
     const std::uint64_t next = desk_.next_ticket();
     const Word left = slot_count_ - slot_of(next);
@@ -507,22 +508,22 @@ Result<void> Session::State::wait_for_room(std::uint64_t count, const PublishOpt
     return desk_.next_ticket() + count <= limit();
   };
   if (!is_open_.load(std::memory_order_acquire)) {
-    return fail(Code::invalid_argument, "session: it was stopped", "start another");
+    return fail(Code::invalid_argument, "session is stopped", "start a new session");
   }
   if (control_.load_relaxed(abi::kControlShutdown.first) != 0) {
-    return fail(Code::invalid_argument, "session: an item has shut it down",
-                "stop it, then start another");
+    return fail(Code::invalid_argument, "session: an item set SHUTDOWN",
+                "stop the session, then start a new one");
   }
   EVERKERNEL_TRY(live_health());
   reap();
   if (has_room(false)) return {};
   full_waits_.fetch_add(1, std::memory_order_relaxed);
-  if (options.wait_for_room <= std::chrono::nanoseconds(0)) {
+  if (options.timeout <= std::chrono::nanoseconds(0)) {
     return fail(
         Code::queue_full,
         fmt::format("session: no room for {} items: {} of {} slots are in use", count,
                     desk_.next_ticket() - reaped_.load(std::memory_order_acquire), capacity()),
-        "wait for earlier items, or give wait_for_room");
+        "wait for earlier items, or give a `timeout`");
   }
   return await(has_room, deadline - Clock::now(),
                [&] { return fmt::format("no room for {} items", count); });
@@ -541,7 +542,7 @@ void Session::State::guard_batch(std::uint64_t first, std::uint64_t fence) {
 Result<void> Session::State::check_ticket(std::uint64_t ticket) const {
   if (ticket >= first_ticket_ && ticket < desk_.next_ticket()) return {};
   return fail(Code::invalid_argument,
-              fmt::format("session: ticket {} was never given out", ticket));
+              fmt::format("session: ticket {} is not one of this session", ticket));
 }
 
 Result<void> Session::State::live_health() const {
@@ -567,15 +568,16 @@ Result<Completion> Session::State::noted_outcome(std::uint64_t ticket) {
   const std::scoped_lock held(reap_mutex_);
   if (const auto found = faults_.find(ticket); found != faults_.end()) {
     if (found->second == kCancelled) {
-      return fail(Code::invalid_argument, fmt::format("session: item {} was taken back", ticket),
-                  "the session was stopped before it ran");
+      return fail(Code::invalid_argument,
+                  fmt::format("session was stopped before item {} ran", ticket),
+                  "start a new session and publish the item again");
     }
     return Completion{found->second};
   }
   if (ticket < forgotten_before_) {
     return fail(Code::invalid_argument,
-                fmt::format("session: how ticket {} ended is no longer known", ticket),
-                "ask for tickets before a million later items have faulted");
+                fmt::format("session: the outcome of ticket {} is no longer kept", ticket),
+                "ask for an outcome before a million later items have faulted");
   }
   return Completion{};
 }
@@ -613,13 +615,13 @@ Result<void> Session::State::await(const auto& is_met, std::chrono::nanoseconds 
     if (Clock::now() >= *deadline) {
       return fail(Code::timeout,
                   fmt::format("session: {} within {} ns", describe(), timeout.count()),
-                  "wait longer, or look at a snapshot for what is stuck");
+                  "raise the timeout, or take a snapshot to see which items are stuck");
     }
     if (live()->is_running()) continue;
     if (is_met(true)) return {};
     EVERKERNEL_TRY(live_health());
-    return fail(Code::invalid_argument, fmt::format("session: it has stopped; {}", describe()),
-                "its items will not run any more");
+    return fail(Code::invalid_argument, fmt::format("session is stopped; {}", describe()),
+                "start a new session");
   }
 }
 
@@ -754,16 +756,17 @@ std::uint64_t Session::State::cancel_rest() {
 
 Result<void> Session::State::recover() {
   const std::scoped_lock held(stop_mutex_);
-  if (stopped_) return fail(Code::invalid_argument, "session: it was stopped", "start another");
+  if (stopped_) return fail(Code::invalid_argument, "session is stopped", "start a new session");
   const auto lost = live();
   if (lost->health()) return {};
   lost->stop(Clock::now());
   const RecoveryDecision recovery = EVERKERNEL_TRY(megakernel_->recover(generation_));
   if (recovery.buffers_lost != 0) {
-    return fail(Code::device_lost,
-                fmt::format("session: {} buffers without a host copy were lost with the device",
-                            recovery.buffers_lost),
-                "the device is back and they are zero: fill them, then recover once more");
+    return fail(
+        Code::device_lost,
+        fmt::format("session: {} buffers without a host copy were lost with the device",
+                    recovery.buffers_lost),
+        "the device is back and these buffers are zero: fill them, then call recover() again");
   }
   add(earlier_, lost->flush_counters());
   end_or_republish_claimed();
@@ -889,10 +892,9 @@ Result<Session> Megakernel::start(const SessionOptions& options) {
   const Word slot_count = state_->options.geometry.slot_count;
   if (slot_count < 2 || !std::has_single_bit(slot_count)) {
     return fail(Code::invalid_argument,
-                fmt::format("session: {} slots; a live ring has a power of two of slots, at "
-                            "least 2",
+                fmt::format("session: the ring has {} slots, not a power of two that is at least 2",
                             slot_count),
-                fmt::format("make the megakernel with {} slots",
+                fmt::format("create the megakernel with {} slots",
                             std::bit_ceil(std::max<Word>(slot_count, 2))));
   }
   auto region = EVERKERNEL_TRY(make_region(options, slot_count));
@@ -905,7 +907,7 @@ Result<Session> Megakernel::start(const SessionOptions& options) {
                 fmt::format("control: TICKET_HEAD is {} and TICKET_TAIL {}; a session begins with "
                             "an empty ring",
                             head, tail),
-                "make the two equal");
+                "set TICKET_HEAD and TICKET_TAIL to the same value");
   }
   auto session = std::make_unique<Session::State>(state_, std::move(region), head,
                                                   state_->current_kernel()->worker_count());

@@ -47,7 +47,7 @@ constexpr Word kObservables = 8;
 constexpr Word kRecords = 512;
 constexpr Word kHits = 1 << 15;
 // A sanitizer makes everything up to a hundred times slower.
-constexpr auto kDeadline = std::chrono::minutes(5);
+constexpr auto kTimeout = std::chrono::minutes(5);
 
 // Handlers from 64 on; what each opcode does to `output` depends on no order.
 constexpr std::string_view kLaneHandlers = R"(
@@ -153,7 +153,7 @@ class Side {
     return checked(kernel_.dispatch({.submissions = {&submission, 1},
                                      .readback = Readback::full,
                                      .workspace = &workspace_,
-                                     .deadline = kDeadline,
+                                     .timeout = kTimeout,
                                      .hit_capacity = kHits}));
   }
   std::vector<Word> output() const {

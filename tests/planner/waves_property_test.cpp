@@ -8,7 +8,7 @@
 #include <set>
 #include <vector>
 
-#include "everkernel/planner/waves.hpp"
+#include "planner/waves.hpp"
 #include "support/results.hpp"
 
 namespace everkernel::planner {

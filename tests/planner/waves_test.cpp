@@ -1,5 +1,5 @@
 // Where waves begin: small runs whose bytes can be added up in the head.
-#include "everkernel/planner/waves.hpp"
+#include "planner/waves.hpp"
 
 #include <gtest/gtest.h>
 

@@ -51,7 +51,7 @@ void expect_as_modelled(const GeneratedRing& ring, std::optional<Between> betwee
                                               .is_resident = {false},
                                               .data = data,
                                               .between = between,
-                                              .deadline = std::chrono::seconds(2)});
+                                              .timeout = std::chrono::seconds(2)});
       EXPECT_EQ(result.difference, "") << describe(shape);
     }
   }

@@ -167,7 +167,7 @@ std::string RingKernel::dispatch(const RingTrial& trial, Pass& pass) {
   }
   const auto report = kernel_.dispatch({.submissions = submissions,
                                         .workspace = trial.has_workspace ? &workspace_ : nullptr,
-                                        .deadline = trial.deadline});
+                                        .timeout = trial.timeout});
   if (!report) return failure("dispatch", report.error());
   if (report->submissions.size() != hosts.size()) return "another number of reports";
 
@@ -280,7 +280,7 @@ RingTrial shrunk(RingKernel& kernel, RingTrial trial) {
     }
     return false;
   };
-  trial.deadline = std::chrono::milliseconds(500);
+  trial.timeout = std::chrono::milliseconds(500);
   for (std::size_t i = trial.rings.size(); i-- > 0 && trial.rings.size() > 1;) {
     RingTrial smaller = trial;
     smaller.rings.erase(smaller.rings.begin() + static_cast<std::ptrdiff_t>(i));

@@ -4,7 +4,7 @@
 #include <atomic>
 #include <thread>
 
-#include "everkernel/backend/live.hpp"
+#include "everkernel/backend/detail/live.hpp"
 
 namespace everkernel::backend {
 namespace {

@@ -1,7 +1,7 @@
 // The interface that every backend implements, and nothing else in the library goes around.
 //
 // A Backend compiles a Kernel and owns device memory. A Kernel drains rings (launch) or stays on
-// one (start, live.hpp). tests/conformance is one suite that every backend passes.
+// one (start, detail/live.hpp). tests/conformance is one suite that every backend passes.
 #pragma once
 
 #include <chrono>

@@ -22,7 +22,7 @@ struct WorkspaceStorage;
 class ResidentBuffers;
 
 /// When a dispatch comes back at the latest, unless asked.
-inline constexpr std::chrono::nanoseconds kDefaultDispatchDeadline = std::chrono::seconds(60);
+inline constexpr std::chrono::nanoseconds kDefaultDispatchTimeout = std::chrono::seconds(60);
 
 /// The four buffers of a submission as host bytes, which are only read. Without a debug log PRINTF
 /// records are dropped and counted; without an IO queue there is one of one slot.
@@ -70,8 +70,9 @@ struct DispatchOptions {
   Readback readback = Readback::full;            ///< what to copy back
   Recovery recovery = Recovery::retry_once;      ///< what to do when the device is lost
   Workspace* workspace = nullptr;                ///< storage to reuse; null makes fresh storage
-  std::chrono::nanoseconds deadline = kDefaultDispatchDeadline;  ///< from the call on
-  Word hit_capacity = 0;  ///< room for hits of emit, in each submission
+  std::chrono::nanoseconds timeout =
+      kDefaultDispatchTimeout;  ///< after which it returns what is done
+  Word hit_capacity = 0;        ///< room for hits of emit, in each submission
 };
 
 /// What a dispatch cost. Every field is counted where it happens.

@@ -13,7 +13,8 @@
 
 #include "everkernel/abi/hit.hpp"
 #include "everkernel/abi/slot.hpp"
-#include "everkernel/backend/graph.hpp"
+#include "everkernel/backend/execution.hpp"
+#include "everkernel/backend/item.hpp"
 #include "everkernel/planner/policy.hpp"
 
 namespace everkernel {

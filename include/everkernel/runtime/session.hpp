@@ -10,7 +10,7 @@
 #include <span>
 #include <vector>
 
-#include "everkernel/backend/live.hpp"
+#include "everkernel/backend/live_counters.hpp"
 #include "everkernel/base/result.hpp"
 #include "everkernel/protocol/ring_writer.hpp"
 #include "everkernel/telemetry/evidence.hpp"
@@ -54,9 +54,9 @@ struct SessionOptions {
 
 /// Whose work it is, how urgent, and how long publishing may wait for room.
 struct PublishOptions {
-  Word tenant = 0;                              ///< 0..28
-  Word priority = protocol::kDefaultPriority;   ///< 0..4; counted, a session runs in order
-  std::chrono::nanoseconds wait_for_room = {};  ///< 0 = a full ring is an error at once
+  Word tenant = 0;                             ///< 0..28
+  Word priority = protocol::kDefaultPriority;  ///< 0..4; counted, a session runs in order
+  std::chrono::nanoseconds timeout = {};       ///< of waiting for room in the ring; 0 = do not wait
 };
 
 /// What stop does with items that have not run.

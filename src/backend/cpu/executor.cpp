@@ -65,7 +65,7 @@ Result<void> Executor::add_program(const KernelOptions& options) {
   first_unverified_ = static_cast<Word>(infos_.size());
   if (options.payload && payload_ == kNone) {
     return fail(Code::invalid_argument, "megakernel: the program has no payload to run",
-                "add a `payload { … }` to the handlers, or do not ask for it");
+                "add a `payload { … }` to the handlers, or set `payload` to false");
   }
   return {};
 }

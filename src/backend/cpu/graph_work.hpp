@@ -9,8 +9,8 @@
 #include "backend/cpu/executor.hpp"
 #include "backend/cpu/tally.hpp"
 #include "backend/cpu/worker.hpp"
-#include "everkernel/backend/graph.hpp"
-#include "everkernel/backend/live.hpp"
+#include "everkernel/backend/detail/graph.hpp"
+#include "everkernel/backend/detail/live.hpp"
 #include "everkernel/base/spin.hpp"
 
 namespace everkernel::backend::cpu {

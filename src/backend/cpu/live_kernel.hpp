@@ -12,7 +12,7 @@
 #include "backend/cpu/graph_work.hpp"
 #include "backend/cpu/tally.hpp"
 #include "backend/cpu/worker.hpp"
-#include "everkernel/backend/live.hpp"
+#include "everkernel/backend/detail/live.hpp"
 #include "everkernel/base/spin.hpp"
 
 namespace everkernel::backend::cpu {

@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "everkernel/abi/control.hpp"
-#include "everkernel/backend/live.hpp"
+#include "everkernel/backend/live_counters.hpp"
 #include "everkernel/protocol/words.hpp"
 
 namespace everkernel::backend::cpu {

@@ -14,7 +14,7 @@
 #include "backend/cuda/cuda_memory.hpp"
 #include "backend/cuda/graph_rows.hpp"
 #include "backend/cuda/module.hpp"
-#include "everkernel/backend/live.hpp"
+#include "everkernel/backend/detail/live.hpp"
 #include "everkernel/protocol/words.hpp"
 
 namespace everkernel::backend::cuda {

@@ -11,7 +11,7 @@
 #include "backend/cuda/cuda_memory.hpp"
 #include "backend/cuda/launch_rows.hpp"
 #include "backend/cuda/module.hpp"
-#include "everkernel/backend/live.hpp"
+#include "everkernel/backend/detail/live.hpp"
 
 namespace everkernel::backend::cuda {
 

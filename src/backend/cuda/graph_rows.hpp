@@ -1,5 +1,5 @@
-// What host and device hand each other with planned work: everkernel/backend/graph.hpp as it lies
-// on the device, and what a launch over it came to. Read by host compilers and by NVRTC.
+// What host and device hand each other with planned work: everkernel/backend/detail/graph.hpp as it
+// lies on the device, and what a launch over it came to. Read by host compilers and by NVRTC.
 #pragma once
 
 #include "backend/cuda/launch_rows.hpp"

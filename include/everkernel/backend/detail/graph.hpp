@@ -13,19 +13,11 @@
 
 #include "everkernel/abi/slot.hpp"
 #include "everkernel/backend/hit_buffer.hpp"
+#include "everkernel/backend/item.hpp"
 
 namespace everkernel::backend {
 
 using abi::Word;
-
-/// Whose work an item is, and how urgent.
-struct Origin {
-  std::uint8_t tenant = 0;    ///< 0..28
-  std::uint8_t priority = 2;  ///< 0..4, 0 the most urgent
-
-  /// Equal in both fields.
-  friend constexpr bool operator==(const Origin&, const Origin&) = default;
-};
 
 /// No node, no edge.
 inline constexpr Word kNoNode = 0xFFFFFFFFu;
@@ -35,11 +27,6 @@ inline constexpr Word kMany = 0x80000000u;
 inline constexpr std::uint8_t kDroppedPlace = 0xFF;
 /// Most items of a region.
 inline constexpr Word kMaxRegionItems = 64;
-
-/// Outcome of an item that has not ended.
-inline constexpr Word kItemRemaining = 0;
-/// Outcome of an item that reached DONE. Any other value is a fault code.
-inline constexpr Word kItemDone = 0x10000;
 
 /// What waits for an item or join. Most have one waiter, and that one is here; others are edges.
 struct Node {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "everkernel/abi/slot.hpp"
-#include "everkernel/backend/graph.hpp"
+#include "everkernel/backend/detail/graph.hpp"
 #include "everkernel/base/result.hpp"
 
 namespace everkernel::planner {

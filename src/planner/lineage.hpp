@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "everkernel/planner/plan.hpp"
+#include "planner/plan.hpp"
 
 namespace everkernel::planner {
 

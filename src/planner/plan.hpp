@@ -12,10 +12,10 @@
 
 #include "everkernel/abi/slot.hpp"
 #include "everkernel/backend/backend.hpp"
-#include "everkernel/backend/graph.hpp"
+#include "everkernel/backend/detail/graph.hpp"
 #include "everkernel/base/result.hpp"
 #include "everkernel/memory/large_array.hpp"
-#include "everkernel/planner/effects.hpp"
+#include "planner/effects.hpp"
 
 namespace everkernel::planner {
 

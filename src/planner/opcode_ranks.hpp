@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "everkernel/abi/platform.hpp"
-#include "everkernel/backend/graph.hpp"
+#include "everkernel/backend/detail/graph.hpp"
 
 namespace everkernel::planner {
 

@@ -1,5 +1,5 @@
 // Wraps every object a backend makes, so that each step can go wrong on its own.
-#include "everkernel/backend/faulty_backend.hpp"
+#include "everkernel/backend/testing/faulty_backend.hpp"
 
 #include <algorithm>
 #include <array>
@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "everkernel/backend/live.hpp"
+#include "everkernel/backend/detail/live.hpp"
 #include "everkernel/protocol/words.hpp"
 
 namespace everkernel::backend {
