@@ -1,4 +1,4 @@
-// Buffers on the device with their host copies: how they are kept, and how they come back.
+// Buffers on the device and their host copies: writing, refreshing the copy, restoring from it.
 #include "everkernel/runtime/data_buffer.hpp"
 
 #include <fmt/format.h>
@@ -84,8 +84,8 @@ Result<void> check_words(const DataBufferOptions& options, std::size_t first, st
 
 Result<void> DataBuffer::write(std::size_t first_word, std::span<const Word> words) {
   EVERKERNEL_TRY(check_words(state_->options, first_word, words.size()));
-  // Lanes of a GPU that run one item together load such words each for itself, and through caches
-  // that know of no writer. They must all find the same.
+  // A GPU loads words of a read-only buffer through caches that are not coherent with writes, once
+  // for each lane of an item. All lanes must load the same value, so no launch may be running.
   std::unique_lock<LaunchGate> launch;
   const auto owner = state_->owner.lock();
   if (owner != nullptr && state_->options.access == memory::Access::read) {
@@ -94,7 +94,7 @@ Result<void> DataBuffer::write(std::size_t first_word, std::span<const Word> wor
       return fail(Code::timeout,
                   fmt::format("buffer {}: a dispatch or run that may read it has not ended",
                               state_->options.handle),
-                  "write it before, or give handlers `read_write` access");
+                  "write before the dispatch, or create the buffer with `read_write` access");
     }
   }
   const std::scoped_lock held(state_->mutex);

@@ -1,4 +1,4 @@
-// A bounded dispatch: check everything, stage host bytes, launch, read back, check that, hand over.
+// A bounded dispatch: check every buffer, copy host bytes to the device, launch, read back, check.
 #include "everkernel/runtime/dispatch.hpp"
 
 #include <fmt/format.h>
@@ -21,7 +21,7 @@ using backend::Clock;
 using protocol::Buffer;
 using ByteSpans = std::array<std::span<const std::byte>, kSubmissionBuffers>;
 
-// What a submission without a log or a queue gets: a log without records, a queue of one slot.
+// A submission without a log or queue gets a log without records and a queue of one slot.
 constexpr std::array<std::byte, abi::kWordBytes> kNoLog{};
 constexpr std::array<std::byte, abi::kIoSlotBytes> kOneIoSlot{};
 
@@ -32,7 +32,7 @@ ByteSpans spans_of(const HostBuffers& buffers) {
   return spans;
 }
 
-// Whether four buffers fit the wire format and a ring of that many slots.
+// Whether the four buffers fit the wire format and the ring has `slot_count` slots.
 Result<void> check_buffers(const ByteSpans& spans, Word slot_count) {
   EVERKERNEL_TRY(protocol::ControlView::parse(spans[0]));
   const protocol::RingView ring = EVERKERNEL_TRY(protocol::RingView::parse(spans[1]));
@@ -83,23 +83,23 @@ std::uint64_t DispatchStats::device_allocation_bytes_per_second() const {
 
 namespace runtime {
 
-/// Everything a dispatch needs room for, kept for the next.
+/// Memory of a dispatch, kept so that the next dispatch of the same shape allocates nothing.
 struct WorkspaceStorage {
   struct Staging {
     std::array<std::unique_ptr<backend::Memory>, kSubmissionBuffers> memories;
   };
   using Bytes = std::array<std::vector<std::byte>, kSubmissionBuffers>;
 
-  std::weak_ptr<Megakernel::State> owner;  // whose device the staging lies on
+  std::weak_ptr<Megakernel::State> owner;  // the megakernel whose device holds the staging
   std::uint64_t generation = 0;
   std::vector<Staging> staging;
   std::vector<backend::DeviceBuffers> rows;
   std::vector<backend::DrainCounts> counts;
-  std::vector<Bytes> bytes;     // what the last report shows
-  std::vector<Bytes> incoming;  // what the next one will, once it is checked
+  std::vector<Bytes> bytes;     // of the last report
+  std::vector<Bytes> incoming;  // of the next report, once they are checked
   std::vector<SubmissionReport> reports;
   std::vector<abi::Hit> hits;                      // of all submissions, one after the other
-  std::vector<backend::HitBuffer> hit_buffers;     // where each of them puts its own
+  std::vector<backend::HitBuffer> hit_buffers;     // part of `hits` of each submission
   std::deque<std::atomic<std::uint64_t>> emitted;  // one a submission
 };
 
@@ -209,7 +209,7 @@ class Attempt {
     return {};
   }
 
-  // What comes back is foreign bytes: it is checked before anybody sees it.
+  // Handlers may have written anything: bytes are checked before a report shows them.
   Result<void> check_readback(const WorkspaceStorage::Bytes& bytes, std::size_t wanted) const {
     if (wanted == kSubmissionBuffers) {
       return check_buffers({bytes[0], bytes[1], bytes[2], bytes[3]},
@@ -318,7 +318,7 @@ Result<void> check_options(const Megakernel::State& state, const DispatchOptions
   return {};
 }
 
-// Two drains of the same buffers at one time would be one too many. The launch mutex is held.
+// A resident buffer set may appear only once in a dispatch: two drains would race on it.
 Result<void> check_distinct(Megakernel::State& state, const DispatchOptions& options) {
   const std::uint64_t number = ++state.dispatches;
   for (std::size_t i = 0; i < options.submissions.size(); ++i) {
@@ -392,7 +392,7 @@ Result<ResidentBuffers> Megakernel::make_resident(const HostBuffers& buffers,
     EVERKERNEL_TRY(memory.write(0, spans[i]));
   }
   const std::scoped_lock held(state_->table_mutex);
-  // Those that are gone are swept out each time the list has doubled.
+  // Expired entries are removed each time the list has doubled.
   if (state_->residents.size() >= state_->resident_sweep) {
     std::erase_if(state_->residents, [](const auto& weak) { return weak.expired(); });
     state_->resident_sweep = std::max<std::size_t>(64, 2 * state_->residents.size());

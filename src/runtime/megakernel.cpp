@@ -1,4 +1,4 @@
-// Making a megakernel, its buffers, and bringing it back after the device was lost.
+// Creates a megakernel and its buffers, and recovers both after the device was lost.
 #include "everkernel/runtime/megakernel.hpp"
 
 #include <fmt/format.h>
@@ -73,7 +73,7 @@ Result<DataBuffer> Megakernel::create_buffer(const DataBufferOptions& options) {
   buffer->words.keeps_copy = options.keep_host_copy;
   buffer->owner = state_;
   {
-    // The rules for handles, owners and lengths are the table's.
+    // The buffer table checks handle and owner.
     memory::BufferTable rules;
     static Word none = 0;
     EVERKERNEL_TRY(rules.adopt(
@@ -102,7 +102,7 @@ std::shared_ptr<TableSnapshot> Megakernel::State::current_table() {
   for (const auto& [handle, weak] : buffers) {
     auto buffer = weak.lock();
     if (buffer == nullptr) continue;
-    // A device address is put into the table, not followed.
+    // The table only stores device addresses; host code does not dereference them.
     auto entry = fresh->table.adopt(
         {.handle = handle, .access = buffer->options.access, .owner = buffer->options.owner},
         {buffer->words.memory->device_address(), buffer->options.word_count});

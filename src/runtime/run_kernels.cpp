@@ -6,11 +6,11 @@
 namespace everkernel {
 namespace {
 
-// Kernels that are kept. Programs alternate between a few shapes of runs, not more.
+// Compiled kernels kept for a megakernel: programs alternate between a few shapes of runs.
 constexpr std::size_t kMostKernels = 8;
 
-// The handlers of these opcodes, in that order: hot code lies together. Verified again, like
-// everything that is about to run.
+// The handlers of these opcodes, in that order, so that hot code is contiguous. The new program is
+// verified again, as every program is before it is compiled.
 Result<ir::VerifiedProgram> specialise(const ir::VerifiedProgram& program,
                                        const std::vector<Word>& opcodes) {
   ir::Program chosen;
@@ -43,7 +43,7 @@ Result<std::shared_ptr<backend::Kernel>> compile(Megakernel::State& state,
   }
   if (is_specialised && options.program) {
     options.program = EVERKERNEL_TRY(specialise(*options.program, key.opcodes));
-    // With native handlers alone there is nothing a compiler would have to be there for.
+    // Without handlers of the program there is nothing to compile.
     if (options.program->handlers().empty()) options.program.reset();
   }
   auto kernel = EVERKERNEL_TRY(state.backend->compile(options));
@@ -55,7 +55,7 @@ Result<std::shared_ptr<backend::Kernel>> compile(Megakernel::State& state,
 Result<RunKernel> find_kernel(Megakernel::State& state, RunMemory& memory, RunKernelKey key) {
   std::uint64_t generation = 0;
   auto general = state.current_kernel(&generation);
-  // The kernel that is there is interpreted, or all there is: code for one slot after the other.
+  // The kernel of the megakernel serves if it is interpreted or the backend has no interpreter.
   const bool is_general = state.options.execution == backend::Execution::interpreter ||
                           !state.backend->capabilities().interpreter;
   const bool is_enough = !key.is_native || (!key.is_planned && key.opcodes.empty());

@@ -27,9 +27,9 @@ struct RunKernelKey {
   friend bool operator==(const RunKernelKey&, const RunKernelKey&) = default;
 };
 
-/// Everything that stays from run to run. Under the launch mutex.
+/// Memory and caches that runs reuse. Accessed only under the launch mutex.
 struct RunMemory {
-  /// Of the handlers of the megakernel.
+  /// For the handlers of a megakernel.
   explicit RunMemory(const backend::KernelOptions& options)
       : effects(options.find_program(), options.unverified_handlers) {}
 
@@ -39,8 +39,8 @@ struct RunMemory {
   std::optional<planner::Topology> last_topology;  ///< for hysteresis
   std::uint64_t last_requeues = 0;                 ///< of the last run
   std::optional<memory::SharedRegion> region;      ///< ring and control words
-  memory::LargeArray<backend::Portion> portions;   ///< one a slot
-  memory::LargeArray<Word> poisoned_by;            ///< one a handle
+  memory::LargeArray<backend::Portion> portions;   ///< one for each slot
+  memory::LargeArray<Word> poisoned_by;            ///< one for each handle
   memory::LargeArray<abi::Hit> hits;               ///< room for hits
 
   /// A compiled kernel.

@@ -1,11 +1,11 @@
 // How a bounded drain finds its end without a counter that every item touches.
 //
-// Fresh slots are handed out once, in chunks; whatever cannot end at its first visit goes to the
-// deferred list. A worker that finds neither a fresh slot nor a deferred one that moves leaves; the
-// last to leave ends the drain. What makes this right: a worker that did anything says so (the
-// stamp) before its own last round over the list, and a worker leaves only if the stamp is still
-// the one it saw before its round. Both happen under the list's lock. So after the last thing that
-// was done, somebody looked at every deferred slot and none could move.
+// Fresh slots are handed out once, in chunks; a slot that cannot end at its first visit goes to the
+// deferred list. A worker that finds no fresh slot and no deferred slot that can move leaves; the
+// last worker to leave ends the drain. This is correct because a worker that moved a slot changes
+// the stamp before its last round over the list, and a worker leaves only if the stamp has the same
+// value as before its round. Both happen under the list's lock. So after the last change of any
+// slot, a worker visited every deferred slot and none could move.
 #include "backend/cpu/drain.hpp"
 
 #include <algorithm>
@@ -20,11 +20,11 @@ namespace everkernel::backend::cpu {
 namespace {
 
 constexpr Word kLargestChunk = 64;
-// Chunks each worker should find, so that one slow chunk does not leave the others idle.
+// Chunks for each worker, so that one slow chunk does not leave the other workers idle.
 constexpr Word kChunksPerWorker = 8;
 // Visits between two calls for help.
 constexpr Word kVisitsPerCall = 4;
-// Deferred slots of a partition looked at before less urgent ones get their turn.
+// Deferred slots of a partition that are visited before less urgent partitions get their turn.
 constexpr std::size_t kDeferredLooks = 64;
 constexpr Word kStarvationLimit = 16;
 constexpr int kSpinsBeforeSleep = 200;
@@ -35,7 +35,7 @@ constexpr std::array<Word, abi::kPriorityCount> kUrgentLast{2, 3, 4, 0, 1};
 
 }  // namespace
 
-// One worker's way through the drain.
+// The visits of one worker in a drain.
 class Drain::Pass {
  public:
   Pass(Drain& drain, Tally& tally, const CallForHelp& call_for_help)
@@ -111,7 +111,7 @@ class Drain::Pass {
 
   bool visit_first_time(Deferred& entry) {
     if (drain_.ring_->status(entry.slot) == abi::SlotStatus::claimed) {
-      // Nobody else comes to a fresh slot: it was claimed before this drain began.
+      // A fresh slot is visited once, so it was CLAIMED before this drain began.
       drain_.claimed_at_entry_.fetch_add(1, std::memory_order_relaxed);
       return false;
     }
@@ -156,7 +156,7 @@ Result<void> Drain::prepare(const DrainSetup& setup) {
   ring_->abort = setup.abort;
   ring_->hits = setup.hits;
   schedule_ = setup.schedule;
-  // Nothing may wait in the hands of a worker whose item takes long.
+  // No slot may wait in the chunk of a worker that runs a long item.
   chunk_ = setup.executor->has_long_items()
                ? 1
                : std::clamp<Word>(ring_->slot_count / (setup.worker_count * kChunksPerWorker), 1,
@@ -248,12 +248,12 @@ bool Drain::enter(std::uint64_t& seen) {
 void Drain::note_progress(std::uint64_t& seen) {
   const std::scoped_lock held(deferred_.lock());
   const std::uint64_t stamp = stamp_.load(std::memory_order_relaxed);
-  // What others did since then may have come after this worker's looks: it must look again too.
+  // Other workers may have moved slots after this worker visited them: it must visit them again.
   if (stamp == seen) seen = stamp + 1;
   stamp_.store(stamp + 1, std::memory_order_release);
 }
 
-// Says whether to look again instead.
+// Returns true if the worker must not leave but visit the deferred slots again.
 bool Drain::leave(std::uint64_t& seen) {
   const std::scoped_lock held(deferred_.lock());
   const std::uint64_t stamp = stamp_.load(std::memory_order_relaxed);
@@ -270,7 +270,7 @@ void Drain::stop_working() {
   if (--working_ == 0) is_finished_.store(true, std::memory_order_release);
 }
 
-// Others still work. They may end items this worker waits for, or put some back.
+// Other workers still run items; each may end items that deferred ones wait for, or defer its own.
 void Drain::wait_for_change(std::uint64_t seen) {
   for (int spins = 0;; ++spins) {
     if (is_finished() || stamp_.load(std::memory_order_acquire) != seen || must_stop()) return;
@@ -305,7 +305,7 @@ DrainCounts Drain::close() {
   return counts_;
 }
 
-// The head stops at the first ticket that has not ended, so that another dispatch goes on there.
+// TICKET_HEAD stops at the first ticket that has not ended: the next dispatch continues there.
 void Drain::close_tickets() {
   const Word count = static_cast<Word>(fresh_[0].end);
   Word ended = 0;

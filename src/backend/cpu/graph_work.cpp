@@ -1,8 +1,8 @@
-// Planned work: run a region, release what waited for it, go on with that.
+// Planned work: run a region, release the regions that waited for it, continue with those.
 //
-// Every region that waits has a count with one more in it for the worker that claims its slot.
-// Whoever brings it to zero runs the region, with everything before it visible: each step of the
-// count is acquire and release. So a chain goes from item to item on one core.
+// The count of a waiting region is one higher than the nodes it waits for: the worker that claims
+// its slot takes off that one. The worker that brings the count to zero runs the region. Each step
+// of the count is acquire and release, so that worker sees all results the region depends on.
 #include "backend/cpu/graph_work.hpp"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ using ir::Outcome;
 // Value of `poisoned_by` for a handle that no dependent may touch any more. A smaller value is the
 // commuting opcode whose items faulted: items of that opcode may still run.
 constexpr Word kPoisonedForAll = 0xFFFFFFFFu;
-// Released regions a worker keeps when they are short, and when they may take long.
+// Released regions that a worker keeps for itself: of short items, and of items that may be long.
 constexpr std::size_t kKeepShort = 8;
 constexpr std::size_t kKeepLong = 1;
 // Shared regions a worker takes at one time.
@@ -39,7 +39,7 @@ void GraphWork::share(std::span<const Word> regions) {
     regions_.insert(regions_.end(), regions.begin(), regions.end());
     shared_.store(regions_.size(), std::memory_order_relaxed);
   }
-  // Either this finds a sleeper, or whoever falls asleep finds the regions.
+  // Either this wakes a sleeping worker, or a worker about to sleep finds the regions.
   desk_.wake_all();
 }
 
@@ -100,8 +100,8 @@ GraphWorker::GraphWorker(GraphWork& work, Tally& tally, const std::atomic<bool>&
 }
 
 void GraphWorker::run_portion(Word slot) {
-  // Once the last region is with somebody else the slot may be used again, so that its portion is
-  // read only here.
+  // Another worker may run the last region and hand the slot back, so the portion is read here and
+  // not again.
   const Word first = graph_.portions[slot].first;
   const Word end = first + graph_.portions[slot].count;
   Word ended = 0;
@@ -122,7 +122,7 @@ void GraphWorker::run_portion(Word slot) {
 }
 
 bool GraphWorker::run_waiting() {
-  // Both get their turn; what has waited longer goes first if the launch policy says so.
+  // Both kinds run in turn; if the launch policy ages items, those put aside go first.
   const bool has_resumed = graph_.ages && resume();
   const bool has_taken = take_shared();
   return has_resumed || has_taken || (!graph_.ages && resume());
@@ -139,7 +139,7 @@ bool GraphWorker::take_shared() {
   return true;
 }
 
-// Looks once at everything that was put aside; says whether anything went on.
+// Tries every region that was put aside once; says whether any made progress.
 bool GraphWorker::resume() {
   bool has_moved = false;
   for (std::size_t looks = work_.put_aside(); looks > 0 && !must_leave(); --looks) {
@@ -165,7 +165,7 @@ void GraphWorker::run_released() {
     const Word slot = graph_.slot_of[item];
     if (run_region(item, slot) == Ended::yes) finish(slot, 1);
   }
-  released_.clear();  // what is left when workers must leave remains
+  released_.clear();  // on a stop, regions that have not begun stay `remaining`
 }
 
 // ---- regions ----
@@ -221,7 +221,7 @@ void GraphWorker::release_one(Word waiter) {
   }
 }
 
-// Regions of a slot have ended. The last of them hands the slot back.
+// Some regions of a slot have ended. The last region of a slot makes it DONE.
 void GraphWorker::finish(Word slot, Word regions) {
   publish_counts();
   if (regions == 0) return;
@@ -271,8 +271,8 @@ inline GraphWorker::Move GraphWorker::run_item(Continuation& at) {
   return Move::done;
 }
 
-// Ends an item that does nothing and that nothing waits for, if an item of the same origin was just
-// let in: what most of run_item() is about does not concern it.
+// A short cut of run_item() for a NOP that no item waits for: if an item of the same origin was
+// just admitted, tenant and quota need no check.
 inline bool GraphWorker::end_nop(Word item) {
   if (graph_.items[item].op_handle != 0 || graph_.nodes[item].last_waiter != kNoNode) return false;
   if (!is_admitted_ || graph_.origin_of(item) != counted_origin_) return false;
@@ -305,7 +305,7 @@ inline Outcome GraphWorker::run_handler(Word handler, Continuation& at) {
     at.has_begun = true;
     std::ranges::copy(frame_.args, at.args.begin());
   }
-  // The args behind the first three are zero unless a handler made them something else.
+  // Args from the fourth on are zero for every item, unless a handler wrote them.
   if (info.writes_args || info.can_leave) {
     std::fill(std::begin(frame_.args) + 3, std::end(frame_.args), 0);
   }
@@ -317,7 +317,7 @@ inline void GraphWorker::end_item(Word item, Word outcome) {
   ++(outcome == kItemDone ? done_ : faulted_);
 }
 
-// Before anybody can see that a slot has ended, its items are in the tally.
+// Items are counted before their slot becomes DONE: a reader of the status finds the counts.
 void GraphWorker::publish_counts() {
   tally_.count_run(counted_origin_.tenant, counted_origin_.priority,
                    {.claims = claims_, .done = done_, .faulted = faulted_, .nops = nops_});
@@ -366,7 +366,7 @@ void GraphWorker::poison_handle(Word handle, Word by) {
   }
 }
 
-// ---- what items say ----
+// ---- PRINTF and emit ----
 
 void GraphWorker::print(Word fmt, Word a, Word b) {
   const bool has_room = ring_.log.append({fmt, {a, b, frame_.slot * abi::kSlotWords}});
