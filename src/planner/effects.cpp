@@ -1,5 +1,5 @@
-// From a verifier's findings, and what native handlers declare, to the bits that planning decides
-// by.
+// Translates the effects that the verifier found and that trusted handlers declare into the bits
+// that planning uses.
 #include "planner/effects.hpp"
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // Hazards and duplicates: one pass that knows the last accesses of every handle.
 //
 // A read waits for the last write, a write for the last write and the reads since. Commuting items
-// of one opcode wait for what came before their group, not for each other.
+// of one opcode wait for the accesses before their group, not for each other.
 #include "planner/hazard_scan.hpp"
 
 #include <algorithm>
@@ -19,20 +19,20 @@ using backend::kDroppedPlace;
 using backend::kMany;
 using backend::kNoNode;
 
-// The scan jumps about in memory: to what is known of a handle, from there to the items that
-// touched it. So two fetches run ahead of it, the second with what the first brought.
+// The scan accesses memory at random: the state of a handle, then the nodes of the items that
+// touched it. So two prefetches run ahead of it; the second uses the state the first one loaded.
 constexpr std::size_t kFetchHandles = 32;
 constexpr std::size_t kFetchNodes = 16;
-// Items between two looks at the clock.
+// Items between two reads of the clock.
 constexpr Word kClockInterval = 1 << 16;
 
-// Levels are told apart up to this one.
+// Deeper levels are not distinguished.
 constexpr Word kMostLevels = 0xFFFF;
 
 // Commuting items on one handle.
 struct Group {
   Word members = kNoNode;  // while it is open, a list of links
-  Word base = kNoNode;     // what members of the open group wait for
+  Word base = kNoNode;     // the node that members of the open group wait for
   Word opcode = 0;         // of the group that is open or was the last write; 0 = no group
 };
 
@@ -47,7 +47,7 @@ class Scan {
         equal_items_(request),
         links_(plan.arrays.links.take(2 * request.items.size())) {}
 
-  // Whether it came to the end before the deadline.
+  // Returns whether the scan ended before the deadline.
   bool run() {
     for (Word item = 0; item < item_count_; ++item) {
       if (item % kClockInterval == kClockInterval - 1 && is_over()) return false;
@@ -67,7 +67,7 @@ class Scan {
  private:
   bool is_over() const { return backend::Clock::now() >= request_.deadline; }
 
-  // Inlined by force: g++ takes a function that only fetches for one without effect, and drops it.
+  // Always inlined: g++ treats a function that only prefetches as pure and removes the call.
   [[gnu::always_inline]] void fetch_ahead(Word item) const {
     if (item + kFetchHandles < item_count_) {
       const WorkItem& words = request_.items[item + kFetchHandles];
@@ -116,8 +116,8 @@ class Scan {
     follow_barrier(item);
   }
 
-  // How long the longest way to an item is, as far as handles tell: what comes to the same level
-  // could run at one time. The launch policy wants the number of levels and nothing else of it.
+  // The level of an item is the length of the longest chain of handle accesses up to it; items of
+  // one level could run at the same time. The launch policy uses only the number of levels.
   void note_level(const WorkItem& words, Effects effects) {
     Word level = barrier_level_;
     const auto look = [&](Word handle, bool touches, bool writes) {
@@ -146,7 +146,7 @@ class Scan {
     plan_.depth = std::max(plan_.depth, level);
   }
 
-  // Whether an item that commutes finds others of its opcode to be with.
+  // Whether the output of a commuting item has an open group of its opcode.
   bool has_open_group(const WorkItem& words) {
     if (words.output_handle == 0) return false;
     const HandleState& state = handles_[words.output_handle];
@@ -155,8 +155,8 @@ class Scan {
     return group.members != kNoNode && group.opcode == words.op_handle;
   }
 
-  // A barrier waits for everything, whatever it names, and everything later waits for it. So all
-  // there is to note is what it writes.
+  // A barrier waits for all earlier items and all later items wait for it, so of the handles it
+  // names only its writes are noted.
   void visit_barrier(Word item, Effects effects) {
     if (request_.ordered) wait_for_everything(item);
     last_barrier_ = item;
@@ -175,7 +175,7 @@ class Scan {
     if (state.group != kNoNode) groups_[state.group] = {};
   }
 
-  // Everything after a barrier waits for it, by an edge of its own only if nothing else says so.
+  // Items after a barrier wait for it. One that waits for a later node already needs no own edge.
   void follow_barrier(Word node) {
     if (last_barrier_ == kNoNode || !request_.ordered) return;
     if (waiting_for(node) == 0) add_edge(node, last_barrier_);
@@ -187,8 +187,8 @@ class Scan {
     const WorkItem& words = request_.items[item];
     if (words.input_handle == words.output_handle) return false;
     const bool writes = (effects & kWritesOutput) != 0 && words.output_handle != 0;
-    // Nothing between two equal items may write their output, so the last one that did is the
-    // only candidate.
+    // No item between two equal items may write their output, so the last writer of the output is
+    // the only candidate.
     Word kept = kNoNode;
     if (!writes) {
       kept = equal_items_.exchange(item);
@@ -209,8 +209,8 @@ class Scan {
     return true;
   }
 
-  // Of a pure item's words but its output; never 0. Equal items have equal ones, and it saves a
-  // look at the other item nearly always when they are not.
+  // A hash of a pure item's words except its output, never 0. Equal items have equal fingerprints;
+  // different fingerprints save loading the other item.
   Word fingerprint(Word item) const {
     const WorkItem& words = request_.items[item];
     std::uint64_t hash = std::uint64_t{words.op_handle} << 32 | words.input_handle;
@@ -265,7 +265,7 @@ class Scan {
     state.reader_before = std::exchange(state.reader, link);
   }
 
-  // Waits for everyone who read since the last write, and forgets them.
+  // Adds edges to all readers since the last write, and forgets the readers.
   void wait_for_readers(Word waiter, HandleState& state) {
     if (!state.has_readers()) return;
     wait(waiter, state.reader / 2);
@@ -274,7 +274,7 @@ class Scan {
     state.forget_readers();
   }
 
-  // Commuting items wait for what came before their group, not for each other.
+  // Commuting items wait for the accesses before their group, not for each other.
   void join_group(HandleState& state, Word item, Word link) {
     const Word opcode = request_.items[item].op_handle;
     if (state.group == kNoNode) {
@@ -291,8 +291,8 @@ class Scan {
   void open_group(HandleState& state, Word item, Word opcode) {
     close_group(state, item);
     Group& group = groups_[state.group];
-    // Members of an earlier group of the same opcode are not waited for; readers since are, and
-    // they waited for that group.
+    // Members of an earlier group of the same opcode need no edge. Readers since then do, and they
+    // wait for that group.
     const Word writer = group.opcode == opcode ? kNoNode : state.writer;
     if (!state.has_readers()) {
       group.base = writer;
@@ -308,7 +308,7 @@ class Scan {
     group.opcode = opcode;
   }
 
-  // The group becomes the last write: its only member, or one node for all.
+  // The group becomes the last write: its only member, or a join of all members.
   void close_group(HandleState& state, Word item) {
     if (state.group == kNoNode) return;
     Group& group = groups_[state.group];
@@ -361,8 +361,8 @@ class Scan {
     }
     backend::Node& waited =
         node < item_count_ ? plan_.nodes[node] : plan_.joins[node - item_count_];
-    // Whether anybody waits already is a coin toss, so that this is written without a branch: the
-    // one who waited last moves into an edge, which counts only if there was one.
+    // A branch on whether the node has a waiter would be unpredictable, so there is none: the last
+    // waiter is copied to the next free edge, which is kept only if there was a waiter.
     const Word before = waited.last_waiter;
     const bool has_waiter = before != kNoNode;
     const bool is_said = has_waiter && (before & ~kMany) == waiter;
@@ -375,7 +375,7 @@ class Scan {
     plan_.dependencies += is_said ? 0 : 1;
   }
 
-  // Waits for whatever nothing else waits for yet, since the barrier before.
+  // Waits for every node since the last barrier that no other node waits for.
   void wait_for_everything(Word item) {
     const Word begin = last_barrier_ == kNoNode ? 0 : last_barrier_;
     for (Word node = begin; node < item; ++node) {

@@ -1,4 +1,4 @@
-// Small numbers for the opcodes of a list, in the order they are first met.
+// Numbers the opcodes of a list in the order of their first items.
 #pragma once
 
 #include <unordered_map>
@@ -11,10 +11,10 @@ namespace everkernel::planner {
 
 using abi::Word;
 
-/// Opcode to rank, by one load for small opcodes.
+/// Maps an opcode to its rank; small opcodes index an array.
 class OpcodeRanks {
  public:
-  OpcodeRanks() : dense_(kDense, backend::kNoNode) {}  ///< knows none
+  OpcodeRanks() : dense_(kDense, backend::kNoNode) {}  ///< no opcode has a rank
 
   /// The rank of an opcode, which gets the next one if it is new.
   Word operator[](Word opcode) {

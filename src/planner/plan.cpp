@@ -12,10 +12,10 @@ namespace {
 
 using backend::kDroppedPlace;
 
-// Items ahead whose waiters are fetched while regions are made.
+// Distance, in items, of the prefetch of waiters while regions are made.
 constexpr std::size_t kFetchWaiters = 24;
 
-// A chain goes on where one item is the only one that waits, and waits for nothing else.
+// A region continues with the only waiter of an item, if that waits for no other node.
 void make_regions(Plan& plan, bool fuse) {
   const std::size_t count = plan.nodes.size();
   plan.regions = 0;

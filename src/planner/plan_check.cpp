@@ -1,4 +1,4 @@
-// One look at every item of a list, before the scan relies on what it says.
+// Checks every item of a list, so that the scan can rely on opcodes and origins.
 #include "planner/plan_check.hpp"
 
 #include <fmt/format.h>

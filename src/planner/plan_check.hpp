@@ -5,7 +5,7 @@
 
 namespace everkernel::planner {
 
-/// What a look over the whole list found.
+/// Facts about a whole list that passed the check.
 struct CheckedList {
   Word max_handle = 0;          ///< the largest handle of any item
   Effects effects = 0;          ///< of all items together

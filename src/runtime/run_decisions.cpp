@@ -22,10 +22,10 @@ constexpr std::uint64_t kHotShare = 64;
 // Regions in a ticket: of a hybrid graph, and at most of a dense one.
 constexpr Word kHybridRegions = 32;
 constexpr std::uint64_t kMostRegions = 256;
-// What compiling a handler may take, and compiling all of them for a device.
+// Longest expected time to compile one handler on the CPU, and a whole kernel for a device.
 constexpr auto kCompileTime = std::chrono::milliseconds(25);
 constexpr auto kDeviceCompileTime = std::chrono::seconds(5);
-// Tickets a worker should find, so that none is left with the last of the work.
+// Tickets for each worker, so that none runs a last large ticket while the others are idle.
 constexpr std::uint64_t kTicketsPerWorker = 32;
 
 }  // namespace
@@ -55,8 +55,8 @@ planner::LaunchRequest launch_request(const RunFacts& run) {
   const auto hot = std::ranges::count_if(run.opcodes, [&](const OpcodeCount& count) {
     return count.items >= kHotItems && count.items * kHotShare >= run.kept_items;
   });
-  // How much of the ring is ready at one time: what can begin at once, or, if that is more, what a
-  // level of the graph has on average.
+  // Regions that are ready at one time: those that wait for nothing or, if that is more, the
+  // average number of regions in a level of the graph.
   const std::uint64_t width = std::max<std::uint64_t>(
       plan.ready_regions, std::min<std::uint64_t>(plan.regions, planner::kLeveledItems) /
                               std::max<std::uint64_t>(1, plan.depth));
@@ -86,7 +86,7 @@ bool compiles_code(const RunFacts& run, const LaunchPolicy& policy) {
   // Without an interpreter every megakernel is native, so that asking for one says nothing.
   if (run.device.interpreter && run.kernel.execution == Execution::native) return true;
   if (policy.execution != Execution::native || !run.device.native_code) return false;
-  // Compiling cannot be cut short, so that it must fit into the time that is left.
+  // Compiling cannot be interrupted, so it must end before the deadline.
   Clock::duration needed = kDeviceCompileTime;
   if (run.device.compiles_per_run) needed = kCompileTime * static_cast<int>(run.opcodes.size());
   return run.deadline - Clock::now() > needed;
@@ -99,8 +99,8 @@ RunKernelKey kernel_key(const RunFacts& run, bool is_native) {
   return key;
 }
 
-// How many regions a slot stands for. Where all workers share them, all regions should fit the
-// ring. Where a slot is one worker's, the topology decides, and every worker should find several.
+// If all workers share a slot, all regions should fit the ring at once. If one worker claims a
+// slot, the topology decides, and every worker should find several slots.
 Word regions_per_ticket(const RunFacts& run, const LaunchPolicy& policy) {
   const std::uint64_t regions = run.plan.regions;
   if (run.device.shares_slot_across_workers) {
@@ -126,7 +126,7 @@ Word regions_per_ticket(const RunFacts& run, const LaunchPolicy& policy) {
   return static_cast<Word>(std::clamp<std::uint64_t>(share, 1, most));
 }
 
-// Light work is published slot by slot, as soon as there is one; much work a ring at a time.
+// A light queue is published slot by slot, which starts it at once; a long one a ring at a time.
 Word largest_batch(const RunFacts& run, const LaunchPolicy& policy) {
   const Word capacity = ring_slots(run.kernel) - 1;
   switch (policy.pressure) {
@@ -141,7 +141,7 @@ Word largest_batch(const RunFacts& run, const LaunchPolicy& policy) {
   return 1;
 }
 
-// Who rings when slots have ended: workers, or the one that serves the ring for all of them.
+// Every worker and the helper ring for the slots they end; of workers that share slots, one does.
 Word ringer_count(const RunFacts& run, const LaunchPolicy& policy) {
   return run.device.shares_slot_across_workers ? 1 : policy.workers + 1;
 }

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "everkernel/abi/slot.hpp"
 #include "everkernel/backend/item.hpp"
 #include "everkernel/ir/verifier.hpp"
 #include "everkernel/memory/buffer_table.hpp"

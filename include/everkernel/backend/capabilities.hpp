@@ -1,4 +1,4 @@
-// What a backend can do, found out by asking the machine.
+// What a backend can do on this machine.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,12 @@ namespace everkernel::backend {
 
 using abi::Word;
 
-/// What a backend can do here. `info` shows it, the planner decides by it.
+/// What a backend can do on this machine. `info` shows it, the planner uses it.
 struct Capabilities {
   bool supported = false;          ///< whether it can run anything
   Word max_worker_count = 0;       ///< workers it can keep busy at one time
   std::string id = {};             ///< `cpu`, `cuda`
-  std::string device = {};         ///< what it runs on, for people
+  std::string device = {};         ///< name of the device, for people
   std::string reason = {};         ///< why it is not supported, empty when it is
   std::uint64_t memory_bytes = 0;  ///< memory its buffers may take
   bool native_code = false;        ///< whether handlers are compiled for the device

@@ -9,7 +9,7 @@ namespace everkernel::backend {
 
 using abi::Word;
 
-/// Whose work an item is, and how urgent.
+/// Tenant and priority of an item.
 struct Origin {
   std::uint8_t tenant = 0;    ///< 0..28
   std::uint8_t priority = 2;  ///< 0..4, 0 the most urgent

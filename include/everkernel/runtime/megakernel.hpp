@@ -1,4 +1,4 @@
-// The megakernel: compiled once, then it drains rings (dispatch) or stays on one (start).
+// The megakernel: compiled once; then it drains rings (dispatch, run) or stays on one (start).
 #pragma once
 
 #include <cstdint>

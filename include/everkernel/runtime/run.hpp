@@ -38,7 +38,7 @@ struct RunProgress {
 
 /// How to run.
 struct RunOptions {
-  /// Whose work each item is and how urgent; one an item, or empty: then `origin` is everybody's.
+  /// Tenant and priority of each item; one for each item, or empty: then `origin` is that of all.
   std::span<const Origin> origins = {};
   Origin origin = {};    ///< of every item when `origins` is empty
   bool ordered = true;   ///< whether items that share buffers keep their order
@@ -55,11 +55,11 @@ struct RunOptions {
   Word hot_windows = 0;                      ///< a hint for the launch policy
   std::uint64_t memory_budget_bytes = 0;     ///< 0 = unbounded
   std::span<const Word> tenant_quotas = {};  ///< items of tenant t at one time; empty = no limit
-  /// Called now and then on the calling thread.
+  /// Called at most every 100 ms, on the calling thread.
   std::function<void(const RunProgress&)> progress = {};
 };
 
-/// What the launch cost and decided; the fields of the seeds' dispatch telemetry.
+/// Costs and decisions of the launch.
 struct RunTelemetry {
   std::uint64_t bytes_uploaded = 0;               ///< written for the kernel: control words, slots
   std::uint64_t bytes_read_back = 0;              ///< read from what the kernel wrote
@@ -80,7 +80,7 @@ struct RunTelemetry {
   std::uint64_t device_memory_budget_bytes = 0;   ///< 0 = unbounded
 };
 
-/// What the plan came to: for people who tune, and for tests that must see a decision's effect.
+/// Sizes of the plan, for tuning and for tests of decisions.
 struct RunShape {
   std::uint64_t regions = 0;          ///< chains of items that ran back to back
   std::uint64_t edges = 0;            ///< dependencies between items
@@ -98,7 +98,7 @@ struct RunShape {
   std::string pipeline_id = {};       ///< names the code that ran
 };
 
-/// Items that became FAULT, by why and by what they ran.
+/// Items that became FAULT, by code and opcode.
 struct FaultCount {
   Word code = 0;                 ///< fault code
   Word opcode = 0;               ///< of the items
@@ -130,7 +130,7 @@ enum class ItemEnd {
   faulted,    ///< it is FAULT
 };
 
-/// What a run came to. items_processed + items_remaining + items_faulted = items given.
+/// The result of a run. items_processed + items_remaining + items_faulted = items given.
 struct RunReport {
   std::uint64_t items_processed = 0;        ///< items that ran, or that an equal one ran for
   std::uint64_t items_remaining = 0;        ///< items that did not run in time
@@ -144,7 +144,7 @@ struct RunReport {
   std::uint64_t published_items = 0;        ///< items of the slots that were published
   std::uint64_t lineage_items = 0;          ///< items included in lineage
   RunTelemetry telemetry = {};              ///< cost and decisions
-  RunShape shape = {};                      ///< what the plan came to
+  RunShape shape = {};                      ///< sizes of the plan
   std::vector<FaultCount> faults = {};      ///< sorted by code, then opcode
   std::vector<abi::Hit> hits = {};          ///< sorted by item; of one item in order
   std::uint64_t hits_dropped = 0;           ///< hits over the capacity
