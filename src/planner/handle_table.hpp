@@ -23,7 +23,7 @@ struct alignas(32) HandleState {
   Word group = backend::kNoNode;          // of commuting items, if there ever was one
   Word fingerprint = 0;                   // of the last write if that was pure, else 0
   std::uint16_t write_level = 0;          // of the last write, see note_level()
-  std::uint16_t read_level = 0;           // the highest of those who read or wrote it
+  std::uint16_t read_level = 0;           // the highest of its readers and writers
 
   bool has_readers() const { return reader != backend::kNoNode; }
   void forget_readers() { reader = reader_before = readers = backend::kNoNode; }

@@ -267,7 +267,7 @@ TEST(Waves, the_largest_says_how_much_it_needs) {
 }
 
 TEST(Waves, an_endless_chain_ends_after_64_items) {
-  // No plan has one; whoever makes a wrong one gets an answer.
+  // No plan has such a place; a caller that makes one gets an answer all the same.
   const auto begins = split({.items = {{64, 1, 2, 0}, {64, 3, 4, 0}},
                              .places = {0, 1},
                              .bytes = {0, 10, 10, 10, 10},

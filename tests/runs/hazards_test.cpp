@@ -46,7 +46,7 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(Planning, the_order_of_the_list_is_the_order_of_effects) {
   for (const Word workers : {1u, 2u, 8u}) {
     Runner runner({.slot_count = 64, .workgroup_size = 1, .worker_count = workers});
-    // Slow writers first, so that who does not wait comes too early.
+    // Slow writers first: an item that does not wait for them reads too early.
     runner.run({{kSlowMove, 1, 2, 5},  // 2 = 1 * 2 + 5 = 7
                 {kMove, 2, 3, 0},      // 3 = 14: after the write
                 {kSlowMove, 3, 4, 1},  // 4 = 29

@@ -154,7 +154,7 @@ TEST(Run, calls_progress_on_the_calling_thread) {
 }
 
 TEST(Run, keeps_items_of_a_tenant_within_its_quota) {
-  // The first word counts who is in, the second the most that ever were.
+  // The first word counts the items that run now, the second the most that ran at one time.
   Runner runner({.slot_count = 64, .workgroup_size = 1, .worker_count = 4}, R"(
 handler meet = 64 commutes { atomic_add(output[0], 1); }
 handler busy = 65 {

@@ -1,4 +1,4 @@
-// The desk and the bell: who sleeps, and that nobody oversleeps.
+// TicketDesk and CompletionBell: a sleeping thread is woken, and no wake-up is lost.
 #include <gtest/gtest.h>
 
 #include <atomic>

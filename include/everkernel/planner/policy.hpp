@@ -42,11 +42,11 @@ std::string_view topology_name(Topology topology);
 /// The name in snake case.
 std::string_view pressure_name(Pressure pressure);
 
-/// Workers when nobody asks for a number.
+/// Workers if the request names no number.
 inline constexpr Word kDefaultWorkers = 64;
 /// Smallest planned workgroup.
 inline constexpr Word kMinWorkgroup = 32;
-/// Workgroup when nobody asks for one.
+/// Workgroup if the request names none.
 inline constexpr Word kDefaultWorkgroup = 64;
 /// Largest planned workgroup.
 inline constexpr Word kMaxWorkgroup = 1024;
