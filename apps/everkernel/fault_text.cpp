@@ -17,40 +17,45 @@ std::string fault_text(Word code) {
 std::string fault_advice(Word code, FaultSource source) {
   const bool is_run = source == FaultSource::run;
   if (code >= abi::kFirstUserFault) {
-    return fmt::format("the handler executed `fault {}`", code - abi::kFirstUserFault);
+    return fmt::format("the handler ran fault {}: check its condition in the source",
+                       code - abi::kFirstUserFault);
   }
   switch (abi::FaultCode{code}) {
     case abi::FaultCode::unknown_opcode:
-      return "no handler has this opcode: --handlers names a file with one";
+      return "no handler has this opcode: give a file that has one with --handlers";
     case abi::FaultCode::index_out_of_range:
-      return is_run ? "an index is outside its buffer: lengthen the buffer, or shorten the loop"
+      return is_run ? "an index is outside its buffer: make the buffer longer, or the loop shorter"
                     : "an index is outside its buffer: correct the operand, or give a longer "
                       "buffer (encode control --observable-slots, --buffer)";
     case abi::FaultCode::tenant_out_of_range:
-      return "tenants are 0..28, and control word 2 is 3";
+      return "a tenant must be 0..28, and control word 2 must be 3";
     case abi::FaultCode::fuel_exhausted:
-      return fmt::format("its loops took more than {} turns: bound them, or yield in between",
-                         grouped(ir::kDefaultFuel));
+      return fmt::format("the loops of the handler took more than {} turns: {}",
+                         grouped(ir::kDefaultFuel),
+                         is_run ? "split the item" : "bound them, or yield");
     case abi::FaultCode::permission_denied:
       return is_run ? "the buffer belongs to another tenant: compare \"tenant\" of buffer and item"
-                    : "tenants other than 0 may write only control words from 160 up; "
-                      "--buffer HANDLE=FILE:rw lets handlers read and write";
+                    : "tenants other than 0 may write control words from 160 up only; --buffer "
+                      "HANDLE=FILE:rw lets handlers read and write a buffer";
     case abi::FaultCode::bad_packed_payload:
-      return "publish --packed makes payloads that keep the rules";
+      return "the payload breaks the format: make it with publish --packed";
     case abi::FaultCode::bad_fence:
-      return "the fence counts more slots than lie before it";
+      return "the fence counts more slots than precede it";
     case abi::FaultCode::io_error:
-      return is_run ? "a run has no IO service" : "the IO queue shows the error of its request";
+      return is_run ? "this version has no IO service"
+                    : "the IO request failed: inspect --io-queue shows its error";
     case abi::FaultCode::bad_buffer_handle:
-      return is_run ? "no buffer of the job has the handle of the item or of buffer(h)"
-                    : "no buffer has this handle: --buffer HANDLE=FILE gives it one";
+      return is_run
+                 ? "the item names no buffer, or buffer(h) a handle that no buffer of the job has"
+                 : "no buffer has the handle: give one with --buffer HANDLE=FILE";
     case abi::FaultCode::deadline:
-      return fmt::format("it still ran at the deadline: {} gives more time",
-                         is_run ? "--max-wall-time" : "--deadline");
+      return is_run ? "the item still ran at the time limit: raise --max-wall-time"
+                    : "the item still ran at the deadline: raise --deadline";
     case abi::FaultCode::maybe_executed:
-      return "the device was lost while it ran: check whether its results are there";
+      return "the device was lost while the item ran: check whether its results are there";
     case abi::FaultCode::input_faulted:
-      return "not run: an item it depends on is FAULT; fix that item first";
+      return is_run ? "not run, because an item it depends on is FAULT: fix that item first"
+                    : "an item it depends on is FAULT: fix that item first";
     case abi::FaultCode::none:
       break;
   }
