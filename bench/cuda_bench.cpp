@@ -811,7 +811,7 @@ void ask_start(Suite& suite) {
 // ---- runs ----
 
 std::uint64_t run_items(Megakernel& kernel, std::span<const WorkItem> items) {
-  const Report report = must(kernel.run(items));
+  const RunReport report = must(kernel.run(items));
   expect(report.items_processed == items.size(), "a run processes every item");
   return report.items_processed;
 }

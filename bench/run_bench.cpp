@@ -14,9 +14,9 @@
 #include "everkernel/backend/cpu/cpu_backend.hpp"
 #include "everkernel/ir/parser.hpp"
 #include "everkernel/jit/native.hpp"
-#include "everkernel/planner/plan.hpp"
 #include "everkernel/runtime/megakernel.hpp"
 #include "harness.hpp"
+#include "planner/plan.hpp"
 
 namespace everkernel::bench {
 namespace {
@@ -146,8 +146,8 @@ struct Machine {
     }
   }
 
-  std::uint64_t run(std::span<const WorkItem> items, const RunConfig& config = {}) {
-    const Report report = checked(kernel.run(items, config));
+  std::uint64_t run(std::span<const WorkItem> items, const RunOptions& options = {}) {
+    const RunReport report = checked(kernel.run(items, options));
     if (report.items_processed != items.size()) std::abort();
     return report.items_processed;
   }
@@ -157,7 +157,7 @@ void ask_nops(Suite& suite, std::size_t count) {
   Machine machine(0, 0);
   Session session = checked(machine.kernel.start());
   const std::vector<WorkItem> items(count);
-  const PublishOptions patient{.wait_for_room = seconds(10)};
+  const PublishOptions patient{.timeout = seconds(10)};
   suite.ask({"run_of_nops",
              "a run of independent empty items, against the same through a session",
              count,
@@ -209,7 +209,7 @@ void ask_chain(Suite& suite, std::size_t count, std::size_t words) {
   BareLoop loop(words);
   std::vector<WorkItem> items;
   for (Word i = 0; i < count; ++i) items.push_back({kStep, 0, 1, i});
-  const RunConfig one{.worker_count = 1};
+  const RunOptions one{.worker_count = 1};
   suite.ask({fmt::format("chain_of_{}_words", words),
              fmt::format("a chain of dependent items of {} words each, against the bare loop of "
                          "handler calls",
@@ -225,7 +225,7 @@ void ask_dedupe(Suite& suite, std::size_t count) {
   Machine machine(64, 16);
   std::vector<WorkItem> items;
   for (Word i = 0; i < count; ++i) items.push_back({kWork, 0, 1 + i / 2 % 64, i / 2});
-  RunConfig all;
+  RunOptions all;
   all.dedupe = false;
   suite.ask({"dedupe",
              "half of the items are duplicates; a handler of about 1 us",
@@ -244,8 +244,8 @@ void ask_execution(Suite& suite, std::size_t count) {
     items.push_back(
         {opcode, 1 + static_cast<Word>(random() % 32), 33 + static_cast<Word>(random() % 32), i});
   }
-  const RunConfig interpreted{.execution = RunExecution::interpreter};
-  const RunConfig compiled{.execution = RunExecution::jit};
+  const RunOptions interpreted{.execution = backend::Execution::interpreter};
+  const RunOptions compiled{.execution = backend::Execution::native};
   suite.ask({"execution_mode",
              "256 words an item, interpreted and as specialised native code",
              count,

@@ -46,7 +46,7 @@ Megakernel make_kernel(Word slots, unsigned workers, std::string_view handlers =
                                      .worker_count = workers}));
 }
 
-const PublishOptions kPatient{.wait_for_room = seconds(10)};
+const PublishOptions kPatient{.timeout = seconds(10)};
 
 std::uint64_t publish_in_batches(Session& session, std::size_t items) {
   const std::vector<abi::WorkItem> batch(kBatch, abi::WorkItem{});

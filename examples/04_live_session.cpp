@@ -24,7 +24,7 @@ Result<void> produce(Session& session, Word tenant) {
   Ticket last = {};
   for (Word i = 0; i < kItems; ++i) {
     const auto ticket = session.publish({.opcode = Word(abi::Opcode::atomic_add), .args = args},
-                                        {.tenant = tenant, .wait_for_room = kPatience});
+                                        {.tenant = tenant, .timeout = kPatience});
     if (!ticket) return Failure(ticket.error());
     last = *ticket;
   }

@@ -206,7 +206,7 @@ Result<DispatchReport> run(Megakernel& kernel, const DispatchCommand& command,
   if (input.io_queue) buffers.io_queue = input.io_queue->bytes;
   const Submission submissions[] = {buffers};
   return kernel.dispatch({.submissions = submissions,
-                          .deadline = command.deadline.value_or(kDefaultDispatchDeadline),
+                          .timeout = command.deadline.value_or(kDefaultDispatchTimeout),
                           .hit_capacity = command.hit_capacity.value_or(kDefaultHitCapacity)});
 }
 

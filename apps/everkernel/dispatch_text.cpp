@@ -24,43 +24,6 @@ using backend::DrainEnd;
 // Rows of a table; `inspect` shows every slot.
 constexpr std::size_t kShownRows = 16;
 
-// What a person does about a fault.
-std::string advice(Word code) {
-  if (code >= abi::kFirstUserFault) return "the handler raised it: its text says when";
-  switch (abi::FaultCode{code}) {
-    case abi::FaultCode::unknown_opcode:
-      return "no handler has this opcode: --handlers names a file with one";
-    case abi::FaultCode::index_out_of_range:
-      return "an index outside its buffer: correct the operand, or give a longer buffer (encode "
-             "control --observable-slots, --buffer)";
-    case abi::FaultCode::tenant_out_of_range:
-      return "tenants are 0..28, and control word 2 is 3";
-    case abi::FaultCode::fuel_exhausted:
-      return fmt::format("its loops took more than {} turns: bound them, or yield in between",
-                         grouped(ir::kDefaultFuel));
-    case abi::FaultCode::permission_denied:
-      return "tenants but 0 write control words from 160 up alone; --buffer HANDLE=FILE:rw lets "
-             "handlers read and write";
-    case abi::FaultCode::bad_packed_payload:
-      return "publish --packed makes payloads that keep the rules";
-    case abi::FaultCode::bad_fence:
-      return "the fence counts more slots than lie before it";
-    case abi::FaultCode::io_error:
-      return "the IO queue shows the error of its request";
-    case abi::FaultCode::bad_buffer_handle:
-      return "no buffer has this handle: --buffer HANDLE=FILE gives it one";
-    case abi::FaultCode::deadline:
-      return "it still ran at the deadline: --deadline gives more time";
-    case abi::FaultCode::maybe_executed:
-      return "the device was lost while it ran: see whether its results are there";
-    case abi::FaultCode::input_faulted:
-      return "an item it depends on is FAULT: see to that one";
-    case abi::FaultCode::none:
-      break;
-  }
-  return "";
-}
-
 // Why a slot that the explainer finds nothing wrong with has not ended.
 std::string open_reason(SlotStatus status, DrainEnd end) {
   if (status == SlotStatus::wait_io) return "waits for IO, which this version does not serve";
@@ -108,7 +71,7 @@ std::string faults_text(const std::vector<FaultGroup>& faults) {
   const std::size_t shown = std::min(faults.size(), kShownRows);
   for (const FaultGroup& group : std::span(faults).first(shown)) {
     table.add({grouped(group.count), fault_text(group.fault_code), opcode_text(group.opcode),
-               advice(group.fault_code)});
+               fault_advice(group.fault_code, FaultSource::dispatch)});
   }
   return "\nfaults\n" + table.text(2) + more_line(faults.size() - shown);
 }

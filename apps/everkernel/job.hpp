@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "everkernel/abi/slot.hpp"
-#include "everkernel/backend/graph.hpp"
+#include "everkernel/backend/item.hpp"
 #include "everkernel/base/result.hpp"
 #include "everkernel/ir/verifier.hpp"
 #include "everkernel/memory/buffer_table.hpp"

@@ -81,27 +81,27 @@ Result<std::vector<DataBuffer>> make_buffers(Megakernel& kernel, Job& job) {
   return buffers;
 }
 
-RunExecution execution_of(const RunCommand& command) {
-  if (command.interpreter) return RunExecution::interpreter;
-  return command.jit ? RunExecution::jit : RunExecution::automatic;
+backend::Execution execution_of(const RunCommand& command) {
+  if (command.interpreter) return backend::Execution::interpreter;
+  return command.jit ? backend::Execution::native : backend::Execution::automatic;
 }
 
-Result<Report> run_items(Megakernel& kernel, const RunCommand& command, const Job& job) {
+Result<RunReport> run_items(Megakernel& kernel, const RunCommand& command, const Job& job) {
   ProgressBar bar;
-  RunConfig config{.origins = job.origins,
-                   .ordered = job.ordered,
-                   .dedupe = !command.no_dedupe,
-                   .fuse = !command.no_fuse,
-                   .lineage = command.lineage,
-                   .max_wall_time = command.max_wall_time.value_or(kDefaultRunTime),
-                   .worker_count = command.workers.value_or(0),
-                   .execution = execution_of(command),
-                   .hit_capacity = command.hit_capacity.value_or(0),
-                   .memory_budget_bytes = command.memory_budget.value_or(0)};
+  RunOptions options{.origins = job.origins,
+                     .ordered = job.ordered,
+                     .dedupe = !command.no_dedupe,
+                     .fuse = !command.no_fuse,
+                     .lineage = command.lineage,
+                     .timeout = command.max_wall_time.value_or(kDefaultRunTimeout),
+                     .worker_count = command.workers.value_or(0),
+                     .execution = execution_of(command),
+                     .hit_capacity = command.hit_capacity.value_or(0),
+                     .memory_budget_bytes = command.memory_budget.value_or(0)};
   if (bar.is_shown()) {
-    config.progress = [&bar](const RunProgress& progress) { bar.update(progress); };
+    options.progress = [&bar](const RunProgress& progress) { bar.update(progress); };
   }
-  return kernel.run(job.items, config);
+  return kernel.run(job.items, options);
 }
 
 Result<void> read_outputs(std::span<const DataBuffer> buffers, RunOutcome& outcome) {

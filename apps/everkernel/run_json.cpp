@@ -7,7 +7,7 @@
 namespace everkernel::cli {
 namespace {
 
-void write_counts(JsonWriter& json, const Report& report) {
+void write_counts(JsonWriter& json, const RunReport& report) {
   json.field("items_processed", report.items_processed);
   json.field("items_remaining", report.items_remaining);
   json.field("items_faulted", report.items_faulted);
@@ -36,7 +36,7 @@ void write_telemetry(JsonWriter& json, const RunTelemetry& telemetry) {
   json.field("resident_input_cache_hit", telemetry.resident_input_cache_hit);
   json.field("topology", planner::topology_name(telemetry.topology));
   json.field("pressure", planner::pressure_name(telemetry.pressure));
-  json.field("execution_mode", planner::execution_mode_name(telemetry.execution_mode));
+  json.field("execution_mode", backend::execution_name(telemetry.execution_mode));
   json.field("hit_capacity", telemetry.hit_capacity);
   json.field("estimated_peak_device_bytes", telemetry.estimated_peak_device_bytes);
   json.field("device_memory_budget_bytes", telemetry.device_memory_budget_bytes).end_object();
@@ -66,7 +66,7 @@ void write_faults(JsonWriter& json, const RunOutcome& outcome) {
   json.end_array();
 }
 
-void write_lineage(JsonWriter& json, const Report& report) {
+void write_lineage(JsonWriter& json, const RunReport& report) {
   json.field("region_lineage", std::span<const Word>(report.region_lineage));
   json.key("region_lineage_wide").begin_array();
   const std::size_t words = report.lineage_words();
@@ -90,7 +90,7 @@ void write_lineage(JsonWriter& json, const Report& report) {
   json.end_array();
 }
 
-void write_hits(JsonWriter& json, const Report& report) {
+void write_hits(JsonWriter& json, const RunReport& report) {
   json.key("hits").begin_array();
   for (const abi::Hit& hit : report.hits) {
     const Word words[] = {hit.item, hit.a, hit.b, hit.c};

@@ -104,7 +104,7 @@ std::string origins_text(const RunOutcome& outcome, std::span<const Rule> rules,
 }  // namespace
 
 std::string lineage_text(const RunOutcome& outcome) {
-  const Report& report = outcome.report;
+  const RunReport& report = outcome.report;
   if (!outcome.lineage || report.lineage_rules.empty()) return {};
   Rules rules(outcome);
   std::map<Word, std::vector<bool>> outputs;

@@ -19,7 +19,7 @@ struct RunOutput {
 /// Everything the report says. Job and report outlive it.
 struct RunOutcome {
   const Job& job;
-  const Report& report;
+  const RunReport& report;
   std::string backend = {};             ///< `cpu`, `cuda`
   std::string backend_reason = {};      ///< what `auto` decided by
   std::string device = {};              ///< what it ran on, for people

@@ -16,7 +16,7 @@
 namespace everkernel::cli {
 namespace {
 
-using planner::ExecutionMode;
+using backend::Execution;
 using planner::Pressure;
 using planner::Topology;
 
@@ -26,7 +26,7 @@ constexpr std::size_t kShownRows = 12;
 constexpr std::size_t kShownWords = 8;
 constexpr std::size_t kBarColumns = 24;
 
-std::uint64_t items_of(const Report& report) {
+std::uint64_t items_of(const RunReport& report) {
   return report.items_processed + report.items_remaining + report.items_faulted;
 }
 
@@ -37,7 +37,7 @@ std::string bps_text(Word bps) {
 // --- headline, time, items -----------------------------------------------------------------------
 
 // "3 items done in 1.22 ms", or what became of them.
-std::string result_text(const Report& report) {
+std::string result_text(const RunReport& report) {
   const std::string items = counted(items_of(report), "item");
   const std::string time = duration_text(report.wall_time);
   if (report.items_faulted == 0 && report.items_remaining == 0) {
@@ -52,7 +52,7 @@ std::string result_text(const Report& report) {
 }
 
 std::string headline(const RunOutcome& outcome) {
-  const Report& report = outcome.report;
+  const RunReport& report = outcome.report;
   const double seconds = std::chrono::duration<double>(report.wall_time).count();
   const auto ended = static_cast<double>(report.items_processed + report.items_faulted);
   const double rate = seconds > 0 ? ended / seconds : 0;
@@ -63,7 +63,7 @@ std::string headline(const RunOutcome& outcome) {
 }
 
 std::string time_text(const RunOutcome& outcome) {
-  const Report& report = outcome.report;
+  const RunReport& report = outcome.report;
   const auto wall = static_cast<std::uint64_t>(report.wall_time.count());
   Table table = Table::plain({Align::left, Align::right, Align::right, Align::left, Align::left});
   const auto row = [&](const char* name, std::uint64_t time_ns, const char* what) {
@@ -81,7 +81,7 @@ std::string time_text(const RunOutcome& outcome) {
   return "\ntime\n" + table.text(2);
 }
 
-std::string items_text(const Report& report) {
+std::string items_text(const RunReport& report) {
   const std::uint64_t all = items_of(report);
   Table table = Table::plain({Align::left, Align::right, Align::right, Align::left});
   const auto row = [&](const char* name, std::uint64_t count, const char* what) {
@@ -103,36 +103,6 @@ std::string items_text(const Report& report) {
 
 // --- faults --------------------------------------------------------------------------------------
 
-// What a person does about a fault in a job.
-std::string advice(Word code) {
-  if (code >= abi::kFirstUserFault) return "the handler raised it: its text says when";
-  switch (abi::FaultCode{code}) {
-    case abi::FaultCode::index_out_of_range:
-      return "an index outside its buffer: make the buffer longer, or the loop shorter";
-    case abi::FaultCode::fuel_exhausted:
-      return fmt::format("its loops took more than {} turns", grouped(ir::kDefaultFuel));
-    case abi::FaultCode::permission_denied:
-      return "the buffer belongs to another tenant: see \"tenant\" of buffer and item";
-    case abi::FaultCode::bad_buffer_handle:
-      return "buffer(h) or an item without a handle: no buffer of the job has it";
-    case abi::FaultCode::deadline:
-      return "it still ran when the time was up: --max-wall-time gives more";
-    case abi::FaultCode::maybe_executed:
-      return "the device was lost while it ran: see whether its results are there";
-    case abi::FaultCode::input_faulted:
-      return "not run: an item it depends on is FAULT, see to that one";
-    case abi::FaultCode::io_error:
-      return "this version serves no IO";
-    case abi::FaultCode::none:
-    case abi::FaultCode::unknown_opcode:
-    case abi::FaultCode::tenant_out_of_range:
-    case abi::FaultCode::bad_packed_payload:
-    case abi::FaultCode::bad_fence:
-      break;
-  }
-  return "";
-}
-
 std::string faults_text(const RunOutcome& outcome) {
   const auto& faults = outcome.report.faults;
   if (faults.empty()) return {};
@@ -146,7 +116,7 @@ std::string faults_text(const RunOutcome& outcome) {
   for (const FaultCount& fault : std::span(faults).first(shown)) {
     table.add({grouped(fault.items), fault_text(fault.code),
                fmt::format("{} ({})", handler_name(outcome.job, fault.opcode), fault.opcode),
-               grouped(fault.first_item), advice(fault.code)});
+               grouped(fault.first_item), fault_advice(fault.code, FaultSource::run)});
   }
   return "\nfaults\n" + table.text(2) + more_line(faults.size() - shown);
 }
@@ -185,11 +155,13 @@ std::string pressure_text(Pressure pressure) {
   return {};
 }
 
-std::string execution_text(ExecutionMode mode) {
-  switch (mode) {
-    case ExecutionMode::interpreter:
+std::string execution_text(Execution execution) {
+  switch (execution) {
+    case Execution::automatic:  // a request; a report says which of the others ran
+      break;
+    case Execution::interpreter:
       return "the general kernel, which needs no compiling";
-    case ExecutionMode::jit:
+    case Execution::native:
       return "a kernel compiled for the opcodes of this run";
   }
   return {};
@@ -202,7 +174,7 @@ std::string memory_text(const RunTelemetry& telemetry) {
                      grouped(telemetry.device_memory_budget_bytes));
 }
 
-std::string decisions_text(const Report& report) {
+std::string decisions_text(const RunReport& report) {
   const RunTelemetry& telemetry = report.telemetry;
   const RunShape& shape = report.shape;
   Table table({{""}, {""}, {""}}, 2);
@@ -210,7 +182,7 @@ std::string decisions_text(const Report& report) {
              topology_text(telemetry.topology)});
   table.add({"pressure", std::string(planner::pressure_name(telemetry.pressure)),
              pressure_text(telemetry.pressure)});
-  table.add({"execution", std::string(planner::execution_mode_name(telemetry.execution_mode)),
+  table.add({"execution", std::string(backend::execution_name(telemetry.execution_mode)),
              execution_text(telemetry.execution_mode)});
   table.add({"workers", grouped(shape.workers),
              fmt::format("busy {} of their time, slept {}", bps_text(telemetry.occupancy_proxy_bps),
@@ -235,7 +207,7 @@ std::string decisions_text(const Report& report) {
 // --- hits ----------------------------------------------------------------------------------------
 
 std::string hits_text(const RunOutcome& outcome) {
-  const Report& report = outcome.report;
+  const RunReport& report = outcome.report;
   if (report.hits.empty() && report.hits_dropped == 0) return {};
   std::string text = fmt::format("\nhits\n  {} kept, {} dropped; there is room for {}\n",
                                  grouped(report.hits.size()), grouped(report.hits_dropped),

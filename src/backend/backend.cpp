@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "everkernel/backend/live.hpp"
+#include "everkernel/backend/detail/live.hpp"
 
 namespace everkernel::backend {
 
@@ -27,6 +27,18 @@ Capabilities Capabilities::with_workers(Word max_worker_count) {
   capabilities.supported = true;
   capabilities.max_worker_count = max_worker_count;
   return capabilities;
+}
+
+std::string_view execution_name(Execution execution) {
+  switch (execution) {
+    case Execution::automatic:
+      return "automatic";
+    case Execution::interpreter:
+      return "interpreter";
+    case Execution::native:
+      return "jit";
+  }
+  return "unknown";
 }
 
 std::string_view schedule_name(Schedule schedule) {

@@ -10,7 +10,7 @@
 namespace everkernel::backend::futex {
 namespace {
 
-// Longer sleeps only come back and are asked for again.
+// Callers loop, so a longer sleep may end early.
 constexpr std::chrono::nanoseconds kLongestSleep = std::chrono::hours(1);
 
 }  // namespace

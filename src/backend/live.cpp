@@ -1,5 +1,5 @@
-// Who sleeps and who wakes whom. docs/decisions/0007 has the argument, tests/model the proof.
-#include "everkernel/backend/live.hpp"
+// Sleeping and waking without lost wake-ups: docs/decisions/0007 argues it, tests/model checks it.
+#include "everkernel/backend/detail/live.hpp"
 
 #include <algorithm>
 
@@ -69,7 +69,7 @@ void TicketDesk::sleep(std::chrono::nanoseconds timeout) {
   if (!leave_before_woken()) take_permit();
 }
 
-// A sleeper that gives up takes itself off the count, unless a publisher already did.
+// A sleeper whose timeout ends takes itself off the count, unless a publisher already did.
 bool TicketDesk::leave_before_woken() {
   std::uint64_t word = word_.load(std::memory_order_relaxed);
   while ((word & kSleeperMask) != 0) {
@@ -81,7 +81,7 @@ bool TicketDesk::leave_before_woken() {
   return false;
 }
 
-// The publisher that took the sleeper off the count is about to give its permit.
+// The publisher that took the sleeper off the count is about to give a permit.
 void TicketDesk::take_permit() {
   for (;;) {
     std::uint32_t permits = permits_.load(std::memory_order_acquire);

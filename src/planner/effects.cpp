@@ -1,6 +1,6 @@
-// From a verifier's findings, and what native handlers declare, to the bits that planning decides
-// by.
-#include "everkernel/planner/effects.hpp"
+// Translates the effects that the verifier found and that trusted handlers declare into the bits
+// that planning uses.
+#include "planner/effects.hpp"
 
 #include <algorithm>
 

@@ -1,5 +1,5 @@
-// Lineage by one pass in list order: what a handle has gathered goes to whoever reads it.
-#include "everkernel/planner/lineage.hpp"
+// One pass in list order: an item that reads a handle inherits the lineage of its writers.
+#include "planner/lineage.hpp"
 
 #include <algorithm>
 #include <span>
@@ -31,8 +31,8 @@ void merge(std::span<std::uint64_t> target, std::span<const std::uint64_t> sourc
   for (std::size_t i = 0; i < target.size(); ++i) target[i] |= source[i];
 }
 
-// What the writers of a handle contributed. Items of one commuting opcode do not depend on each
-// other, so what each such opcode contributed is kept apart.
+// The lineage of the writers of a handle. Items of one commuting opcode do not depend on each
+// other, so the lineage of each such opcode is kept separately.
 class Handles {
  public:
   Handles(std::size_t places, std::size_t words) : first_(places, kNoNode), sets_(words) {}

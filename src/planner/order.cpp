@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "everkernel/abi/slot.hpp"
-#include "everkernel/planner/opcode_ranks.hpp"
-#include "everkernel/planner/plan.hpp"
 #include "everkernel/planner/policy.hpp"
+#include "planner/opcode_ranks.hpp"
+#include "planner/plan.hpp"
 
 namespace everkernel::planner {
 namespace {
@@ -16,7 +16,7 @@ namespace {
 using backend::kDroppedPlace;
 using backend::kNoNode;
 
-// Items of the list that are sorted together. What waits stays near what it waits for.
+// Items of the list that are sorted together: waiting items stay near those they wait for.
 constexpr std::size_t kSortWindow = 65536;
 
 // Regions whose predecessors are all in the order already, by priority, oldest first.
@@ -53,7 +53,7 @@ class Waiting {
 
   std::uint64_t turn() const { return taken_ / turn_regions_; }
 
-  // The oldest of each level rise once they have waited long enough.
+  // The oldest regions of each level rise one level after kAgingTurns turns.
   void age() {
     for (std::size_t i = 1; i < levels_.size(); ++i) {
       Level& level = levels_[i];
@@ -69,7 +69,7 @@ class Waiting {
   std::uint64_t taken_ = 0;
 };
 
-// Counts down what nodes wait for while the order is made.
+// Counts, for every node, the predecessors that are not yet in the order.
 class Release {
  public:
   Release(const Plan& plan)

@@ -29,8 +29,8 @@ Word memory_of(const LaunchRequest& request) {
   return scaled_ratio(request.resident_bytes, request.budget_bytes, kFullBps);
 }
 
-// Each threshold gives way by the hysteresis to the topology that was there before, and to no
-// other.
+// A threshold moves by the hysteresis in favour of the previous topology, and of no other
+// topology.
 Topology topology_of(const LaunchRequest& request, const LaunchPolicy& policy) {
   const auto held_by = [&request](Topology topology) {
     return request.previous == topology ? kHysteresisBps : 0;
@@ -53,7 +53,7 @@ Word workers_of(const LaunchRequest& request, const LaunchPolicy& policy) {
   Word workers = request.requested_workers == 0 ? kDefaultWorkers : request.requested_workers;
   if (request.possible_workers > 0) workers = std::min(workers, request.possible_workers);
   if (policy.topology == Topology::memory_constrained) {
-    // Held below the threshold, the pressure counts as the threshold.
+    // If hysteresis holds the topology below the threshold, the threshold counts as the pressure.
     const Word over = std::max(policy.memory_bps, kMemoryPressureBps) - kMemoryPressureBps;
     const Word shed = kShedBps + scaled(kShedRiseBps, over, kFullBps - kMemoryPressureBps);
     workers = std::max<Word>(scaled(workers, kFullBps - shed, kFullBps), 1);
@@ -122,16 +122,6 @@ std::string_view pressure_name(Pressure pressure) {
   return "unknown";
 }
 
-std::string_view execution_mode_name(ExecutionMode mode) {
-  switch (mode) {
-    case ExecutionMode::interpreter:
-      return "interpreter";
-    case ExecutionMode::jit:
-      return "jit";
-  }
-  return "unknown";
-}
-
 LaunchPolicy recommend(const LaunchRequest& request) {
   LaunchPolicy policy;
   policy.density_bps = density_of(request);
@@ -140,9 +130,9 @@ LaunchPolicy recommend(const LaunchRequest& request) {
   policy.topology = topology_of(request, policy);
   policy.workers = workers_of(request, policy);
   policy.pressure = pressure_of(request, policy.workers);
-  // Fused dense asks for a promotion, so it is compiled too.
+  // fused_dense requires a promotion, so its code is compiled too.
   const bool compiles = policy.promoted || request.queue_length >= kJitQueueLength;
-  policy.execution = compiles ? ExecutionMode::jit : ExecutionMode::interpreter;
+  policy.execution = compiles ? Execution::native : Execution::interpreter;
   const Word lanes =
       request.requested_workgroup == 0 ? kDefaultWorkgroup : request.requested_workgroup;
   policy.workgroup = std::clamp(lanes, kMinWorkgroup, kMaxWorkgroup);
@@ -172,7 +162,7 @@ LaunchPolicy PolicyCache::recommend(const LaunchRequest& request) {
 
 std::size_t PolicyCache::Hash::operator()(const LaunchRequest& request) const {
   std::uint64_t hash = 0;
-  // An odd factor and a shift spread every field over all bits before the next one comes.
+  // An odd factor and a shift spread every field over all bits before the next field is mixed in.
   const auto mix = [&hash](std::uint64_t value) {
     hash = (hash ^ value) * 0x9E3779B97F4A7C15u;
     hash ^= hash >> 29;

@@ -1,5 +1,5 @@
 // Cuts an order of regions into waves: fill one until a region does not fit, then begin the next.
-#include "everkernel/planner/waves.hpp"
+#include "planner/waves.hpp"
 
 #include <fmt/format.h>
 
@@ -19,8 +19,8 @@ using backend::kDroppedPlace;
 using backend::kMaxRegionItems;
 using backend::kNoNode;
 
-// Weighs regions. A buffer that bears the mark of a wave is in that wave already, so a new wave
-// forgets them all by counting on.
+// Adds up the bytes of a wave. A buffer marked with the number of the wave is counted already;
+// incrementing the number clears all marks.
 class Scale {
  public:
   // Of the wave so far.
@@ -29,13 +29,13 @@ class Scale {
   explicit Scale(const WaveInput& input)
       : input_(input), marks_(input.handle_bytes.size(), 0), used_bytes_(input.fixed_bytes) {}
 
-  // Forgets what was put on.
+  // Begins an empty wave.
   void clear() {
     ++mark_;
     used_bytes_ = input_.fixed_bytes;
   }
 
-  // Puts a region on, and says whether the budget bears it all.
+  // Adds a region; says whether the wave still fits the budget.
   bool add_region(Word first) {
     Word item = first;
     for (Word length = 0; length < kMaxRegionItems && item != kNoNode; ++length) {
@@ -45,7 +45,7 @@ class Scale {
     return used_bytes_ <= input_.budget_bytes;
   }
 
-  // Says why a region, the only one on the scale, does not fit.
+  // The error for a region that does not fit alone.
   Failure refuse(Word first) {
     const std::uint64_t region_bytes = used_bytes_;
     Word item = first;
@@ -73,7 +73,7 @@ class Scale {
     used_bytes_ = saturating_add(used_bytes_, input_.handle_bytes[*place]);
   }
 
-  // HandlePlaces::find() for any handle: that one searches for ever for one that is not there.
+  // Like HandlePlaces::find(), which does not end for a handle that has no place.
   std::optional<std::size_t> place_of(Word handle) const {
     if (handle == 0) return std::nullopt;
     const std::span<const Word> keys = input_.handles.keys;
@@ -107,7 +107,7 @@ class Scale {
 
   const WaveInput& input_;
   std::vector<Word> marks_;  // of a handle's place: the last wave that counted it
-  Word mark_ = 1;            // one a wave, and no wave is without an item
+  Word mark_ = 1;            // number of the wave, from 1
   std::uint64_t used_bytes_;
 };
 

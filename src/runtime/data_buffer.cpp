@@ -1,4 +1,4 @@
-// Buffers on the device with their host copies: how they are kept, and how they come back.
+// Buffers on the device and their host copies: writing, refreshing the copy, restoring from it.
 #include "everkernel/runtime/data_buffer.hpp"
 
 #include <fmt/format.h>
@@ -10,9 +10,7 @@
 namespace everkernel {
 
 Result<void> KeptMemory::allocate(backend::Backend& backend, std::size_t size_bytes) {
-  auto made = backend.allocate(size_bytes);
-  if (!made) return Failure(made.error());
-  memory = std::move(*made);
+  memory = EVERKERNEL_TRY(backend.allocate(size_bytes));
   if (keeps_copy) copy.assign(size_bytes, std::byte{0});
   return {};
 }
@@ -31,9 +29,7 @@ Result<void> KeptMemory::refresh() {
 }
 
 Result<bool> KeptMemory::restore(backend::Backend& backend) {
-  auto made = backend.allocate(memory->size_bytes());
-  if (!made) return Failure(made.error());
-  memory = std::move(*made);
+  memory = EVERKERNEL_TRY(backend.allocate(memory->size_bytes()));
   if (!keeps_copy) return false;
   EVERKERNEL_TRY(memory->write(0, copy));
   return true;
@@ -88,17 +84,17 @@ Result<void> check_words(const DataBufferOptions& options, std::size_t first, st
 
 Result<void> DataBuffer::write(std::size_t first_word, std::span<const Word> words) {
   EVERKERNEL_TRY(check_words(state_->options, first_word, words.size()));
-  // Lanes of a GPU that run one item together load such words each for itself, and through caches
-  // that know of no writer. They must all find the same.
+  // A GPU loads words of a read-only buffer through caches that are not coherent with writes, once
+  // for each lane of an item. All lanes must load the same value, so no launch may be running.
   std::unique_lock<LaunchGate> launch;
   const auto owner = state_->owner.lock();
   if (owner != nullptr && state_->options.access == memory::Access::read) {
-    launch = {owner->launch_mutex, backend::deadline_after(kDefaultDispatchDeadline)};
+    launch = {owner->launch_mutex, backend::deadline_after(kDefaultDispatchTimeout)};
     if (!launch.owns_lock()) {
       return fail(Code::timeout,
                   fmt::format("buffer {}: a dispatch or run that may read it has not ended",
                               state_->options.handle),
-                  "write it before, or give handlers `read_write` access");
+                  "write before the dispatch, or create the buffer with `read_write` access");
     }
   }
   const std::scoped_lock held(state_->mutex);

@@ -1,4 +1,4 @@
-// A bounded dispatch: check everything, stage host bytes, launch, read back, check that, hand over.
+// A bounded dispatch: check every buffer, copy host bytes to the device, launch, read back, check.
 #include "everkernel/runtime/dispatch.hpp"
 
 #include <fmt/format.h>
@@ -21,7 +21,7 @@ using backend::Clock;
 using protocol::Buffer;
 using ByteSpans = std::array<std::span<const std::byte>, kSubmissionBuffers>;
 
-// What a submission without a log or a queue gets: a log without records, a queue of one slot.
+// A submission without a log or queue gets a log without records and a queue of one slot.
 constexpr std::array<std::byte, abi::kWordBytes> kNoLog{};
 constexpr std::array<std::byte, abi::kIoSlotBytes> kOneIoSlot{};
 
@@ -32,16 +32,15 @@ ByteSpans spans_of(const HostBuffers& buffers) {
   return spans;
 }
 
-// Whether four buffers fit the wire format and a ring of that many slots.
+// Whether the four buffers fit the wire format and the ring has `slot_count` slots.
 Result<void> check_buffers(const ByteSpans& spans, Word slot_count) {
   EVERKERNEL_TRY(protocol::ControlView::parse(spans[0]));
-  const auto ring = protocol::RingView::parse(spans[1]);
-  if (!ring) return Failure(ring.error());
-  if (ring->slot_count() != slot_count) {
-    return fail(Code::invalid_argument,
-                fmt::format("ring: {} slots, the megakernel was made for {}", ring->slot_count(),
-                            slot_count),
-                "make the megakernel with the slot count of its rings");
+  const protocol::RingView ring = EVERKERNEL_TRY(protocol::RingView::parse(spans[1]));
+  if (ring.slot_count() != slot_count) {
+    return fail(
+        Code::invalid_argument,
+        fmt::format("ring: it has {} slots, the megakernel has {}", ring.slot_count(), slot_count),
+        "create the megakernel with the slot count of its rings");
   }
   EVERKERNEL_TRY(protocol::DebugLogView::parse(spans[2]));
   EVERKERNEL_TRY(protocol::IoQueueView::parse(spans[3]));
@@ -84,23 +83,23 @@ std::uint64_t DispatchStats::device_allocation_bytes_per_second() const {
 
 namespace runtime {
 
-/// Everything a dispatch needs room for, kept for the next.
+/// Memory of a dispatch, kept so that the next dispatch of the same shape allocates nothing.
 struct WorkspaceStorage {
   struct Staging {
     std::array<std::unique_ptr<backend::Memory>, kSubmissionBuffers> memories;
   };
   using Bytes = std::array<std::vector<std::byte>, kSubmissionBuffers>;
 
-  std::weak_ptr<Megakernel::State> owner;  // whose device the staging lies on
+  std::weak_ptr<Megakernel::State> owner;  // the megakernel whose device holds the staging
   std::uint64_t generation = 0;
   std::vector<Staging> staging;
   std::vector<backend::DeviceBuffers> rows;
   std::vector<backend::DrainCounts> counts;
-  std::vector<Bytes> bytes;     // what the last report shows
-  std::vector<Bytes> incoming;  // what the next one will, once it is checked
+  std::vector<Bytes> bytes;     // of the last report
+  std::vector<Bytes> incoming;  // of the next report, once they are checked
   std::vector<SubmissionReport> reports;
   std::vector<abi::Hit> hits;                      // of all submissions, one after the other
-  std::vector<backend::HitBuffer> hit_buffers;     // where each of them puts its own
+  std::vector<backend::HitBuffer> hit_buffers;     // part of `hits` of each submission
   std::deque<std::atomic<std::uint64_t>> emitted;  // one a submission
 };
 
@@ -117,14 +116,14 @@ class Attempt {
     EVERKERNEL_TRY(stage());
     const auto table = state_.current_table();
     storage_.counts.assign(options_.submissions.size(), {});
-    const auto launched = state_.kernel->launch({.submissions = storage_.rows,
-                                                 .buffers = table->table.view(),
-                                                 .deadline = deadline,
-                                                 .counts = storage_.counts,
-                                                 .hits = provide_hits()});
-    if (!launched) return Failure(launched.error());
-    stats_.kernel_launches += launched->kernel_launches;
-    stats_.sync_points += launched->sync_points;
+    const backend::LaunchStats cost =
+        EVERKERNEL_TRY(state_.kernel->launch({.submissions = storage_.rows,
+                                              .buffers = table->table.view(),
+                                              .deadline = deadline,
+                                              .counts = storage_.counts,
+                                              .hits = provide_hits()}));
+    stats_.kernel_launches += cost.kernel_launches;
+    stats_.sync_points += cost.sync_points;
     EVERKERNEL_TRY(read_back());
     EVERKERNEL_TRY(refresh_copies(*table));
     report();
@@ -160,9 +159,7 @@ class Attempt {
     for (std::size_t i = 0; i < kSubmissionBuffers; ++i) {
       auto& memory = staging.memories[i];
       if (memory == nullptr || memory->size_bytes() != spans[i].size()) {
-        auto made = state_.backend->allocate(spans[i].size());
-        if (!made) return Failure(made.error());
-        memory = std::move(*made);
+        memory = EVERKERNEL_TRY(state_.backend->allocate(spans[i].size()));
         stats_.device_allocation_bytes += spans[i].size();
         ++stats_.device_allocation_events;
       }
@@ -212,7 +209,7 @@ class Attempt {
     return {};
   }
 
-  // What comes back is foreign bytes: it is checked before anybody sees it.
+  // Handlers may have written anything: bytes are checked before a report shows them.
   Result<void> check_readback(const WorkspaceStorage::Bytes& bytes, std::size_t wanted) const {
     if (wanted == kSubmissionBuffers) {
       return check_buffers({bytes[0], bytes[1], bytes[2], bytes[3]},
@@ -298,16 +295,17 @@ Result<void> check_submission(const Megakernel::State& state, const Submission& 
   const ResidentBuffers* const resident = std::get<ResidentBuffers*>(submission);
   if (resident != nullptr && resident->state().owner.lock().get() == &state) return {};
   return fail(Code::invalid_argument,
-              resident == nullptr ? "there are no resident buffers behind the pointer"
+              resident == nullptr ? "the pointer to its resident buffers is null"
                                   : "its resident buffers belong to another megakernel",
-              "make them with make_resident of the megakernel that dispatches them");
+              "create them with make_resident() of the megakernel that dispatches them");
 }
 
 Result<void> check_options(const Megakernel::State& state, const DispatchOptions& options) {
-  if (options.deadline <= std::chrono::nanoseconds(0)) {
-    return fail(Code::invalid_argument,
-                fmt::format("dispatch: a deadline of {} ns has passed", options.deadline.count()),
-                "give it some time; the default is 60 s");
+  if (options.timeout <= std::chrono::nanoseconds(0)) {
+    return fail(
+        Code::invalid_argument,
+        fmt::format("dispatch: timeout is {} ns, it must be positive", options.timeout.count()),
+        "raise `timeout`; the default is 60 s");
   }
   for (std::size_t i = 0; i < options.submissions.size(); ++i) {
     auto checked = check_submission(state, options.submissions[i]);
@@ -320,16 +318,18 @@ Result<void> check_options(const Megakernel::State& state, const DispatchOptions
   return {};
 }
 
-// Two drains of the same buffers at one time would be one too many. The launch mutex is held.
+// A resident buffer set may appear only once in a dispatch: two drains would race on it.
 Result<void> check_distinct(Megakernel::State& state, const DispatchOptions& options) {
   const std::uint64_t number = ++state.dispatches;
   for (std::size_t i = 0; i < options.submissions.size(); ++i) {
     const auto* const resident = std::get_if<ResidentBuffers*>(&options.submissions[i]);
     if (resident == nullptr) continue;
     if (std::exchange((*resident)->state().last_dispatch, number) != number) continue;
-    return fail(Code::invalid_argument,
-                fmt::format("submission {}: its resident buffers are in this dispatch already", i),
-                "give each submission buffers of its own");
+    return fail(
+        Code::invalid_argument,
+        fmt::format("submission {}: its resident buffers are also those of an earlier submission",
+                    i),
+        "give each submission buffers of its own");
   }
   return {};
 }
@@ -344,28 +344,27 @@ Result<DispatchReport> Megakernel::dispatch(const DispatchOptions& options) {
   if (workspace.storage_ == nullptr) {
     workspace.storage_ = std::make_unique<runtime::WorkspaceStorage>();
   }
-  const std::unique_lock held(state_->launch_mutex, backend::deadline_after(options.deadline));
+  const std::unique_lock held(state_->launch_mutex, backend::deadline_after(options.timeout));
   if (!held) {
     return fail(Code::timeout, "dispatch: another dispatch was still running at the deadline",
-                "wait for it, or make another megakernel");
+                "raise `timeout`, or create another megakernel");
   }
   EVERKERNEL_TRY(check_distinct(*state_, options));
   const auto attempt = [&]() -> Result<void> {
     report.stats = {};
     if (options.submissions.empty()) return {};
     return runtime::Attempt(*state_, options, *workspace.storage_, report.stats)
-        .run(backend::deadline_after(options.deadline));
+        .run(backend::deadline_after(options.timeout));
   };
   auto done = attempt();
   const bool is_lost = !done && done.error().code == Code::device_lost;
   if (is_lost && options.recovery == Recovery::retry_once) {
-    const auto recovered = state_->recover_locked();
-    if (!recovered) return Failure(recovered.error());
-    if (recovered->buffers_lost != 0) {
+    const RecoveryDecision recovery = EVERKERNEL_TRY(state_->recover_locked());
+    if (recovery.buffers_lost != 0) {
       return fail(Code::device_lost,
                   fmt::format("dispatch: the device was lost, and {} buffers without a host copy "
                               "with it",
-                              recovered->buffers_lost),
+                              recovery.buffers_lost),
                   "the device is back and these buffers are zero: fill them, then dispatch again; "
                   "keep_host_copy restores them");
     }
@@ -393,7 +392,7 @@ Result<ResidentBuffers> Megakernel::make_resident(const HostBuffers& buffers,
     EVERKERNEL_TRY(memory.write(0, spans[i]));
   }
   const std::scoped_lock held(state_->table_mutex);
-  // Those that are gone are swept out each time the list has doubled.
+  // Expired entries are removed each time the list has doubled.
   if (state_->residents.size() >= state_->resident_sweep) {
     std::erase_if(state_->residents, [](const auto& weak) { return weak.expired(); });
     state_->resident_sweep = std::max<std::size_t>(64, 2 * state_->residents.size());

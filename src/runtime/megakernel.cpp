@@ -1,4 +1,4 @@
-// Making a megakernel, its buffers, and bringing it back after the device was lost.
+// Creates a megakernel and its buffers, and recovers both after the device was lost.
 #include "everkernel/runtime/megakernel.hpp"
 
 #include <fmt/format.h>
@@ -12,8 +12,8 @@ namespace everkernel {
 Result<Megakernel> Megakernel::create(std::shared_ptr<backend::Backend> backend,
                                       const MegakernelOptions& options) {
   if (backend == nullptr) {
-    return fail(Code::invalid_argument, "megakernel: there is no backend",
-                "make one, for example with backend::cpu::make_backend()");
+    return fail(Code::invalid_argument, "megakernel: the backend is null",
+                "create one, for example with backend::cpu::make_backend()");
   }
   const backend::Capabilities& capabilities = backend->capabilities();
   if (!capabilities.supported) {
@@ -21,8 +21,7 @@ Result<Megakernel> Megakernel::create(std::shared_ptr<backend::Backend> backend,
                                                capabilities.id, capabilities.reason));
   }
   const protocol::Geometry geometry{options.slot_count, options.workgroup_size};
-  const auto groups = protocol::worker_groups_for_geometry(geometry);
-  if (!groups) return Failure(groups.error());
+  const Word worker_groups = EVERKERNEL_TRY(protocol::worker_groups_for_geometry(geometry));
   if (options.slot_count > abi::kMaxRingSlots) {
     return fail(Code::invalid_argument, fmt::format("megakernel: {} slots are more than {}",
                                                     options.slot_count, abi::kMaxRingSlots));
@@ -36,11 +35,10 @@ Result<Megakernel> Megakernel::create(std::shared_ptr<backend::Backend> backend,
                     .execution = options.execution,
                     .fuel_per_item = options.fuel_per_item,
                     .worker_count = options.worker_count};
-  auto kernel = backend->compile(state->options);
-  if (!kernel) return Failure(kernel.error());
+  auto kernel = EVERKERNEL_TRY(backend->compile(state->options));
   state->backend = std::move(backend);
-  state->worker_groups = *groups;
-  state->kernel = std::move(*kernel);
+  state->worker_groups = worker_groups;
+  state->kernel = std::move(kernel);
   return Megakernel(std::move(state));
 }
 
@@ -75,12 +73,11 @@ Result<DataBuffer> Megakernel::create_buffer(const DataBufferOptions& options) {
   buffer->words.keeps_copy = options.keep_host_copy;
   buffer->owner = state_;
   {
-    // The rules for handles, owners and lengths are the table's.
+    // The buffer table checks handle and owner.
     memory::BufferTable rules;
     static Word none = 0;
-    const auto checked = rules.adopt(
-        {.handle = options.handle, .access = options.access, .owner = options.owner}, {&none, 1});
-    if (!checked) return Failure(checked.error());
+    EVERKERNEL_TRY(rules.adopt(
+        {.handle = options.handle, .access = options.access, .owner = options.owner}, {&none, 1}));
     if (options.word_count > memory::kMaxBufferWords) {
       return fail(Code::invalid_argument,
                   fmt::format("buffer {}: {} words are more than {}", options.handle,
@@ -90,8 +87,7 @@ Result<DataBuffer> Megakernel::create_buffer(const DataBufferOptions& options) {
   EVERKERNEL_TRY(buffer->words.allocate(*state_->backend, options.word_count * abi::kWordBytes));
   const std::scoped_lock held(state_->table_mutex);
   if (!state_->buffers.emplace(options.handle, buffer).second) {
-    return fail(Code::invalid_argument,
-                fmt::format("buffer: handle {} is in the table already", options.handle));
+    return fail(Code::invalid_argument, fmt::format("buffer: handle {} is in use", options.handle));
   }
   state_->table = nullptr;
   return DataBuffer(std::move(buffer));
@@ -106,7 +102,7 @@ std::shared_ptr<TableSnapshot> Megakernel::State::current_table() {
   for (const auto& [handle, weak] : buffers) {
     auto buffer = weak.lock();
     if (buffer == nullptr) continue;
-    // A device address is put into the table, not followed.
+    // The table only stores device addresses; host code does not dereference them.
     auto entry = fresh->table.adopt(
         {.handle = handle, .access = buffer->options.access, .owner = buffer->options.owner},
         {buffer->words.memory->device_address(), buffer->options.word_count});
@@ -139,12 +135,11 @@ Result<RecoveryDecision> Megakernel::State::recover(std::uint64_t seen_generatio
 
 Result<RecoveryDecision> Megakernel::State::recover_locked() {
   EVERKERNEL_TRY(backend->revive());
-  auto compiled = backend->compile(options);
-  if (!compiled) return Failure(compiled.error());
+  auto compiled = EVERKERNEL_TRY(backend->compile(options));
   RecoveryDecision decision{.recompiled = true};
-  const auto count = [&decision](const Result<bool>& restored) -> Result<void> {
-    if (!restored) return Failure(restored.error());
-    ++(*restored ? decision.buffers_restored : decision.buffers_lost);
+  const auto count = [&decision](Result<bool> restored) -> Result<void> {
+    const bool had_copy = EVERKERNEL_TRY(std::move(restored));
+    ++(had_copy ? decision.buffers_restored : decision.buffers_lost);
     return {};
   };
   const std::scoped_lock held(table_mutex);
@@ -163,7 +158,7 @@ Result<RecoveryDecision> Megakernel::State::recover_locked() {
   }
   table = nullptr;
   const std::scoped_lock kernel_held(kernel_mutex);
-  kernel = std::move(*compiled);
+  kernel = std::move(compiled);
   ++generation;
   return decision;
 }

@@ -11,6 +11,7 @@
 #include "everkernel/protocol/debug_log.hpp"
 #include "everkernel/protocol/io_queue.hpp"
 #include "everkernel/protocol/ring.hpp"
+#include "runtime/elapsed.hpp"
 
 namespace everkernel {
 namespace {
@@ -30,11 +31,6 @@ constexpr int kSpinLooks = 200;
 constexpr auto kLookInterval = std::chrono::milliseconds(2);
 constexpr auto kProgressInterval = std::chrono::milliseconds(100);
 
-std::uint64_t nanoseconds_since(Clock::time_point begin) {
-  return static_cast<std::uint64_t>(
-      std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - begin).count());
-}
-
 Result<memory::SharedRegion> make_region(Word slot_count) {
   const auto control = protocol::control_bytes(
       {.tenant_count = abi::kTenantCount, .observable_slots = kObservables});
@@ -51,9 +47,7 @@ Result<memory::SharedRegion> make_region(Word slot_count) {
 Result<void> provide(RunMemory& memory, backend::WorkGraph& graph, Word slot_count) {
   const std::size_t ring_bytes = std::size_t{slot_count} * abi::kSlotBytes;
   if (!memory.region || memory.region->part(kRing).size() != ring_bytes) {
-    auto region = make_region(slot_count);
-    if (!region) return Failure(region.error());
-    memory.region = std::move(*region);
+    memory.region = EVERKERNEL_TRY(make_region(slot_count));
     ++memory.region_allocations;
   }
   graph.portions = memory.portions.take(slot_count);
@@ -98,23 +92,21 @@ Result<void> RunFeed::prepare() {
 Result<FeedStats> RunFeed::run(backend::Kernel& kernel, memory::BufferTableView buffers,
                                std::span<const Word> waves, Word order_end) {
   const auto begin = Clock::now();
-  auto live = kernel.start({.control = memory_.region->part(kControl),
-                            .ring = memory_.region->part(kRing),
-                            .debug_log = memory_.region->part(kDebugLog),
-                            .io_queue = memory_.region->part(kIoQueue),
-                            .buffers = buffers,
-                            .desk = &desk_,
-                            .bell = &bell_,
-                            .first_ticket = 0,
-                            .worker_count = options_.worker_count,
-                            .graph = &graph_});
-  if (!live) return Failure(live.error());
-  live_ = std::move(*live);
+  live_ = EVERKERNEL_TRY(kernel.start({.control = memory_.region->part(kControl),
+                                       .ring = memory_.region->part(kRing),
+                                       .debug_log = memory_.region->part(kDebugLog),
+                                       .io_queue = memory_.region->part(kIoQueue),
+                                       .buffers = buffers,
+                                       .desk = &desk_,
+                                       .bell = &bell_,
+                                       .first_ticket = 0,
+                                       .worker_count = options_.worker_count,
+                                       .graph = &graph_}));
   next_progress_ = begin + kProgressInterval;
   for (std::size_t wave = 0; wave < waves.size(); ++wave) {
-    const auto in_time = feed_wave(wave + 1 < waves.size() ? waves[wave + 1] : order_end);
-    if (!in_time) return Failure(in_time.error());
-    if (!*in_time) break;
+    const bool is_in_time =
+        EVERKERNEL_TRY(feed_wave(wave + 1 < waves.size() ? waves[wave + 1] : order_end));
+    if (!is_in_time) break;
   }
   stats_.dispatch_ns = nanoseconds_since(begin);
   {
@@ -122,7 +114,7 @@ Result<FeedStats> RunFeed::run(backend::Kernel& kernel, memory::BufferTableView 
     is_over_ = true;
   }
   desk_.close();
-  live_->stop(backend::deadline_after(kRunGrace));
+  live_->stop(backend::deadline_after(kRunStopTimeout));
   EVERKERNEL_TRY(live_->health());  // what the kernel has on a device came back
   stats_.counters = live_->flush_counters();
   stats_.published_end = next_place_;

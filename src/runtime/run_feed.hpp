@@ -8,8 +8,8 @@
 #include <mutex>
 #include <span>
 
-#include "everkernel/backend/graph.hpp"
-#include "everkernel/backend/live.hpp"
+#include "everkernel/backend/detail/graph.hpp"
+#include "everkernel/backend/detail/live.hpp"
 #include "everkernel/base/spin.hpp"
 #include "everkernel/protocol/words.hpp"
 #include "runtime/run_memory.hpp"

@@ -6,11 +6,11 @@
 namespace everkernel {
 namespace {
 
-// Kernels that are kept. Programs alternate between a few shapes of runs, not more.
+// Compiled kernels kept for a megakernel: programs alternate between a few shapes of runs.
 constexpr std::size_t kMostKernels = 8;
 
-// The handlers of these opcodes, in that order: hot code lies together. Verified again, like
-// everything that is about to run.
+// The handlers of these opcodes, in that order, so that hot code is contiguous. The new program is
+// verified again, as every program is before it is compiled.
 Result<ir::VerifiedProgram> specialise(const ir::VerifiedProgram& program,
                                        const std::vector<Word>& opcodes) {
   ir::Program chosen;
@@ -35,22 +35,19 @@ std::vector<ir::UnverifiedHandler> choose(std::span<const ir::UnverifiedHandler>
 Result<std::shared_ptr<backend::Kernel>> compile(Megakernel::State& state,
                                                  const RunKernelKey& key) {
   backend::KernelOptions options = state.options;
-  options.execution = key.is_jit ? backend::Execution::native : backend::Execution::interpreter;
+  options.execution = key.is_native ? backend::Execution::native : backend::Execution::interpreter;
   options.planned = key.is_planned;
   const bool is_specialised = !key.opcodes.empty();
   if (is_specialised) {
     options.unverified_handlers = choose(options.unverified_handlers, key.opcodes);
   }
   if (is_specialised && options.program) {
-    auto chosen = specialise(*options.program, key.opcodes);
-    if (!chosen) return Failure(chosen.error());
-    options.program = std::move(*chosen);
-    // With native handlers alone there is nothing a compiler would have to be there for.
+    options.program = EVERKERNEL_TRY(specialise(*options.program, key.opcodes));
+    // Without handlers of the program there is nothing to compile.
     if (options.program->handlers().empty()) options.program.reset();
   }
-  auto kernel = state.backend->compile(options);
-  if (!kernel) return Failure(kernel.error());
-  return std::shared_ptr<backend::Kernel>(std::move(*kernel));
+  auto kernel = EVERKERNEL_TRY(state.backend->compile(options));
+  return std::shared_ptr<backend::Kernel>(std::move(kernel));
 }
 
 }  // namespace
@@ -58,10 +55,10 @@ Result<std::shared_ptr<backend::Kernel>> compile(Megakernel::State& state,
 Result<RunKernel> find_kernel(Megakernel::State& state, RunMemory& memory, RunKernelKey key) {
   std::uint64_t generation = 0;
   auto general = state.current_kernel(&generation);
-  // The kernel that is there is interpreted, or all there is: code for one slot after the other.
+  // The kernel of the megakernel serves if it is interpreted or the backend has no interpreter.
   const bool is_general = state.options.execution == backend::Execution::interpreter ||
                           !state.backend->capabilities().interpreter;
-  const bool is_enough = !key.is_jit || (!key.is_planned && key.opcodes.empty());
+  const bool is_enough = !key.is_native || (!key.is_planned && key.opcodes.empty());
   if (is_general && is_enough) return RunKernel{std::move(general), true};
   std::erase_if(memory.kernels, [&](const auto& entry) { return entry.generation != generation; });
   const auto found = std::ranges::find(memory.kernels, key, &RunMemory::Entry::key);
@@ -69,12 +66,11 @@ Result<RunKernel> find_kernel(Megakernel::State& state, RunMemory& memory, RunKe
     std::rotate(found, found + 1, memory.kernels.end());
     return RunKernel{memory.kernels.back().kernel, true};
   }
-  auto kernel = compile(state, key);
-  if (!kernel) return Failure(kernel.error());
+  auto kernel = EVERKERNEL_TRY(compile(state, key));
   if (memory.kernels.size() == kMostKernels) memory.kernels.erase(memory.kernels.begin());
-  memory.kernels.push_back({std::move(key), *kernel, generation});
-  const bool was_compiled = (*kernel)->is_from_cache();
-  return RunKernel{std::move(*kernel), was_compiled};
+  memory.kernels.push_back({std::move(key), kernel, generation});
+  const bool was_compiled = kernel->is_from_cache();
+  return RunKernel{std::move(kernel), was_compiled};
 }
 
 }  // namespace everkernel

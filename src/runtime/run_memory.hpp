@@ -10,16 +10,16 @@
 #include "everkernel/backend/backend.hpp"
 #include "everkernel/memory/large_array.hpp"
 #include "everkernel/memory/shared_region.hpp"
-#include "everkernel/planner/effects.hpp"
-#include "everkernel/planner/plan.hpp"
 #include "everkernel/planner/policy.hpp"
+#include "planner/effects.hpp"
+#include "planner/plan.hpp"
 #include "runtime/state.hpp"
 
 namespace everkernel {
 
 /// Which code a kernel of a run has.
 struct RunKernelKey {
-  bool is_jit = false;             ///< specialised native code
+  bool is_native = false;          ///< compiled code
   bool is_planned = false;         ///< relies on the order of the plan
   std::vector<Word> opcodes = {};  ///< of a specialised kernel, the most frequent first
 
@@ -27,9 +27,9 @@ struct RunKernelKey {
   friend bool operator==(const RunKernelKey&, const RunKernelKey&) = default;
 };
 
-/// Everything that stays from run to run. Under the launch mutex.
+/// Memory and caches that runs reuse. Accessed only under the launch mutex.
 struct RunMemory {
-  /// Of the handlers of the megakernel.
+  /// For the handlers of a megakernel.
   explicit RunMemory(const backend::KernelOptions& options)
       : effects(options.find_program(), options.unverified_handlers) {}
 
@@ -39,8 +39,8 @@ struct RunMemory {
   std::optional<planner::Topology> last_topology;  ///< for hysteresis
   std::uint64_t last_requeues = 0;                 ///< of the last run
   std::optional<memory::SharedRegion> region;      ///< ring and control words
-  memory::LargeArray<backend::Portion> portions;   ///< one a slot
-  memory::LargeArray<Word> spoilers;               ///< one a handle
+  memory::LargeArray<backend::Portion> portions;   ///< one for each slot
+  memory::LargeArray<Word> poisoned_by;            ///< one for each handle
   memory::LargeArray<abi::Hit> hits;               ///< room for hits
 
   /// A compiled kernel.
@@ -53,7 +53,7 @@ struct RunMemory {
 
   /// Allocations for runs so far.
   Word allocations() const {
-    return region_allocations + portions.allocations() + spoilers.allocations() +
+    return region_allocations + portions.allocations() + poisoned_by.allocations() +
            hits.allocations();
   }
   Word region_allocations = 0;  ///< times `region` was made

@@ -19,6 +19,7 @@
 
 #include "everkernel/abi/fault.hpp"
 #include "everkernel/abi/opcode.hpp"
+#include "everkernel/backend/detail/live.hpp"
 #include "everkernel/base/spin.hpp"
 #include "everkernel/memory/shared_region.hpp"
 #include "everkernel/protocol/control.hpp"
@@ -27,6 +28,7 @@
 #include "everkernel/protocol/packed.hpp"
 #include "everkernel/protocol/ring.hpp"
 #include "everkernel/telemetry/decode.hpp"
+#include "runtime/elapsed.hpp"
 #include "runtime/state.hpp"
 
 namespace everkernel {
@@ -68,11 +70,6 @@ class Patience {
 };
 
 enum Part : std::size_t { kControl, kRing, kDebugLog, kIoQueue };
-
-std::uint64_t nanoseconds_since(Clock::time_point begin) {
-  return static_cast<std::uint64_t>(
-      std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - begin).count());
-}
 
 Result<memory::SharedRegion> make_region(const SessionOptions& options, Word slot_count) {
   const auto control = options.control.empty()
@@ -122,16 +119,16 @@ class Session::State {
   Result<void> launch() {
     const auto kernel = megakernel_->current_kernel(&generation_);
     table_ = megakernel_->current_table();
-    auto live = kernel->start({.control = region_.part(kControl),
-                               .ring = region_.part(kRing),
-                               .debug_log = region_.part(kDebugLog),
-                               .io_queue = region_.part(kIoQueue),
-                               .buffers = table_->table.view(),
-                               .desk = &desk_,
-                               .bell = &bell_,
-                               .first_ticket = reaped_.load(std::memory_order_acquire)});
-    if (!live) return Failure(live.error());
-    kernels_.push_back({kernel, std::move(*live)});
+    auto live =
+        EVERKERNEL_TRY(kernel->start({.control = region_.part(kControl),
+                                      .ring = region_.part(kRing),
+                                      .debug_log = region_.part(kDebugLog),
+                                      .io_queue = region_.part(kIoQueue),
+                                      .buffers = table_->table.view(),
+                                      .desk = &desk_,
+                                      .bell = &bell_,
+                                      .first_ticket = reaped_.load(std::memory_order_acquire)}));
+    kernels_.push_back({kernel, std::move(live)});
     live_.store(kernels_.back().live.get(), std::memory_order_release);
     is_open_.store(true, std::memory_order_release);
     return {};
@@ -159,14 +156,13 @@ class Session::State {
                                                   const PublishOptions& options) {
     const Sender sender{options.tenant, options.priority};
     EVERKERNEL_TRY(protocol::check_operation(item, sender));
-    const auto place = reserve(1, options);
-    if (!place) return Failure(place.error());
+    const auto place = EVERKERNEL_TRY(reserve(1, options));
     if (item.opcode == static_cast<Word>(abi::Opcode::batch_fence)) {
       const std::uint64_t reach = item.args.empty() ? 0 : item.args[0];
-      guard_batch(place->first_ticket - std::min(reach, place->first_ticket), place->first_ticket);
+      guard_batch(place.first_ticket - std::min(reach, place.first_ticket), place.first_ticket);
     }
-    store_one(*place, item, sender);
-    return Ticket{place->first_ticket};
+    store_one(place, item, sender);
+    return Ticket{place.first_ticket};
   }
 
   Result<TicketRange> publish_items(std::span<const abi::WorkItem> items,
@@ -175,23 +171,21 @@ class Session::State {
     EVERKERNEL_TRY(protocol::check_items(items, sender));
     EVERKERNEL_TRY(check_count(items.size()));
     if (items.empty()) return TicketRange{Ticket{desk_.next_ticket()}, 0};
-    const auto place = reserve(items.size(), options);
-    if (!place) return Failure(place.error());
+    const auto place = EVERKERNEL_TRY(reserve(items.size(), options));
     // The first slot comes last: workers wait for it, and then find all the others. If they were
     // let in one by one, every line would go back and forth behind this loop.
     for (std::size_t i = 1; i < items.size(); ++i) {
-      store(place->first_ticket + i, protocol::published_slot(items[i], sender));
+      store(place.first_ticket + i, protocol::published_slot(items[i], sender));
     }
-    store(place->first_ticket, protocol::published_slot(items[0], sender));
-    desk_.wake(place->sleepers);
-    return TicketRange{Ticket{place->first_ticket}, static_cast<Word>(items.size())};
+    store(place.first_ticket, protocol::published_slot(items[0], sender));
+    desk_.wake(place.sleepers);
+    return TicketRange{Ticket{place.first_ticket}, static_cast<Word>(items.size())};
   }
 
   Result<Ticket> publish_packed(std::span<const protocol::PackedOp> ops,
                                 const PublishOptions& options) {
-    const auto args = protocol::pack(ops);
-    if (!args) return Failure(args.error());
-    return publish({static_cast<Word>(abi::Opcode::packed_slot), *args}, options);
+    const auto args = EVERKERNEL_TRY(protocol::pack(ops));
+    return publish({static_cast<Word>(abi::Opcode::packed_slot), args}, options);
   }
 
   Result<TicketRange> publish_batch(std::span<const BatchItem> items, Word tag,
@@ -205,16 +199,15 @@ class Session::State {
     }
     EVERKERNEL_TRY(check_count(items.size() + 1));
     const Word count = static_cast<Word>(items.size());
-    const auto place = reserve_row(count + 1, options);
-    if (!place) return Failure(place.error());
-    guard_batch(place->first_ticket, place->first_ticket + count);
-    std::uint64_t ticket = place->first_ticket;
+    const auto place = EVERKERNEL_TRY(reserve_row(count + 1, options));
+    guard_batch(place.first_ticket, place.first_ticket + count);
+    std::uint64_t ticket = place.first_ticket;
     for (const BatchItem& item : items) store(ticket++, protocol::published_slot(item, sender));
     const std::array<Word, 2> fence_args{count, tag};
     const BatchItem fence{static_cast<Word>(abi::Opcode::batch_fence), fence_args};
     store(ticket, protocol::published_slot(fence, sender));
-    desk_.wake(place->sleepers);
-    return TicketRange{Ticket{place->first_ticket}, count + 1};
+    desk_.wake(place.sleepers);
+    return TicketRange{Ticket{place.first_ticket}, count + 1};
   }
 
   // ---- following ----
@@ -241,8 +234,8 @@ class Session::State {
                              target - reaped_.load(std::memory_order_acquire));
         }));
     if (first_cancelled_.load(std::memory_order_acquire) >= target) return {};
-    return fail(Code::invalid_argument, "session: items were taken back",
-                "the session was stopped before they ran");
+    return fail(Code::invalid_argument, "session was stopped before all items ran",
+                "start a new session and publish the items that are left");
   }
 
   Result<std::optional<Completion>> poll(Ticket ticket) {
@@ -252,9 +245,8 @@ class Session::State {
       EVERKERNEL_TRY(live_health());
       return std::optional<Completion>();
     }
-    const auto ended = outcome(number);
-    if (!ended) return Failure(ended.error());
-    return std::optional<Completion>(*ended);
+    const Completion completion = EVERKERNEL_TRY(outcome(number));
+    return std::optional<Completion>(completion);
   }
 
   Result<void> on_complete(Ticket ticket, std::function<void(Ticket, Completion, bool)> callback) {
@@ -331,7 +323,7 @@ class Session::State {
     const std::uint64_t word = std::uint64_t{abi::kControlFirstObservable} + index;
     if (word < control_.size()) return control_.load_acquire(word);
     return fail(Code::invalid_argument,
-                fmt::format("control: observable {} is not there: there are {}", index,
+                fmt::format("control: observable {} is outside the {} of this session", index,
                             control_.size() - abi::kControlFirstObservable));
   }
 
@@ -416,7 +408,7 @@ class Session::State {
   void call_back(const std::stop_token& stop);
   bool run_callbacks(bool is_last);
   std::uint64_t cancel_rest();
-  void settle_claimed();
+  void end_or_republish_claimed();
   bool may_run_twice(const Slot& slot) const;
   static void add(backend::LiveCounters& sum, const backend::LiveCounters& more);
   std::uint64_t table_bytes() const;
@@ -468,16 +460,16 @@ class Session::State {
 Result<void> Session::State::check_count(std::size_t count) const {
   if (count <= capacity()) return {};
   return fail(Code::invalid_argument,
-              fmt::format("session: {} slots at one time, a ring of {} slots takes {}", count,
+              fmt::format("session: {} items at one time, a ring of {} slots takes {}", count,
                           slot_count_, capacity()),
-              "publish in smaller parts, or make the megakernel with more slots");
+              "publish in smaller parts, or create the megakernel with more slots");
 }
 
 Result<backend::TicketDesk::Reservation> Session::State::reserve(std::uint64_t count,
                                                                  const PublishOptions& options) {
   if (const auto place = desk_.reserve(count, limit())) [[likely]]
     return *place;
-  const auto deadline = deadline_after(options.wait_for_room);
+  const auto deadline = deadline_after(options.timeout);
   for (;;) {
     EVERKERNEL_TRY(wait_for_room(count, options, deadline));
     if (const auto place = desk_.reserve(count, limit())) return *place;
@@ -488,7 +480,7 @@ Result<backend::TicketDesk::Reservation> Session::State::reserve(std::uint64_t c
 // is filled with NOPs.
 Result<backend::TicketDesk::Reservation> Session::State::reserve_row(
     Word count, const PublishOptions& options) {
-  const auto deadline = deadline_after(options.wait_for_room);
+  const auto deadline = deadline_after(options.timeout);
   for (;;) {
     const std::uint64_t next = desk_.next_ticket();
     const Word left = slot_count_ - slot_of(next);
@@ -516,22 +508,22 @@ Result<void> Session::State::wait_for_room(std::uint64_t count, const PublishOpt
     return desk_.next_ticket() + count <= limit();
   };
   if (!is_open_.load(std::memory_order_acquire)) {
-    return fail(Code::invalid_argument, "session: it was stopped", "start another");
+    return fail(Code::invalid_argument, "session is stopped", "start a new session");
   }
   if (control_.load_relaxed(abi::kControlShutdown.first) != 0) {
-    return fail(Code::invalid_argument, "session: an item has shut it down",
-                "stop it, then start another");
+    return fail(Code::invalid_argument, "session: an item set SHUTDOWN",
+                "stop the session, then start a new one");
   }
   EVERKERNEL_TRY(live_health());
   reap();
   if (has_room(false)) return {};
   full_waits_.fetch_add(1, std::memory_order_relaxed);
-  if (options.wait_for_room <= std::chrono::nanoseconds(0)) {
+  if (options.timeout <= std::chrono::nanoseconds(0)) {
     return fail(
         Code::queue_full,
         fmt::format("session: no room for {} items: {} of {} slots are in use", count,
                     desk_.next_ticket() - reaped_.load(std::memory_order_acquire), capacity()),
-        "wait for earlier items, or give wait_for_room");
+        "wait for earlier items, or give a `timeout`");
   }
   return await(has_room, deadline - Clock::now(),
                [&] { return fmt::format("no room for {} items", count); });
@@ -550,7 +542,7 @@ void Session::State::guard_batch(std::uint64_t first, std::uint64_t fence) {
 Result<void> Session::State::check_ticket(std::uint64_t ticket) const {
   if (ticket >= first_ticket_ && ticket < desk_.next_ticket()) return {};
   return fail(Code::invalid_argument,
-              fmt::format("session: ticket {} was never given out", ticket));
+              fmt::format("session: ticket {} is not one of this session", ticket));
 }
 
 Result<void> Session::State::live_health() const {
@@ -576,15 +568,16 @@ Result<Completion> Session::State::noted_outcome(std::uint64_t ticket) {
   const std::scoped_lock held(reap_mutex_);
   if (const auto found = faults_.find(ticket); found != faults_.end()) {
     if (found->second == kCancelled) {
-      return fail(Code::invalid_argument, fmt::format("session: item {} was taken back", ticket),
-                  "the session was stopped before it ran");
+      return fail(Code::invalid_argument,
+                  fmt::format("session was stopped before item {} ran", ticket),
+                  "start a new session and publish the item again");
     }
     return Completion{found->second};
   }
   if (ticket < forgotten_before_) {
     return fail(Code::invalid_argument,
-                fmt::format("session: how ticket {} ended is no longer known", ticket),
-                "ask for tickets before a million later items have faulted");
+                fmt::format("session: the outcome of ticket {} is no longer kept", ticket),
+                "ask for an outcome before a million later items have faulted");
   }
   return Completion{};
 }
@@ -622,13 +615,13 @@ Result<void> Session::State::await(const auto& is_met, std::chrono::nanoseconds 
     if (Clock::now() >= *deadline) {
       return fail(Code::timeout,
                   fmt::format("session: {} within {} ns", describe(), timeout.count()),
-                  "wait longer, or look at a snapshot for what is stuck");
+                  "raise the timeout, or take a snapshot to see which items are stuck");
     }
     if (live()->is_running()) continue;
     if (is_met(true)) return {};
     EVERKERNEL_TRY(live_health());
-    return fail(Code::invalid_argument, fmt::format("session: it has stopped; {}", describe()),
-                "its items will not run any more");
+    return fail(Code::invalid_argument, fmt::format("session is stopped; {}", describe()),
+                "start a new session");
   }
 }
 
@@ -763,27 +756,27 @@ std::uint64_t Session::State::cancel_rest() {
 
 Result<void> Session::State::recover() {
   const std::scoped_lock held(stop_mutex_);
-  if (stopped_) return fail(Code::invalid_argument, "session: it was stopped", "start another");
+  if (stopped_) return fail(Code::invalid_argument, "session is stopped", "start a new session");
   const auto lost = live();
   if (lost->health()) return {};
   lost->stop(Clock::now());
-  const auto recovered = megakernel_->recover(generation_);
-  if (!recovered) return Failure(recovered.error());
-  if (recovered->buffers_lost != 0) {
-    return fail(Code::device_lost,
-                fmt::format("session: {} buffers without a host copy were lost with the device",
-                            recovered->buffers_lost),
-                "the device is back and they are zero: fill them, then recover once more");
+  const RecoveryDecision recovery = EVERKERNEL_TRY(megakernel_->recover(generation_));
+  if (recovery.buffers_lost != 0) {
+    return fail(
+        Code::device_lost,
+        fmt::format("session: {} buffers without a host copy were lost with the device",
+                    recovery.buffers_lost),
+        "the device is back and these buffers are zero: fill them, then call recover() again");
   }
   add(earlier_, lost->flush_counters());
-  settle_claimed();
+  end_or_republish_claimed();
   desk_.reopen();
   return launch();
 }
 
 // Items that were running when the device went away. Those that may run twice are published again;
 // of the others nobody knows what they did.
-void Session::State::settle_claimed() {
+void Session::State::end_or_republish_claimed() {
   const std::uint64_t end = desk_.next_ticket();
   for (std::uint64_t ticket = reaped_.load(std::memory_order_acquire); ticket < end; ++ticket) {
     if (status_of(ticket) != SlotStatus::claimed) continue;
@@ -899,16 +892,14 @@ Result<Session> Megakernel::start(const SessionOptions& options) {
   const Word slot_count = state_->options.geometry.slot_count;
   if (slot_count < 2 || !std::has_single_bit(slot_count)) {
     return fail(Code::invalid_argument,
-                fmt::format("session: {} slots; a live ring has a power of two of slots, at "
-                            "least 2",
+                fmt::format("session: the ring has {} slots, not a power of two that is at least 2",
                             slot_count),
-                fmt::format("make the megakernel with {} slots",
+                fmt::format("create the megakernel with {} slots",
                             std::bit_ceil(std::max<Word>(slot_count, 2))));
   }
-  auto region = make_region(options, slot_count);
-  if (!region) return Failure(region.error());
-  EVERKERNEL_TRY(fill_control(options, region->part(kControl)));
-  const auto words = *LiveWords::bind(protocol::Buffer::control, region->part(kControl));
+  auto region = EVERKERNEL_TRY(make_region(options, slot_count));
+  EVERKERNEL_TRY(fill_control(options, region.part(kControl)));
+  const auto words = *LiveWords::bind(protocol::Buffer::control, region.part(kControl));
   const Word head = words.load_relaxed(abi::kControlTicketHead.first);
   const Word tail = words.load_relaxed(abi::kControlTicketTail.first);
   if (head != tail) {
@@ -916,9 +907,9 @@ Result<Session> Megakernel::start(const SessionOptions& options) {
                 fmt::format("control: TICKET_HEAD is {} and TICKET_TAIL {}; a session begins with "
                             "an empty ring",
                             head, tail),
-                "make the two equal");
+                "set TICKET_HEAD and TICKET_TAIL to the same value");
   }
-  auto session = std::make_unique<Session::State>(state_, std::move(*region), head,
+  auto session = std::make_unique<Session::State>(state_, std::move(region), head,
                                                   state_->current_kernel()->worker_count());
   EVERKERNEL_TRY(session->launch());
   return Session(std::move(session));

@@ -51,17 +51,17 @@ class LaunchGate {
   bool is_taken_ = false;
 };
 
-/// Device memory, and what it held when the host last knew.
+/// Device memory, and a host copy of its content if one is kept.
 struct KeptMemory {
   std::unique_ptr<backend::Memory> memory;  ///< on the device
   bool keeps_copy = false;                  ///< whether `copy` is kept
-  std::vector<std::byte> copy;              ///< what it is restored from
+  std::vector<std::byte> copy;              ///< its content when it was last written or refreshed
 
   /// Allocates zeroed memory.
   Result<void> allocate(backend::Backend& backend, std::size_t size_bytes);
   /// Writes, to the copy too.
   Result<void> write(std::size_t offset_bytes, std::span<const std::byte> bytes);
-  /// Takes the copy anew, if one is kept.
+  /// Reads the device memory into the copy, if one is kept.
   Result<void> refresh();
   /// Allocates again on a new device and writes the copy back; says whether there was one.
   Result<bool> restore(backend::Backend& backend);
@@ -81,14 +81,14 @@ struct ResidentBuffers::State {
   mutable std::mutex mutex;  // recovery replaces the memory
 };
 
-/// What handles meant at one moment. Whoever runs on it keeps the words alive.
+/// The buffers that handles named at one moment. It keeps their memory alive.
 struct TableSnapshot {
-  memory::BufferTable table;                               ///< what handlers look handles up in
-  std::vector<memory::Buffer> entries;                     ///< the places in the table
-  std::vector<std::shared_ptr<DataBuffer::State>> owners;  ///< the words
-  std::vector<DataBuffer::State*> copied;                  ///< those with a copy that may get old
+  memory::BufferTable table;                               ///< in which handlers look up handles
+  std::vector<memory::Buffer> entries;                     ///< entries of `table`
+  std::vector<std::shared_ptr<DataBuffer::State>> owners;  ///< the memory of the entries
+  std::vector<DataBuffer::State*> copied;                  ///< host copies to refresh
 
-  /// Takes the host copies of what handlers may have written anew.
+  /// Refreshes the host copies of the buffers that handlers may have written.
   Result<void> refresh_copies() const;
 };
 
@@ -101,7 +101,7 @@ struct Megakernel::State : std::enable_shared_from_this<State> {
 
   LaunchGate launch_mutex;                  // one dispatch or recovery at a time
   std::uint64_t dispatches = 0;             // so far
-  std::mutex kernel_mutex;                  // taken after the launch mutex, for moments
+  std::mutex kernel_mutex;                  // held briefly; locked after the launch mutex
   std::shared_ptr<backend::Kernel> kernel;  // replaced by a recovery
   std::uint64_t generation = 0;             // recoveries so far; changed under both mutexes
 
@@ -109,7 +109,7 @@ struct Megakernel::State : std::enable_shared_from_this<State> {
   std::map<Word, std::weak_ptr<DataBuffer::State>> buffers;
   std::shared_ptr<TableSnapshot> table;  // null after a change
   std::vector<std::weak_ptr<ResidentBuffers::State>> residents;
-  std::size_t resident_sweep = 0;  // length at which those that are gone are taken out
+  std::size_t resident_sweep = 0;  // length at which expired entries are removed
 
   std::shared_ptr<RunMemory> run_memory;  // what runs reuse; under the launch mutex
 
@@ -117,7 +117,7 @@ struct Megakernel::State : std::enable_shared_from_this<State> {
   std::shared_ptr<TableSnapshot> current_table();
   /// The kernel as it is now, and how many recoveries it has seen if that is asked for.
   std::shared_ptr<backend::Kernel> current_kernel(std::uint64_t* seen_generation = nullptr);
-  /// Recovers unless somebody has since `seen_generation`.
+  /// Recovers unless another recovery happened since `seen_generation`.
   Result<RecoveryDecision> recover(std::uint64_t seen_generation);
   /// Recovers; the launch mutex is held.
   Result<RecoveryDecision> recover_locked();

@@ -153,7 +153,8 @@ TEST_F(Dispatch, text_says_how_items_ended_and_what_to_do) {
         "  remaining  2  items that have not ended\n",
         "  dropped    1  debug records that found no room",
         "  nothing was left that could run after ",
-        "    2  unknown_opcode (1)  99      no handler has this opcode: --handlers",
+        "    2  unknown_opcode (1)  99      no handler has this opcode: give a file that has one "
+        "with",
         "published  9            tenant disabled\n", "yield      BATCH_FENCE  waits for slot 3\n",
         "  out/control.bin    644 bytes\n"}) {
     EXPECT_NE(outcome.out.find(part), std::string::npos) << part << "\nin:\n" << outcome.out;

@@ -164,7 +164,7 @@ TEST_F(RunManual, the_cpp_snippet_runs) {
   if (!input.write(0, words)) return;
 
   const std::array items{abi::WorkItem{64, 1, 2, 10}};  // opcode, input, output, param
-  const Report report = kernel.run(items, {.lineage = true}).value();
+  const RunReport report = kernel.run(items, {.lineage = true}).value();
 
   std::array<Word, 3> results{};
   if (!output.read(0, results)) return;

@@ -61,7 +61,7 @@ class DispatchAllocations : public testing::TestWithParam<backend::Schedule> {
     Sample sample(0);
     sample.ring = test::ring_of(std::vector<test::SlotWords>(16, {1, 64, 0, 2}));
     const Submission submission = sample.buffers();
-    EXPECT_TRUE(made->dispatch({.submissions = std::span(&submission, 1), .deadline = kPatience}));
+    EXPECT_TRUE(made->dispatch({.submissions = std::span(&submission, 1), .timeout = kPatience}));
     return *std::move(made);
   }
 };
@@ -76,7 +76,7 @@ TEST_P(DispatchAllocations, the_second_dispatch_of_a_shape_has_none) {
     const auto report = megakernel.dispatch({.submissions = std::span(&submission, 1),
                                              .readback = readback,
                                              .workspace = &workspace,
-                                             .deadline = kPatience});
+                                             .timeout = kPatience});
     if (report) done += report->stats.items_done;
   };
   dispatch(first, Readback::full);
@@ -98,7 +98,7 @@ TEST_P(DispatchAllocations, the_second_dispatch_of_many_submissions_has_none) {
   std::uint64_t launches = 0;
   const auto dispatch = [&] {
     const auto report = megakernel.dispatch(
-        {.submissions = submissions, .workspace = &workspace, .deadline = kPatience});
+        {.submissions = submissions, .workspace = &workspace, .timeout = kPatience});
     if (report) launches += report->stats.kernel_launches;
   };
   dispatch();
@@ -126,7 +126,7 @@ TEST(SessionAllocations, publishing_and_waiting_have_none) {
   const std::array<abi::WorkItem, 3> items{{{0, 0, 0, 0}, {0, 0, 0, 0}, {0, 0, 0, 0}}};
   bool is_fine = true;
   const auto round = [&] {
-    const PublishOptions options{.wait_for_room = kPatience};
+    const PublishOptions options{.timeout = kPatience};
     const auto one = session->publish(add[0], options);
     is_fine &= one && session->publish_items(items, options) &&
                session->publish_packed(packed, options) &&

@@ -357,11 +357,11 @@ Job BackendTest::job(const JobSize& size) {
   return job;
 }
 
-Outcome BackendTest::run(Megakernel& kernel, const Job& job, std::chrono::nanoseconds deadline) {
+Outcome BackendTest::run(Megakernel& kernel, const Job& job, std::chrono::nanoseconds timeout) {
   const Submission submission = job.buffers();
   const auto begin = std::chrono::steady_clock::now();
   const auto report =
-      must(kernel.dispatch({.submissions = std::span(&submission, 1), .deadline = deadline}));
+      must(kernel.dispatch({.submissions = std::span(&submission, 1), .timeout = timeout}));
   Outcome outcome;
   outcome.duration = std::chrono::steady_clock::now() - begin;
   outcome.stats = report.stats;
@@ -379,7 +379,7 @@ Outcome BackendTest::run(Megakernel& kernel, const Job& job, std::chrono::nanose
 
 Error BackendTest::refused(Megakernel& kernel, const Job& job) {
   const Submission submission = job.buffers();
-  auto report = kernel.dispatch({.submissions = std::span(&submission, 1), .deadline = kPatience});
+  auto report = kernel.dispatch({.submissions = std::span(&submission, 1), .timeout = kPatience});
   EXPECT_FALSE(report.has_value()) << "the dispatch was accepted";
   return report ? Error{} : report.error();
 }

@@ -35,7 +35,7 @@ struct BackendUnderTest {
   std::string skip_reason = {};                                  ///< why it cannot run here, if so
   std::vector<abi::Word> worker_counts = {1, 2, 4};              ///< to test with; 1 is the first
   bool interprets = true;                                        ///< whether it has an interpreter
-  std::chrono::milliseconds short_deadline{50};                  ///< items begin before it
+  std::chrono::milliseconds short_timeout{50};                   ///< items begin before it
 };
 
 /// What a test runs on.
@@ -177,7 +177,7 @@ class BackendTest : public testing::TestWithParam<Configuration> {
   Schedule schedule() const { return GetParam().schedule; }
   Word worker_count() const { return GetParam().worker_count; }
   Word counter_start() const { return GetParam().counter_start; }
-  std::chrono::milliseconds short_deadline() const { return GetParam().backend->short_deadline; }
+  std::chrono::milliseconds short_timeout() const { return GetParam().backend->short_timeout; }
 
   static std::shared_ptr<backend::Backend> backend();
   /// The options of this configuration.
@@ -190,7 +190,7 @@ class BackendTest : public testing::TestWithParam<Configuration> {
 
   /// Dispatches and checks what holds for every dispatch.
   static Outcome run(Megakernel& kernel, const Job& job,
-                     std::chrono::nanoseconds deadline = kPatience);
+                     std::chrono::nanoseconds timeout = kPatience);
   static Outcome run(const Job& job) { return run(kernel(), job); }
   /// The error of a dispatch that is refused.
   static Error refused(Megakernel& kernel, const Job& job);
@@ -227,8 +227,8 @@ class Unverified : public BackendTest {
  protected:
   /// A megakernel with every native handler, and verified ones beside them.
   static Megakernel& kernel() { return BackendTest::kernel(kWithNative); }
-  static Outcome run(const Job& job, std::chrono::nanoseconds deadline = kPatience) {
-    return BackendTest::run(kernel(), job, deadline);
+  static Outcome run(const Job& job, std::chrono::nanoseconds timeout = kPatience) {
+    return BackendTest::run(kernel(), job, timeout);
   }
 };
 /// Section 5.

@@ -2,7 +2,7 @@
 #include "everkernel/backend/cpu/cpu_backend.hpp"
 
 #include "conformance/backend_suite.hpp"
-#include "everkernel/backend/faulty_backend.hpp"
+#include "everkernel/backend/testing/faulty_backend.hpp"
 #include "everkernel/ir/parser.hpp"
 #include "everkernel/jit/native.hpp"
 #include "support/temp_dir.hpp"

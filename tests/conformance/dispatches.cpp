@@ -55,7 +55,7 @@ TEST_P(Dispatches, readback_brings_what_was_asked_for) {
   for (const Readback readback : {Readback::none, Readback::control, Readback::full}) {
     SCOPED_TRACE(static_cast<int>(readback));
     const auto report = must(kernel().dispatch(
-        {.submissions = std::span(&submission, 1), .readback = readback, .deadline = kPatience}));
+        {.submissions = std::span(&submission, 1), .readback = readback, .timeout = kPatience}));
     ASSERT_EQ(report.submissions.size(), 1u);
     const SubmissionReport& first = report.submissions[0];
     const bool has_control = readback != Readback::none, has_all = readback == Readback::full;
@@ -242,7 +242,7 @@ TEST_P(Dispatches, many_submissions_of_both_kinds_are_one_launch) {
   const Job first = sample(11), second = sample(22), third = sample(33);
   ResidentBuffers resident = must(kernel().make_resident(second.buffers()));
   const std::array<Submission, 3> submissions{first.buffers(), &resident, third.buffers()};
-  const auto report = must(kernel().dispatch({.submissions = submissions, .deadline = kPatience}));
+  const auto report = must(kernel().dispatch({.submissions = submissions, .timeout = kPatience}));
   ASSERT_EQ(report.submissions.size(), 3u);
   for (Word i = 0; i < 3; ++i) {
     SCOPED_TRACE(i);
@@ -272,7 +272,7 @@ TEST_P(Dispatches, a_submission_that_shuts_down_leaves_the_others_running) {
   Job going = job();
   for (Word slot = 0; slot < 16; ++slot) going.put(slot, {1, kCountdown, 0, 2, 0, 0, 0, 20});
   const std::array<Submission, 3> submissions{going.buffers(), stopping.buffers(), going.buffers()};
-  const auto report = must(kernel().dispatch({.submissions = submissions, .deadline = kPatience}));
+  const auto report = must(kernel().dispatch({.submissions = submissions, .timeout = kPatience}));
   EXPECT_EQ(report.submissions[1].counts.end, backend::DrainEnd::shutdown);
   for (const std::size_t i : {0u, 2u}) {
     EXPECT_EQ(report.submissions[i].counts.done, 16u);
@@ -298,7 +298,7 @@ TEST_P(Dispatches, a_hundred_submissions_are_drained) {
   for (Word i = 0; i < 100; ++i) jobs.push_back(sample(i));
   std::vector<Submission> submissions;
   for (const Job& one : jobs) submissions.push_back(one.buffers());
-  const auto report = must(kernel().dispatch({.submissions = submissions, .deadline = kPatience}));
+  const auto report = must(kernel().dispatch({.submissions = submissions, .timeout = kPatience}));
   EXPECT_EQ(report.stats.items_done, 200u);
   EXPECT_EQ(report.stats.kernel_launches, 1u);
   for (Word i = 0; i < 100; ++i) EXPECT_EQ(test::word_at(report.submissions[i].control, 160), i);
@@ -340,13 +340,12 @@ TEST_P(Dispatches, beside_a_long_dispatch_deadlines_hold_and_sessions_start) {
   endless.put(7, {1, kYieldForever, 0, 2});
   const Submission long_one = endless.buffers();
   std::jthread first(
-      [&] { (void)kernel.dispatch({.submissions = std::span(&long_one, 1), .deadline = kLong}); });
+      [&] { (void)kernel.dispatch({.submissions = std::span(&long_one, 1), .timeout = kLong}); });
   std::this_thread::sleep_for(kMoment);
   const auto begin = std::chrono::steady_clock::now();
   const Job before = sample(7);
   const Submission short_one = before.buffers();
-  const auto report =
-      kernel.dispatch({.submissions = std::span(&short_one, 1), .deadline = kShort});
+  const auto report = kernel.dispatch({.submissions = std::span(&short_one, 1), .timeout = kShort});
   if (!report) {
     EXPECT_EQ(report.error().code, Code::timeout);
   }
@@ -370,9 +369,8 @@ TEST_P(Dispatches, what_handlers_may_only_read_is_written_after_the_dispatch) {
   const Submission submission = endless.buffers();
   const auto begin = std::chrono::steady_clock::now();
   const auto since = [&] { return std::chrono::steady_clock::now() - begin; };
-  std::jthread dispatch([&] {
-    (void)kernel.dispatch({.submissions = std::span(&submission, 1), .deadline = kLong});
-  });
+  std::jthread dispatch(
+      [&] { (void)kernel.dispatch({.submissions = std::span(&submission, 1), .timeout = kLong}); });
   std::this_thread::sleep_for(kMoment);
   const std::array<Word, 1> words{5};
   must(variable.write(0, words));

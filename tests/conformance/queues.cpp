@@ -312,7 +312,7 @@ TEST_P(IoRequests, without_a_queue_there_is_one_of_one_slot) {
   before.put(7, {1, kLoadMiss, 0, 2, 78});
   const Submission submission = before.buffers();
   const auto report =
-      must(kernel().dispatch({.submissions = std::span(&submission, 1), .deadline = kPatience}));
+      must(kernel().dispatch({.submissions = std::span(&submission, 1), .timeout = kPatience}));
   const auto ring = test::words_of(report.submissions[0].ring);
   EXPECT_EQ(ring[6 * 16] + ring[7 * 16], kWaitIo + kRequeue);
 }

@@ -360,12 +360,12 @@ TEST_P(Deadlines, an_item_that_yields_for_ever_is_left_at_the_deadline) {
   Job before = job();
   before.put(0, {1, kYieldForever, 1, 2});
   before.put(7, {1, 2, 1, 2, 1, 160});
-  const Outcome after = run(kernel(), before, short_deadline());
+  const Outcome after = run(kernel(), before, short_timeout());
   EXPECT_EQ(after.slot(0), (SlotWords{5, kYieldForever, 1, 2}));
   EXPECT_EQ(after.status(7), 3u);
   EXPECT_EQ(after.counts.end, backend::DrainEnd::deadline);
   EXPECT_EQ(after.counts.remaining, 1u);
-  EXPECT_GE(after.duration, short_deadline());
+  EXPECT_GE(after.duration, short_timeout());
   EXPECT_LT(after.duration, kLatest);
 }
 
@@ -375,19 +375,19 @@ TEST_P(Deadlines, an_item_that_loops_for_ever_is_a_fault_at_the_deadline) {
   for (Word slot = 1; slot < 16; ++slot) before.put(slot, {1, 2, 1, 2, 1, 160});
   before.put(3, {3, 9, 9, 2});
   before.put(4, {7, 9, 9, 0x00010002});
-  const Outcome after = run(kernel({.fuel_per_item = kEndlessFuel}), before, short_deadline());
+  const Outcome after = run(kernel({.fuel_per_item = kEndlessFuel}), before, short_timeout());
   EXPECT_EQ(after.slot(0), (SlotWords{7, kSpin, 1, 0x000A0002}));
   EXPECT_EQ(after.counts.end, backend::DrainEnd::deadline);
   EXPECT_EQ(after.counts.faulted, 1u);
   EXPECT_EQ(after.count(1) + after.counts.done, 13u) << "the others ran or are as they were";
-  EXPECT_GE(after.duration, short_deadline());
+  EXPECT_GE(after.duration, short_timeout());
   EXPECT_LT(after.duration, kLatest);
 }
 
 TEST_P(Deadlines, a_ring_of_endless_loops_comes_back) {
   Job before = job();
   for (Word slot = 0; slot < 16; ++slot) before.put(slot, {1, kSpin, 1, 2});
-  const Outcome after = run(kernel({.fuel_per_item = kEndlessFuel}), before, short_deadline());
+  const Outcome after = run(kernel({.fuel_per_item = kEndlessFuel}), before, short_timeout());
   EXPECT_EQ(after.counts.end, backend::DrainEnd::deadline);
   EXPECT_GE(after.counts.faulted, 1u);
   EXPECT_LE(after.counts.faulted, worker_count());
@@ -420,7 +420,7 @@ TEST_P(Deadlines, a_copy_ends_soon_after_the_deadline) {
   constexpr Word kWords = 32'000'000;
   Job before = job({.observables = kWords + 1});
   before.put(7, {1, 0x80000001, 0, 2, 0x00050301, 161, 160, kWords});
-  const Outcome after = run(kernel(), before, short_deadline());
+  const Outcome after = run(kernel(), before, short_timeout());
   EXPECT_LT(after.duration, kLatest);
   EXPECT_EQ(after.status(7), 7u);
   EXPECT_EQ(after.fault_code(7), 10u);
@@ -431,7 +431,7 @@ TEST_P(Deadlines, a_kernel_runs_again_after_a_deadline) {
   Megakernel& kernel = BackendTest::kernel({.fuel_per_item = kEndlessFuel});
   Job endless = job();
   endless.put(0, {1, kSpin, 1, 2});
-  run(kernel, endless, short_deadline());
+  run(kernel, endless, short_timeout());
   Job before = job();
   for (Word slot = 0; slot < 16; ++slot) before.put(slot, {1, kLoop, 1, 2, 0, 0, 10});
   const Outcome after = run(kernel, before);
@@ -444,26 +444,26 @@ TEST_P(Deadlines, an_endless_item_holds_up_no_other_worker) {
   Job before = job();
   for (Word slot = 0; slot < 16; ++slot) before.put(slot, {1, 2, 1, 2, 1, 160});
   before.put(0, {1, kSpin, 1, 2});
-  const Outcome after = run(kernel({.fuel_per_item = kEndlessFuel}), before, 4 * short_deadline());
+  const Outcome after = run(kernel({.fuel_per_item = kEndlessFuel}), before, 4 * short_timeout());
   EXPECT_EQ(after.slot(0), (SlotWords{7, kSpin, 1, 0x000A0002}));
   EXPECT_EQ(after.counts.done, 15u);
 }
 
-TEST_P(Deadlines, a_deadline_that_has_passed_is_refused) {
-  for (const auto deadline : {std::chrono::nanoseconds(0), std::chrono::nanoseconds(-5)}) {
+TEST_P(Deadlines, a_timeout_that_is_not_positive_is_refused) {
+  for (const auto timeout : {std::chrono::nanoseconds(0), std::chrono::nanoseconds(-5)}) {
     const DataBuffer output = buffer(2, 16);
     Job before = job();
     for (Word slot = 0; slot < 16; ++slot) before.put(slot, {1, kMark, 1, 2, 0, 2});
     const Submission submission = before.buffers();
     EXPECT_EQ(test::code_of(kernel().dispatch(
-                  {.submissions = std::span(&submission, 1), .deadline = deadline})),
+                  {.submissions = std::span(&submission, 1), .timeout = timeout})),
               Code::invalid_argument);
     EXPECT_EQ(words_of(output), std::vector<Word>(16));
   }
 }
 
 TEST_P(Deadlines, a_dispatch_has_a_minute_unless_it_says_otherwise) {
-  EXPECT_EQ(DispatchOptions{}.deadline, std::chrono::seconds(60));
+  EXPECT_EQ(DispatchOptions{}.timeout, std::chrono::seconds(60));
 }
 
 }  // namespace everkernel::conformance

@@ -60,7 +60,7 @@ TEST_P(SessionEnds, after_a_stop_calls_fail_and_do_not_hang) {
   session.stop(StopMode::cancel);
   const auto begin = std::chrono::steady_clock::now();
   EXPECT_FALSE(session.publish(kNop).has_value());
-  EXPECT_FALSE(session.publish(kNop, {.wait_for_room = kPatience}).has_value());
+  EXPECT_FALSE(session.publish(kNop, {.timeout = kPatience}).has_value());
   EXPECT_FALSE(session.wait(held, kPatience).has_value());
   EXPECT_FALSE(session.poll(held).has_value());
   EXPECT_FALSE(session.wait_all(kPatience).has_value()) << "an item was taken back";
@@ -93,8 +93,7 @@ TEST_P(SessionEnds, a_stop_wakes_those_who_wait) {
   std::vector<std::jthread> threads;
   threads.emplace_back([&] { failed += Word{!session.wait(range.first, kPatience)}; });
   threads.emplace_back([&] { failed += Word{!session.wait_all(kPatience)}; });
-  threads.emplace_back(
-      [&] { failed += Word{!session.publish(kNop, {.wait_for_room = kPatience})}; });
+  threads.emplace_back([&] { failed += Word{!session.publish(kNop, {.timeout = kPatience})}; });
   std::this_thread::sleep_for(kMoment);
   const auto begin = std::chrono::steady_clock::now();
   session.stop(StopMode::cancel);
@@ -150,7 +149,7 @@ TEST_P(SessionEnds, a_shutdown_item_ends_the_session) {
   const auto begin = std::chrono::steady_clock::now();
   std::this_thread::sleep_for(kMoment);  // workers leave by themselves
   EXPECT_FALSE(session.publish(kNop).has_value());
-  EXPECT_FALSE(session.publish(kNop, {.wait_for_room = kPatience}).has_value());
+  EXPECT_FALSE(session.publish(kNop, {.timeout = kPatience}).has_value());
   EXPECT_FALSE(session.wait(held, kPatience).has_value());
   const StopReport report = session.stop(StopMode::drain, kPatience);
   EXPECT_LT(std::chrono::steady_clock::now() - begin, kPatience / 2);

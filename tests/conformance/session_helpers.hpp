@@ -25,7 +25,7 @@ inline std::uint64_t number(Ticket ticket) {
 
 /// Publishes one item after the other, waiting for room.
 inline void publish_many(Session& session, const BatchItem& item, Word count) {
-  for (Word i = 0; i < count; ++i) must(session.publish(item, {.wait_for_room = kPatience}));
+  for (Word i = 0; i < count; ++i) must(session.publish(item, {.timeout = kPatience}));
 }
 
 /// Waits for something another thread does.

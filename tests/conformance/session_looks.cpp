@@ -149,7 +149,7 @@ TEST_P(SessionLooks, a_snapshot_beside_publishers_never_goes_back) {
   std::atomic<bool> is_over{false};
   std::jthread publisher([&] {
     for (int i = 0; i < 400; ++i) {
-      if (!session.publish(kAdd, {.wait_for_room = kPatience})) break;
+      if (!session.publish(kAdd, {.timeout = kPatience})) break;
     }
     is_over = true;
   });

@@ -19,7 +19,7 @@ TEST_P(Sessions, an_item_runs_and_its_end_is_seen) {
 TEST_P(Sessions, tickets_count_from_the_first_in_the_control_buffer_and_do_not_wrap) {
   Session session = start();
   for (std::uint64_t i = 0; i < 40; ++i) {
-    EXPECT_EQ(number(must(session.publish(kNop, {.wait_for_room = kPatience}))),
+    EXPECT_EQ(number(must(session.publish(kNop, {.timeout = kPatience}))),
               std::uint64_t{counter_start()} + i);
   }
   must(session.wait_all(kPatience));
@@ -57,8 +57,7 @@ TEST_P(Sessions, a_batch_is_complete_when_its_fence_is) {
     const BatchItem items[] = {{.opcode = kCountdown, .args = steps},
                                {.opcode = kAddParam, .args = add},
                                {.opcode = kAddParam, .args = add}};
-    const TicketRange range =
-        must(session.publish_batch(items, 100 + lap, {.wait_for_room = kPatience}));
+    const TicketRange range = must(session.publish_batch(items, 100 + lap, {.timeout = kPatience}));
     EXPECT_EQ(range.count, 4u);
     EXPECT_TRUE(must(session.wait(range.last(), kPatience)).is_done());
     for (Word i = 0; i < 3; ++i) EXPECT_TRUE(must(session.poll(range[i])).has_value());
@@ -87,7 +86,7 @@ TEST_P(Sessions, a_batch_that_would_wrap_begins_at_slot_0_behind_padding) {
   publish_many(session, kNop, before);
   must(session.wait_all(kPatience));
   const BatchItem items[] = {kAdd, kAdd, kAdd};
-  const TicketRange range = must(session.publish_batch(items, 9, {.wait_for_room = kPatience}));
+  const TicketRange range = must(session.publish_batch(items, 9, {.timeout = kPatience}));
   EXPECT_TRUE(must(session.wait(range.last(), kPatience)).is_done());
   EXPECT_EQ(number(range.first) % 8, 0u);
   EXPECT_EQ(must(session.observable(1)), 3u);
@@ -103,8 +102,8 @@ TEST_P(Sessions, batches_of_every_length_go_round_the_ring) {
   const std::vector<BatchItem> items(4, kAdd);
   for (Word lap = 0; lap < 60; ++lap) {
     const Word count = lap % 4;
-    const auto range = must(
-        session.publish_batch(std::span(items).first(count), lap, {.wait_for_room = kPatience}));
+    const auto range =
+        must(session.publish_batch(std::span(items).first(count), lap, {.timeout = kPatience}));
     adds += count;
     EXPECT_EQ(range.count, count + 1);
     EXPECT_LE(number(range.first) % 8 + count + 1, 8u) << "it wraps";
@@ -119,7 +118,7 @@ TEST_P(Sessions, many_laps_run_every_item_once) {
   std::array<abi::WorkItem, 7> items{};
   std::ranges::fill(items, abi::WorkItem{kAddParam, 0, 2, 1});
   for (int lap = 0; lap < 300; ++lap) {
-    must(session.publish_items(items, {.wait_for_room = kPatience}));
+    must(session.publish_items(items, {.timeout = kPatience}));
   }
   must(session.wait_all(kPatience));
   EXPECT_EQ(words_of(output)[0], 2100u);
@@ -140,7 +139,7 @@ TEST_P(Sessions, several_threads_publish_at_one_time) {
           {{kAddParam, 0, 2, 1}, {kAddParam, 0, 2, 1}, {kAddParam, 0, 2, 1}}};
       const BatchItem add{.opcode = kAddParam, .args = args};
       for (int lap = 0; lap < 40; ++lap) {
-        const PublishOptions options{.wait_for_room = kPatience};
+        const PublishOptions options{.timeout = kPatience};
         const auto one = session.publish(add, options);
         if (!one || !session.wait(*one, kPatience)) ++failures;
         if (!session.publish_items(items, options)) ++failures;
@@ -181,12 +180,12 @@ TEST_P(Sessions, a_full_ring_is_an_error_at_once_or_after_a_wait) {
   EXPECT_EQ(test::code_of(session.publish_packed(packed)), Code::queue_full);
   EXPECT_EQ(test::code_of(session.publish_batch(one, 1)), Code::queue_full);
   const auto begin = std::chrono::steady_clock::now();
-  EXPECT_EQ(test::code_of(session.publish(kNop, {.wait_for_room = kMoment})), Code::timeout);
+  EXPECT_EQ(test::code_of(session.publish(kNop, {.timeout = kMoment})), Code::timeout);
   EXPECT_GE(std::chrono::steady_clock::now() - begin, kMoment);
   EXPECT_EQ(session.counters().published, 15u);
   EXPECT_GE(session.counters().full_waits, 1u);
   must(session.set_tenant_enabled(5, true));
-  must(session.publish(kNop, {.wait_for_room = kPatience}));
+  must(session.publish(kNop, {.timeout = kPatience}));
   must(session.wait_all(kPatience));
 }
 
@@ -200,7 +199,7 @@ TEST_P(Sessions, an_item_that_cannot_run_holds_the_slots_behind_it) {
   EXPECT_FALSE(must(session.poll(blocked)).has_value());
   must(session.set_tenant_enabled(5, true));
   must(session.wait(blocked, kPatience));
-  must(session.publish(kNop, {.wait_for_room = kPatience}));
+  must(session.publish(kNop, {.timeout = kPatience}));
 }
 
 TEST_P(Sessions, a_publisher_that_waits_goes_on_when_there_is_room) {
@@ -210,7 +209,7 @@ TEST_P(Sessions, a_publisher_that_waits_goes_on_when_there_is_room) {
   must(session.publish_items(items, {.tenant = 5}));
   std::atomic<bool> is_published{false};
   std::jthread publisher(
-      [&] { is_published = session.publish(kNop, {.wait_for_room = kPatience}).has_value(); });
+      [&] { is_published = session.publish(kNop, {.timeout = kPatience}).has_value(); });
   std::this_thread::sleep_for(kMoment);
   EXPECT_FALSE(is_published);
   must(session.set_tenant_enabled(5, true));
@@ -227,7 +226,7 @@ TEST_P(Sessions, room_at_the_front_is_found_although_the_rest_is_stuck) {
   must(session.publish_items(std::span(items).first(12), {.tenant = 5}));
   std::atomic<bool> is_published{false};
   std::jthread publisher(
-      [&] { is_published = session.publish(kNop, {.wait_for_room = kPatience}).has_value(); });
+      [&] { is_published = session.publish(kNop, {.timeout = kPatience}).has_value(); });
   // By then the publisher has looked often, and sleeps from one look to the next.
   std::this_thread::sleep_for(std::chrono::milliseconds(250));
   must(session.set_tenant_enabled(6, true));
@@ -395,7 +394,7 @@ TEST_P(Sessions, a_callback_may_publish) {
   std::atomic<Word> rounds{0};
   std::function<void(Ticket, Completion, bool)> next = [&](Ticket, Completion, bool was_cancelled) {
     if (was_cancelled || ++rounds >= 20) return;
-    const auto ticket = session.publish(kAdd, {.wait_for_room = kPatience});
+    const auto ticket = session.publish(kAdd, {.timeout = kPatience});
     if (ticket) (void)session.on_complete(*ticket, next);
   };
   must(session.on_complete(must(session.publish(kAdd)), next));

@@ -1,4 +1,4 @@
-// Section 2 of the wire format: who may run, and how much at one time.
+// Section 2 of the wire format: which tenants may run, and how many items at one time.
 #include "conformance/backend_suite.hpp"
 
 namespace everkernel::conformance {

@@ -218,7 +218,7 @@ TEST_P(Unverified, items_that_ask_the_token_end_at_the_deadline) {
   for (const Word opcode : {kNativeSpin, kNativeTurns}) {
     Job before = job();
     before.put(7, {1, opcode, 1, 2});
-    const Outcome after = run(before, short_deadline());
+    const Outcome after = run(before, short_timeout());
     EXPECT_EQ(after.slot(7), (SlotWords{7, opcode, 1, 0x000A0002}));
     EXPECT_EQ(after.counts.end, backend::DrainEnd::deadline);
     EXPECT_LT(after.duration, kPatience);
@@ -377,8 +377,8 @@ TEST_P(UnverifiedSessions, short_and_long_items_run_once) {
   const std::array<Word, 3> mark{0, 2};
   const std::array<Word, 3> add{0, 2, 1};
   for (Word i = 0; i < 300; ++i) {
-    must(session.publish({.opcode = kNativeMark, .args = mark}, {.wait_for_room = kPatience}));
-    must(session.publish({.opcode = kNativeAdd, .args = add}, {.wait_for_room = kPatience}));
+    must(session.publish({.opcode = kNativeMark, .args = mark}, {.timeout = kPatience}));
+    must(session.publish({.opcode = kNativeAdd, .args = add}, {.timeout = kPatience}));
   }
   must(session.wait_all(kPatience));
   Word sum = 0;

@@ -32,7 +32,7 @@ TEST_P(Unverified, a_run_gives_what_its_items_give_one_after_the_other) {
     items.push_back({i % 2 == 0 ? Word{kNativeAdd} : kAddParam, 0, 4, i});
   items.push_back({kNativeMove, 4, 5, 0});
   items.push_back({kNativeMove, 5, 4, 3});
-  const Report report = must(kernel().run(items));
+  const RunReport report = must(kernel().run(items));
   EXPECT_EQ(report.items_processed, items.size());
   EXPECT_EQ(word_of(buffers[4]), 2 * (5 + 1225u));
   EXPECT_EQ(word_of(buffers[3]), 4 * (5 + 1225u) + 3);
@@ -71,7 +71,7 @@ TEST_P(Unverified, in_a_run_a_fault_reaches_what_depends_on_it) {
                                          {kNativeAdd, 0, 6, 666},   // faults
                                          {kNativeAdd, 0, 6, 1},     // commutes with it
                                          {kNativeUndeclared, 0, 0, 0}};
-  const Report report = must(kernel().run(items));
+  const RunReport report = must(kernel().run(items));
   const Word codes[] = {262, 12, 0, 262, 0, 65533};
   for (std::size_t i = 0; i < 6; ++i) EXPECT_EQ(report.fault_code(i), codes[i]) << "item " << i;
   EXPECT_EQ(report.items_faulted, 4u);
@@ -100,7 +100,7 @@ TEST_P(Unverified, a_run_reports_names_and_hits) {
   const auto buffers = nine_buffers(kernel());
   const std::vector<abi::WorkItem> items{
       {0, 0, 0, 0}, {kNativeEmitTwice, 0, 0, 0}, {kNativeMove, 1, 2, 0}, {kAddParam, 0, 2, 1}};
-  const Report report = must(kernel().run(items, {.lineage = true, .hit_capacity = 16}));
+  const RunReport report = must(kernel().run(items, {.lineage = true, .hit_capacity = 16}));
   EXPECT_EQ(report.hits, (std::vector<abi::Hit>{{1, 1, 2, 3}, {1, 4, 5, 6}}));
   std::vector<std::string> names;
   for (const LineageRule& rule : report.lineage_rules) names.push_back(rule.name);
@@ -119,14 +119,16 @@ TEST_P(Unverified, a_run_that_is_specialised_has_its_native_handlers) {
   if (!backend()->capabilities().native_code) GTEST_SKIP() << "no native code to specialise";
   const auto buffers = nine_buffers(kernel());
   const std::vector<abi::WorkItem> both{{kNativeAdd, 0, 2, 1}, {kAddParam, 0, 2, 1}};
-  EXPECT_EQ(must(kernel().run(both, {.execution = RunExecution::jit})).items_processed, 2u);
+  EXPECT_EQ(must(kernel().run(both, {.execution = backend::Execution::native})).items_processed,
+            2u);
   EXPECT_EQ(word_of(buffers[1]), 4u);
 }
 
 TEST_P(Unverified, a_run_of_native_handlers_alone_needs_no_compiler) {
   const auto buffers = nine_buffers(kernel());
   const std::vector<abi::WorkItem> items{{kNativeAdd, 0, 2, 1}, {kNativeMove, 2, 3, 1}};
-  EXPECT_EQ(must(kernel().run(items, {.execution = RunExecution::jit})).items_processed, 2u);
+  EXPECT_EQ(must(kernel().run(items, {.execution = backend::Execution::native})).items_processed,
+            2u);
   EXPECT_EQ(word_of(buffers[2]), 7u);
 }
 

@@ -16,8 +16,8 @@ namespace {
 using std::chrono::milliseconds;
 
 const std::vector<abi::WorkItem> kItems(20, {0, 0, 0, 0});
-const RunConfig kShortRun = {.max_wall_time = milliseconds(30)};
-const RunConfig kLongRun = {.max_wall_time = std::chrono::seconds(2)};
+const RunOptions kShortRun = {.timeout = milliseconds(30)};
+const RunOptions kLongRun = {.timeout = std::chrono::seconds(2)};
 
 class FakeRuns : public WithFakeCuda {
  protected:

@@ -47,7 +47,7 @@ constexpr Word kObservables = 8;
 constexpr Word kRecords = 512;
 constexpr Word kHits = 1 << 15;
 // Under a sanitizer, the program is up to a hundred times slower.
-constexpr auto kDeadline = std::chrono::minutes(5);
+constexpr auto kTimeout = std::chrono::minutes(5);
 
 // Handlers from opcode 64 on. Their effect on `output` does not depend on the order of items.
 constexpr std::string_view kLaneHandlers = R"(
@@ -153,7 +153,7 @@ class Side {
     return checked(kernel_.dispatch({.submissions = {&submission, 1},
                                      .readback = Readback::full,
                                      .workspace = &workspace_,
-                                     .deadline = kDeadline,
+                                     .timeout = kTimeout,
                                      .hit_capacity = kHits}));
   }
   std::vector<Word> output() const {

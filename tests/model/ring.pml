@@ -38,8 +38,8 @@
 #ifndef WORKERS
 #define WORKERS 3
 #endif
-#ifndef GUESTS
-#define GUESTS 0 /* host threads that help while they wait, at most 1 */
+#ifndef HELPERS
+#define HELPERS 0 /* host threads that help while they wait, at most 1 */
 #endif
 #ifndef ITEMS
 #define ITEMS 4 /* of all producers together, at most 7 */
@@ -121,7 +121,7 @@ byte deferred_count;
 byte inflight;    /* of the tenant with a quota */
 byte done_count;  /* the sum of the workers' counters */
 byte fault_count; /* likewise */
-byte left;        /* workers and guests that have returned */
+byte left;        /* workers and helpers that have returned */
 
 #ifdef BELL
 /* A host thread that waits raises every worker's flag, looks once more, and sleeps until `rings`
@@ -337,10 +337,10 @@ inline put_back(ticket, word, has_quota)
 #ifndef MUTANT_list_before_status
     push(ticket);
 #endif
-#if GUESTS && !defined(MUTANT_guest_defers_silently)
-    /* A worker that defers an item is awake and sees the list next. A guest does not look at it. */
+#if HELPERS && !defined(MUTANT_helper_defers_silently)
+    /* A worker that defers an item is awake and sees the list next. A helper never looks at it. */
     if
-    :: is_guest -> wake_all(looked)
+    :: is_helper -> wake_all(looked)
     :: else
     fi
 #endif
@@ -353,7 +353,7 @@ inline put_back(ticket, word, has_quota)
 #define NAP_IS_OVER (LIST_IS_WORTH_A_LOOK || deferred_count == 0)
 #endif
 
-proctype worker(bool is_guest)
+proctype worker(bool is_helper)
 {
     byte ticket; /* the head it saw, later the ticket it holds */
     byte copy;   /* of the payload */
@@ -383,13 +383,13 @@ look:
      * list keeps the ring from being filled for ever. */
     if
     :: MUST_LEAVE -> goto leave
-#if GUESTS
-    /* A guest looks at head only, never sleeps here, and goes when it likes. */
-    :: is_guest -> goto leave
-    :: is_guest && STATUS(ticket) == PUBLISHED -> goto claim
-    :: is_guest && head != ticket -> goto look
-    :: !is_guest && STATUS(ticket) == PUBLISHED -> goto claim
-    :: !is_guest && LIST_IS_WORTH_A_LOOK -> goto take
+#if HELPERS
+    /* A helper looks at head only, never sleeps here, and goes when it likes. */
+    :: is_helper -> goto leave
+    :: is_helper && STATUS(ticket) == PUBLISHED -> goto claim
+    :: is_helper && head != ticket -> goto look
+    :: !is_helper && STATUS(ticket) == PUBLISHED -> goto claim
+    :: !is_helper && LIST_IS_WORTH_A_LOOK -> goto take
 #elif defined(LIVENESS) && !defined(MUTANT_list_first)
     :: STATUS(ticket) == PUBLISHED -> goto claim
     :: STATUS(ticket) != PUBLISHED && LIST_IS_WORTH_A_LOOK -> goto take
@@ -410,7 +410,7 @@ look:
         tickets == ticket && (deferred_count == 0 || idle);
         idle = false;
 #else
-        tickets == ticket && !is_guest;
+        tickets == ticket && !is_helper;
 #endif
 #ifdef MUTANT_nap_chosen_before_sleep
         naps = deferred_count > 0
@@ -684,7 +684,7 @@ sleep:
     };
 #if (YIELDS || LIMITED || BATCH) && !defined(MUTANT_sleep_beside_list) \
     && !defined(MUTANT_nap_chosen_before_sleep)
-    /* After the CAS: a guest that defers an item before this look wakes all that are on the count,
+    /* After the CAS: a helper that defers an item before this look wakes all that are on the count,
      * or its item is seen here. */
     naps = deferred_count > 0;
 #endif
@@ -927,10 +927,10 @@ proctype stopper()
     left == WORKERS;
 #endif
     close_desk(ticket);
-#if defined(MUTANT_guest_outlives_stop)
+#if defined(MUTANT_helper_outlives_stop)
     left >= WORKERS;
 #elif !defined(MUTANT_cancel_against_claim)
-    left == WORKERS + GUESTS;
+    left == WORKERS + HELPERS;
 #endif
 
 #ifndef MUTANT_cancel_waits_with_lock
@@ -993,7 +993,7 @@ init
     byte started;
     atomic {
         do
-        :: started < WORKERS + GUESTS ->
+        :: started < WORKERS + HELPERS ->
             run worker(started >= WORKERS);
             started++
         :: else -> break

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "everkernel/ir/parser.hpp"
-#include "everkernel/planner/plan.hpp"
 #include "everkernel/planner/policy.hpp"
+#include "planner/plan.hpp"
 
 namespace everkernel::planner {
 namespace {

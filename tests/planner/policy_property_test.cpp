@@ -77,7 +77,7 @@ RC_GTEST_PROP(LaunchPolicyProperty, answers_stay_within_their_limits, ()) {
   RC_ASSERT((asked == 0 ? policy.hit_capacity >= 1024 : policy.hit_capacity == asked));
   RC_ASSERT(policy.peak_bytes >= request.resident_bytes);
   RC_ASSERT(policy.peak_bytes >= std::uint64_t{policy.hit_capacity} * 16);
-  RC_ASSERT(policy.topology != Topology::fused_dense || policy.execution == ExecutionMode::jit);
+  RC_ASSERT(policy.topology != Topology::fused_dense || policy.execution == Execution::native);
 }
 
 RC_GTEST_PROP(LaunchPolicyProperty, the_same_request_keeps_its_topology, ()) {

@@ -49,17 +49,18 @@ TEST(LaunchPolicy, names_are_in_snake_case) {
   EXPECT_EQ(pressure_name(Pressure::light), "light");
   EXPECT_EQ(pressure_name(Pressure::balanced), "balanced");
   EXPECT_EQ(pressure_name(Pressure::saturated), "saturated");
-  EXPECT_EQ(execution_mode_name(ExecutionMode::interpreter), "interpreter");
-  EXPECT_EQ(execution_mode_name(ExecutionMode::jit), "jit");
+  EXPECT_EQ(execution_name(Execution::automatic), "automatic");
+  EXPECT_EQ(execution_name(Execution::interpreter), "interpreter");
+  EXPECT_EQ(execution_name(Execution::native), "jit");
   EXPECT_EQ(topology_name(static_cast<Topology>(6)), "unknown");
   EXPECT_EQ(pressure_name(static_cast<Pressure>(4)), "unknown");
-  EXPECT_EQ(execution_mode_name(static_cast<ExecutionMode>(2)), "unknown");
+  EXPECT_EQ(execution_name(static_cast<Execution>(3)), "unknown");
 }
 
 TEST(LaunchPolicy, of_a_plain_run) {
   const LaunchPolicy expected{.topology = Topology::dense_frontier,
                               .pressure = Pressure::balanced,
-                              .execution = ExecutionMode::interpreter,
+                              .execution = Execution::interpreter,
                               .workers = 64,
                               .workgroup = 64,
                               .groups = 1,
@@ -73,7 +74,7 @@ TEST(LaunchPolicy, of_a_plain_run) {
 TEST(LaunchPolicy, of_nothing_to_do) {
   const LaunchPolicy expected{.topology = Topology::empty,
                               .pressure = Pressure::empty,
-                              .execution = ExecutionMode::interpreter,
+                              .execution = Execution::interpreter,
                               .workers = 0,
                               .workgroup = 64,
                               .groups = 1,
@@ -181,7 +182,7 @@ TEST(LaunchPolicy, hot_opcodes_or_windows_promote) {
     const LaunchPolicy policy =
         recommend({.queue_length = 1, .hot_opcodes = row.opcodes, .hot_windows = row.windows});
     EXPECT_EQ(policy.promoted, row.promoted);
-    EXPECT_EQ(policy.execution, row.promoted ? ExecutionMode::jit : ExecutionMode::interpreter);
+    EXPECT_EQ(policy.execution, row.promoted ? Execution::native : Execution::interpreter);
   }
 }
 
@@ -465,17 +466,17 @@ TEST(LaunchPolicy, peak_bytes_are_resident_bytes_and_16_a_hit) {
 }
 
 TEST(LaunchPolicy, code_is_specialised_from_4096_items) {
-  EXPECT_EQ(recommend({.queue_length = 4095}).execution, ExecutionMode::interpreter);
-  EXPECT_EQ(recommend({.queue_length = 4096}).execution, ExecutionMode::jit);
-  EXPECT_EQ(recommend({.queue_length = 4097}).execution, ExecutionMode::jit);
-  EXPECT_EQ(recommend({.queue_length = kMaxLong}).execution, ExecutionMode::jit);
+  EXPECT_EQ(recommend({.queue_length = 4095}).execution, Execution::interpreter);
+  EXPECT_EQ(recommend({.queue_length = 4096}).execution, Execution::native);
+  EXPECT_EQ(recommend({.queue_length = 4097}).execution, Execution::native);
+  EXPECT_EQ(recommend({.queue_length = kMaxLong}).execution, Execution::native);
 }
 
 TEST(LaunchPolicy, fused_dense_is_specialised_also_when_little_is_queued) {
   const LaunchPolicy policy =
       recommend({.queue_length = 1, .hot_opcodes = 8, .graph_edges = 65'536});
   EXPECT_EQ(policy.topology, Topology::fused_dense);
-  EXPECT_EQ(policy.execution, ExecutionMode::jit);
+  EXPECT_EQ(policy.execution, Execution::native);
 }
 
 TEST(LaunchPolicy, items_age_when_requeued_or_after_32_turns) {
@@ -499,7 +500,7 @@ TEST(LaunchPolicy, items_age_when_requeued_or_after_32_turns) {
 TEST(LaunchPolicy, of_the_most_of_everything) {
   const LaunchPolicy expected{.topology = Topology::memory_constrained,
                               .pressure = Pressure::saturated,
-                              .execution = ExecutionMode::jit,
+                              .execution = Execution::native,
                               .workers = 2'147'483'647,
                               .workgroup = 1024,
                               .groups = 1024,

@@ -8,7 +8,7 @@
 #include <set>
 #include <vector>
 
-#include "everkernel/planner/waves.hpp"
+#include "planner/waves.hpp"
 #include "support/results.hpp"
 
 namespace everkernel::planner {
@@ -66,7 +66,7 @@ void add_edges(Planned& run) {
     }
   }
   for (const std::vector<Word>& waiters : run.waiters) {
-    // Who the others are does not matter, only that there are some.
+    // Which nodes the other waiters are does not matter, only that there are some.
     backend::Node node;
     if (!waiters.empty()) node.last_waiter = waiters.back();
     if (waiters.size() > 1) node = {.last_waiter = waiters.back() | backend::kMany, .others = 0};

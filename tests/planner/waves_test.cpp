@@ -1,5 +1,5 @@
 // Where waves begin: small runs whose bytes can be added up in the head.
-#include "everkernel/planner/waves.hpp"
+#include "planner/waves.hpp"
 
 #include <gtest/gtest.h>
 
@@ -30,16 +30,15 @@ struct Planned {
 };
 
 Result<std::vector<Word>> split(const Planned& run) {
-  auto waves = split_waves({.items = run.items,
-                            .places = run.places,
-                            .nodes = run.nodes,
-                            .order = run.order,
-                            .handles = {.keys = run.keys, .count = run.bytes.size()},
-                            .handle_bytes = run.bytes,
-                            .budget_bytes = run.budget,
-                            .fixed_bytes = run.fixed});
-  if (!waves) return Failure(waves.error());
-  return std::move(waves->begins);
+  auto waves = EVERKERNEL_TRY(split_waves({.items = run.items,
+                                           .places = run.places,
+                                           .nodes = run.nodes,
+                                           .order = run.order,
+                                           .handles = {.keys = run.keys, .count = run.bytes.size()},
+                                           .handle_bytes = run.bytes,
+                                           .budget_bytes = run.budget,
+                                           .fixed_bytes = run.fixed}));
+  return std::move(waves.begins);
 }
 
 // Four items of their own, 10 bytes in and 10 bytes out each, no buffer shared.
@@ -268,7 +267,7 @@ TEST(Waves, the_largest_says_how_much_it_needs) {
 }
 
 TEST(Waves, an_endless_chain_ends_after_64_items) {
-  // No plan has one; whoever makes a wrong one gets an answer.
+  // No plan has such a place; a caller that makes one gets an answer all the same.
   const auto begins = split({.items = {{64, 1, 2, 0}, {64, 3, 4, 0}},
                              .places = {0, 1},
                              .bytes = {0, 10, 10, 10, 10},

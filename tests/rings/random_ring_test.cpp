@@ -212,7 +212,7 @@ TEST(RingGenerator, the_generator_reaches_everything) {
 }
 
 // A seed reported by one build must replay in every other; g++ and clang build the tests in turn.
-// The number is that of the generator as it is: whoever changes the generator changes it.
+// The number belongs to the present generator: update it with every change of the generator.
 TEST(RingGenerator, a_seed_means_the_same_rings_with_every_compiler) {
   std::uint64_t digest = 0xCBF29CE484222325u;  // FNV-1a
   const auto add = [&](const std::vector<Word>& words) {

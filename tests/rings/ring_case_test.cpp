@@ -51,7 +51,7 @@ void expect_as_modelled(const GeneratedRing& ring, std::optional<Between> betwee
                                               .is_resident = {false},
                                               .data = data,
                                               .between = between,
-                                              .deadline = std::chrono::seconds(2)});
+                                              .timeout = std::chrono::seconds(2)});
       EXPECT_EQ(result.difference, "") << describe(shape);
     }
   }
@@ -86,7 +86,7 @@ TEST(RingCases, an_item_that_waits_for_an_io_slot_outside_the_queue_faults) {
   expect_as_modelled(plain_ring({slot}, {0}));
 }
 
-// Nobody claims such an item, so nobody has checked its tenant. On a GPU the item used to be
+// No worker claims such an item, so its tenant is not checked. On a GPU the item used to be
 // counted at a place that the upper half of the tenant named: behind the control words, or word 192
 // of them.
 TEST(RingCases, an_answered_load_miss_of_any_tenant_is_counted_as_done_alone) {

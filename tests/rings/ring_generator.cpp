@@ -595,7 +595,7 @@ class Maker {
   Random& random_;
   RingShape shape_;
   GeneratedRing ring_ = {};
-  std::vector<Word> asked_ = {};  // IO slots somebody waits for
+  std::vector<Word> asked_ = {};  // IO slots that an item waits for
 };
 
 }  // namespace

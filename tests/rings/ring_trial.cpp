@@ -106,29 +106,26 @@ struct RingKernel::Pass {
 };
 
 Result<RingKernel> RingKernel::make(const KernelShape& shape, const std::vector<DataImage>& data) {
-  auto program = check_text(handlers_text());
-  if (!program) return Failure(program.error());
-  auto kernel = Megakernel::create(backend_under_test(), {.slot_count = shape.slot_count,
-                                                          .workgroup_size = shape.workgroup_size,
-                                                          .handlers = *program,
-                                                          .payload = shape.has_payload,
-                                                          .schedule = shape.schedule,
-                                                          .execution = shape.execution,
-                                                          .fuel_per_item = shape.fuel,
-                                                          .worker_count = shape.worker_count});
-  if (!kernel) return Failure(kernel.error());
-  RingKernel made(shape, *std::move(kernel));
+  auto program = EVERKERNEL_TRY(check_text(handlers_text()));
+  auto kernel = EVERKERNEL_TRY(
+      Megakernel::create(backend_under_test(), {.slot_count = shape.slot_count,
+                                                .workgroup_size = shape.workgroup_size,
+                                                .handlers = program,
+                                                .payload = shape.has_payload,
+                                                .schedule = shape.schedule,
+                                                .execution = shape.execution,
+                                                .fuel_per_item = shape.fuel,
+                                                .worker_count = shape.worker_count}));
+  RingKernel made(shape, std::move(kernel));
   for (const DataImage& image : data) {
-    auto buffer = made.kernel_.create_buffer({.handle = image.handle,
-                                              .word_count = image.words.size(),
-                                              .access = memory::Access{image.access},
-                                              .owner = image.owner});
-    if (!buffer) return Failure(buffer.error());
-    made.buffers_.push_back(*std::move(buffer));
+    auto buffer = EVERKERNEL_TRY(made.kernel_.create_buffer({.handle = image.handle,
+                                                             .word_count = image.words.size(),
+                                                             .access = memory::Access{image.access},
+                                                             .owner = image.owner}));
+    made.buffers_.push_back(std::move(buffer));
   }
-  auto meeting = made.kernel_.create_buffer({.handle = handle::kMeeting, .word_count = 2});
-  if (!meeting) return Failure(meeting.error());
-  made.meeting_ = *std::move(meeting);
+  made.meeting_ =
+      EVERKERNEL_TRY(made.kernel_.create_buffer({.handle = handle::kMeeting, .word_count = 2}));
   return made;
 }
 
@@ -170,7 +167,7 @@ std::string RingKernel::dispatch(const RingTrial& trial, Pass& pass) {
   }
   const auto report = kernel_.dispatch({.submissions = submissions,
                                         .workspace = trial.has_workspace ? &workspace_ : nullptr,
-                                        .deadline = trial.deadline});
+                                        .timeout = trial.timeout});
   if (!report) return failure("dispatch", report.error());
   if (report->submissions.size() != hosts.size()) return "another number of reports";
 
@@ -283,7 +280,7 @@ RingTrial shrunk(RingKernel& kernel, RingTrial trial) {
     }
     return false;
   };
-  trial.deadline = std::chrono::milliseconds(500);
+  trial.timeout = std::chrono::milliseconds(500);
   for (std::size_t i = trial.rings.size(); i-- > 0 && trial.rings.size() > 1;) {
     RingTrial smaller = trial;
     smaller.rings.erase(smaller.rings.begin() + static_cast<std::ptrdiff_t>(i));

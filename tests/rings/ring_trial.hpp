@@ -41,7 +41,7 @@ struct RingTrial {
   // Whether to dispatch again what is left, SHUTDOWN cleared.
   std::optional<Between> between = {};
   // A ring of these tests is done in microseconds; what takes seconds hangs.
-  std::chrono::nanoseconds deadline = std::chrono::seconds(20);
+  std::chrono::nanoseconds timeout = std::chrono::seconds(20);
 };
 
 /// What came of a trial.

@@ -117,8 +117,7 @@ class Producer {
     const auto start = Clock::now();
     bool is_late = false;
     while (sent_.slots < share && !is_late && error_.empty()) {
-      options_ = {
-          .tenant = random_.below(29), .priority = random_.below(5), .wait_for_room = kPatience};
+      options_ = {.tenant = random_.below(29), .priority = random_.below(5), .timeout = kPatience};
       const Word roll = random_.below(100);
       if (roll < 50) {
         publish_one();
@@ -451,7 +450,7 @@ TEST(Stress, a_publisher_finds_room_as_soon_as_there_is_some) {
       ASSERT_TRUE(ticket) << ticket.error().message;
     }
     const auto tickets =
-        session->publish_batch(batch, 1, {.wait_for_room = std::chrono::milliseconds(100)});
+        session->publish_batch(batch, 1, {.timeout = std::chrono::milliseconds(100)});
     quick_rounds += tickets ? 1 : 0;
     ASSERT_TRUE(session->wait_all(kPatience));
   }

@@ -7,7 +7,7 @@ namespace everkernel::test {
 namespace {
 
 using Items = std::vector<abi::WorkItem>;
-using planner::ExecutionMode;
+using backend::Execution;
 using planner::Pressure;
 using planner::Topology;
 
@@ -21,7 +21,7 @@ using planner::Topology;
 
 TEST(Pressure, light_work_is_published_slot_by_slot) {
   Runner runner;
-  const Report report =
+  const RunReport report =
       runner.run({{kMove, 1, 2, 0}, {kMove, 3, 4, 0}, {kMove, 5, 6, 0}}, {.worker_count = 8});
   EXPECT_EQ(report.telemetry.pressure, Pressure::light);
   EXPECT_EQ(report.shape.tickets, 3u);
@@ -35,7 +35,7 @@ TEST(Pressure, workers_that_light_work_leaves_over_sleep) {
   // A machine that is busy elsewhere may start them late, but not for ever.
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   while (most < 3 && std::chrono::steady_clock::now() < end) {
-    const Report report = runner.run({{kWork, 0, 1, 1'000'000}}, {.worker_count = 6});
+    const RunReport report = runner.run({{kWork, 0, 1, 1'000'000}}, {.worker_count = 6});
     EXPECT_EQ(report.telemetry.pressure, Pressure::light);
     most = std::max(most, report.shape.worker_sleeps);
   }
@@ -44,7 +44,7 @@ TEST(Pressure, workers_that_light_work_leaves_over_sleep) {
 
 TEST(Pressure, balanced_work_is_published_in_small_batches) {
   Runner runner;
-  const Report report = runner.run(Items(20, {kAdd, 0, 2, 1}), {.worker_count = 8});
+  const RunReport report = runner.run(Items(20, {kAdd, 0, 2, 1}), {.worker_count = 8});
   EXPECT_EQ(report.telemetry.pressure, Pressure::balanced);
   EXPECT_LT(report.shape.publish_batches, report.shape.tickets);
   EXPECT_GT(report.shape.publish_batches, 1u);
@@ -52,7 +52,7 @@ TEST(Pressure, balanced_work_is_published_in_small_batches) {
 
 TEST(Pressure, saturated_work_is_published_in_rings) {
   Runner runner;
-  const Report report = runner.run(Items(60, {kAdd, 0, 2, 1}), {.worker_count = 2});
+  const RunReport report = runner.run(Items(60, {kAdd, 0, 2, 1}), {.worker_count = 2});
   EXPECT_EQ(report.telemetry.pressure, Pressure::saturated);
   EXPECT_EQ(report.shape.ring_slots, 64u);
   EXPECT_EQ(report.shape.publish_batches, 1u);
@@ -70,7 +70,7 @@ TEST(Pressure, requeues_saturate_the_next_run) {
 
 TEST(Topology, of_a_chain_is_sparse_with_one_region_a_ticket_and_fewer_workers) {
   Runner runner({.slot_count = 256, .workgroup_size = 1, .worker_count = 64});
-  const Report report =
+  const RunReport report =
       runner.run(Items(500, {kScale, 0, 2, 0}), {.fuse = false, .worker_count = 64});
   EXPECT_EQ(report.telemetry.topology, Topology::sparse_frontier);
   // The workers of a device share a slot: all 500 regions are in the ring at one time.
@@ -81,10 +81,10 @@ TEST(Topology, of_a_chain_is_sparse_with_one_region_a_ticket_and_fewer_workers) 
 
 TEST(Topology, of_independent_items_is_dense_with_ranges_and_all_workers) {
   Runner runner;
-  const Report wide = runner.run(Items(1000, {kAdd, 0, 2, 0}), {.worker_count = 64});
+  const RunReport wide = runner.run(Items(1000, {kAdd, 0, 2, 0}), {.worker_count = 64});
   EXPECT_EQ(wide.telemetry.topology, Topology::dense_frontier);
   EXPECT_EQ(wide.shape.workers, 64u);
-  const Report long_ranges = runner.run(Items(3000, {kAdd, 0, 2, 0}), {.worker_count = 1});
+  const RunReport long_ranges = runner.run(Items(3000, {kAdd, 0, 2, 0}), {.worker_count = 1});
   EXPECT_EQ(long_ranges.telemetry.topology, Topology::dense_frontier);
   EXPECT_GT(long_ranges.shape.regions_per_ticket, 32u);
   EXPECT_EQ(long_ranges.telemetry.frontier_density_bps, 10'000u);
@@ -96,7 +96,7 @@ TEST(Topology, of_some_that_can_run_is_hybrid_with_tickets_of_32) {
   // Sixteen chains and 84 items that wait for nothing: a tenth of the ring.
   for (Word i = 0; i < 1600; ++i) items.push_back({kScale, 0, 1 + i % 16, 0});
   for (Word i = 0; i < 84; ++i) items.push_back({kPeek, 20, 0, i});
-  const Report report = runner.run(items, {.fuse = false, .worker_count = 1});
+  const RunReport report = runner.run(items, {.fuse = false, .worker_count = 1});
   EXPECT_EQ(report.telemetry.topology, Topology::hybrid_frontier);
   EXPECT_EQ(report.shape.regions_per_ticket, is_on_cuda() ? 2u : 32u);
 }
@@ -106,9 +106,9 @@ TEST(Topology, of_hot_dense_graphs_is_fused_and_grouped_by_opcode) {
   Runner runner;
   Items items(planner::kFusedDenseEdges, {kAdd, 0, 2, 1});
   items.push_back({kMove, 2, 3, 0});
-  const Report report = runner.run(items, {.worker_count = 2, .hot_windows = 4});
+  const RunReport report = runner.run(items, {.worker_count = 2, .hot_windows = 4});
   EXPECT_EQ(report.telemetry.topology, Topology::fused_dense);
-  EXPECT_EQ(report.telemetry.execution_mode, ExecutionMode::jit);
+  EXPECT_EQ(report.telemetry.execution_mode, Execution::native);
   EXPECT_TRUE(report.shape.grouped_by_opcode);
   EXPECT_GT(report.shape.regions_per_ticket, 32u);
   EXPECT_EQ(runner.word(3), 2 * (2 + planner::kFusedDenseEdges));
@@ -118,11 +118,11 @@ TEST(Topology, of_little_memory_has_fewer_workers_and_waves) {
   Runner runner;
   Items items;
   for (Word i = 1; i < 20; i += 2) items.push_back({kMove, i, i + 1, 5});
-  const Report all = runner.run(items, {.worker_count = 8});
+  const RunReport all = runner.run(items, {.worker_count = 8});
   EXPECT_EQ(all.shape.waves, 1u);
   EXPECT_EQ(all.shape.workers, 8u);
   // Two items with their buffers of 16 bytes fit at one time.
-  const Report some = runner.run(items, {.worker_count = 8, .memory_budget_bytes = 64});
+  const RunReport some = runner.run(items, {.worker_count = 8, .memory_budget_bytes = 64});
   EXPECT_EQ(some.telemetry.topology, Topology::memory_constrained);
   EXPECT_EQ(some.shape.workers, 4u);
   EXPECT_EQ(some.shape.waves, 5u);
@@ -136,7 +136,7 @@ TEST(Topology, is_remembered_and_answers_come_from_the_cache) {
   const Items items(50, {kAdd, 0, 2, 0});
   runner.run(items);
   runner.run(items);
-  const Report report = runner.run(items);
+  const RunReport report = runner.run(items);
   EXPECT_GE(report.shape.policy_hits, 1u);
   EXPECT_EQ(report.shape.policy_hits + report.shape.policy_misses, 3u);
 }
@@ -145,9 +145,9 @@ TEST(Topology, is_remembered_and_answers_come_from_the_cache) {
 
 TEST(ExecutionModes, a_short_queue_runs_the_kernel_that_is_there) {
   Runner runner;
-  const Report report = runner.run(Items(100, {kAdd, 0, 2, 0}));
+  const RunReport report = runner.run(Items(100, {kAdd, 0, 2, 0}));
   EXPECT_EQ(report.telemetry.execution_mode,
-            is_on_cuda() ? ExecutionMode::jit : ExecutionMode::interpreter);
+            is_on_cuda() ? Execution::native : Execution::interpreter);
   EXPECT_EQ(report.shape.pipeline_id, runner.kernel->pipeline_id());
   EXPECT_TRUE(report.telemetry.compiled_pipeline_cache_hit);
   EXPECT_FALSE(report.shape.grouped_by_opcode);
@@ -162,39 +162,39 @@ TEST(ExecutionModes, a_long_queue_runs_code_of_its_opcodes_grouped_by_opcode) {
     items.push_back({kAdd, 0, 2, 1});
     items.push_back({kPeek, 3, 0, 0});
   }
-  const Report report = runner.run(items, {.worker_count = 2});
-  EXPECT_EQ(report.telemetry.execution_mode, ExecutionMode::jit);
+  const RunReport report = runner.run(items, {.worker_count = 2});
+  EXPECT_EQ(report.telemetry.execution_mode, Execution::native);
   EXPECT_NE(report.shape.pipeline_id, runner.kernel->pipeline_id());
   EXPECT_TRUE(report.shape.grouped_by_opcode);
   EXPECT_FALSE(report.telemetry.compiled_pipeline_cache_hit);
   EXPECT_EQ(runner.word(2), 2u + 2048u);
-  const Report again = runner.run(items, {.worker_count = 2});
+  const RunReport again = runner.run(items, {.worker_count = 2});
   EXPECT_TRUE(again.telemetry.compiled_pipeline_cache_hit);
   EXPECT_EQ(again.shape.pipeline_id, report.shape.pipeline_id);
   items.resize(4095);
   EXPECT_EQ(runner.run(items, {.worker_count = 2}).telemetry.execution_mode,
-            ExecutionMode::interpreter);
+            Execution::interpreter);
 }
 
 TEST(ExecutionModes, a_device_compiles_once_for_all_long_queues) {
   if (!is_on_cuda()) GTEST_SKIP() << "a CPU compiles the opcodes of a queue";
   Runner runner;
-  const Report cold = runner.run(Items(100, {kAdd, 0, 2, 0}));
+  const RunReport cold = runner.run(Items(100, {kAdd, 0, 2, 0}));
   EXPECT_EQ(cold.shape.pipeline_id, runner.kernel->pipeline_id());
   EXPECT_TRUE(cold.telemetry.compiled_pipeline_cache_hit);
-  const Report adds = runner.run(Items(4096, {kAdd, 0, 2, 1}));
+  const RunReport adds = runner.run(Items(4096, {kAdd, 0, 2, 1}));
   EXPECT_NE(adds.shape.pipeline_id, runner.kernel->pipeline_id());
-  const Report looks = runner.run(Items(4096, {kPeek, 3, 0, 0}), {.dedupe = false});
+  const RunReport looks = runner.run(Items(4096, {kPeek, 3, 0, 0}), {.dedupe = false});
   EXPECT_EQ(looks.shape.pipeline_id, adds.shape.pipeline_id);
   EXPECT_TRUE(looks.telemetry.compiled_pipeline_cache_hit);
   EXPECT_EQ(runner.word(2), 2u + 4096u);
   // Without an order, items meet at their buffers: that is what the kernel that is there is for.
-  const Report unordered = runner.run(Items(4096, {kAdd, 0, 2, 1}), {.ordered = false});
+  const RunReport unordered = runner.run(Items(4096, {kAdd, 0, 2, 1}), {.ordered = false});
   EXPECT_EQ(unordered.shape.pipeline_id, runner.kernel->pipeline_id());
   // There is no time to compile, and no need.
   Runner other({.slot_count = 64, .workgroup_size = 1, .fuel_per_item = 12345});
-  const Report late =
-      other.run(Items(4096, {kAdd, 0, 2, 1}), {.max_wall_time = std::chrono::seconds(1)});
+  const RunReport late =
+      other.run(Items(4096, {kAdd, 0, 2, 1}), {.timeout = std::chrono::seconds(1)});
   EXPECT_EQ(late.shape.pipeline_id, other.kernel->pipeline_id());
   EXPECT_EQ(late.items_processed, 4096u);
 }
@@ -203,7 +203,7 @@ TEST(ExecutionModes, a_device_has_no_interpreter) {
   if (!is_on_cuda()) GTEST_SKIP() << "a CPU has one";
   Runner runner;
   const auto report =
-      runner.kernel->run(Items{{kMove, 1, 2, 0}}, {.execution = RunExecution::interpreter});
+      runner.kernel->run(Items{{kMove, 1, 2, 0}}, {.execution = backend::Execution::interpreter});
   EXPECT_EQ(code_of(report), Code::unsupported);
   EXPECT_EQ(runner.word(2), 2u) << "something ran";
 }
@@ -213,9 +213,8 @@ TEST(ExecutionModes, hot_windows_promote_a_short_queue) {
   EVERKERNEL_NEEDS_INTERPRETER();
   Runner runner;
   const Items items(10, {kAdd, 0, 2, 1});
-  EXPECT_EQ(runner.run(items, {.hot_windows = 3}).telemetry.execution_mode,
-            ExecutionMode::interpreter);
-  EXPECT_EQ(runner.run(items, {.hot_windows = 4}).telemetry.execution_mode, ExecutionMode::jit);
+  EXPECT_EQ(runner.run(items, {.hot_windows = 3}).telemetry.execution_mode, Execution::interpreter);
+  EXPECT_EQ(runner.run(items, {.hot_windows = 4}).telemetry.execution_mode, Execution::native);
   EXPECT_EQ(runner.word(2), 22u);
 }
 
@@ -223,12 +222,13 @@ TEST(ExecutionModes, what_is_asked_for_is_used) {
   EVERKERNEL_NEEDS_NATIVE_CODE();
   EVERKERNEL_NEEDS_INTERPRETER();
   Runner runner;
-  const Report native = runner.run({{kMove, 1, 2, 0}}, {.execution = RunExecution::jit});
-  EXPECT_EQ(native.telemetry.execution_mode, ExecutionMode::jit);
+  const RunReport native =
+      runner.run({{kMove, 1, 2, 0}}, {.execution = backend::Execution::native});
+  EXPECT_EQ(native.telemetry.execution_mode, Execution::native);
   EXPECT_EQ(runner.word(2), 2u);
-  const Report interpreted =
-      runner.run(Items(5000, {kAdd, 0, 2, 1}), {.execution = RunExecution::interpreter});
-  EXPECT_EQ(interpreted.telemetry.execution_mode, ExecutionMode::interpreter);
+  const RunReport interpreted =
+      runner.run(Items(5000, {kAdd, 0, 2, 1}), {.execution = backend::Execution::interpreter});
+  EXPECT_EQ(interpreted.telemetry.execution_mode, Execution::interpreter);
   EXPECT_EQ(interpreted.shape.pipeline_id, runner.kernel->pipeline_id());
   EXPECT_NE(interpreted.shape.pipeline_id, native.shape.pipeline_id);
 }
@@ -237,7 +237,7 @@ TEST(ExecutionModes, what_is_asked_for_is_used) {
 
 TEST(Hits, come_sorted_by_item_and_in_the_order_of_the_item) {
   Runner runner;
-  const Report report = runner.run({{kEmit, 0, 0, 2}, {kNop, 0, 0, 0}, {kEmit, 0, 0, 3}});
+  const RunReport report = runner.run({{kEmit, 0, 0, 2}, {kNop, 0, 0, 0}, {kEmit, 0, 0, 3}});
   const std::vector<abi::Hit> expected = {
       {0, 0, 2, 7}, {0, 1, 2, 7}, {2, 0, 3, 7}, {2, 1, 3, 7}, {2, 2, 3, 7}};
   EXPECT_EQ(report.hits, expected);
@@ -247,13 +247,13 @@ TEST(Hits, come_sorted_by_item_and_in_the_order_of_the_item) {
 
 TEST(Hits, over_the_capacity_are_counted_as_dropped) {
   Runner runner;
-  const Report report = runner.run(Items(10, {kEmit, 0, 0, 3}), {.hit_capacity = 7});
+  const RunReport report = runner.run(Items(10, {kEmit, 0, 0, 3}), {.hit_capacity = 7});
   EXPECT_EQ(report.telemetry.hit_capacity, 7u);
   EXPECT_EQ(report.hits.size(), 7u);
   EXPECT_EQ(report.hits_dropped, 23u);
   EXPECT_TRUE(std::ranges::is_sorted(report.hits, {}, &abi::Hit::item));
   // The room of one run is not that of the next.
-  const Report next = runner.run(Items(10, {kEmit, 0, 0, 3}));
+  const RunReport next = runner.run(Items(10, {kEmit, 0, 0, 3}));
   EXPECT_EQ(next.hits.size(), 30u);
   EXPECT_EQ(next.hits_dropped, 0u);
 }
@@ -262,7 +262,7 @@ TEST(Hits, have_twice_the_room_that_is_expected) {
   Runner runner;
   const Items items(1000, {kEmit, 0, 0, 1});
   EXPECT_EQ(runner.run(items).telemetry.hit_capacity, 2000u);
-  const Report report = runner.run(items, {.expected_hits_per_item = 3});
+  const RunReport report = runner.run(items, {.expected_hits_per_item = 3});
   EXPECT_EQ(report.telemetry.hit_capacity, 6000u);
   EXPECT_EQ(report.telemetry.estimated_peak_device_bytes, 20 * 16 + 16 * 6000u);
 }
@@ -293,9 +293,9 @@ TEST(Budget, splits_in_waves_that_keep_the_order) {
                      {{.priority = 3}, {.priority = static_cast<std::uint8_t>(i % 5)}});
       expected = expected * 2 + i;
     }
-    RunConfig config = {.worker_count = 3, .memory_budget_bytes = 50};
-    if (has_priorities) config.origins = origins;
-    const Report report = runner.run(items, config);
+    RunOptions options = {.worker_count = 3, .memory_budget_bytes = 50};
+    if (has_priorities) options.origins = origins;
+    const RunReport report = runner.run(items, options);
     EXPECT_GE(report.shape.waves, 7u);
     EXPECT_EQ(runner.word(20), expected);
     EXPECT_EQ(report.items_processed, items.size());

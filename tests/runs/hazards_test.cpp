@@ -20,7 +20,7 @@ class Hazards : public testing::TestWithParam<HazardRow> {};
 
 TEST_P(Hazards, has_the_edges_of_the_rules) {
   Runner runner;
-  const Report report = runner.run(GetParam().items, {.dedupe = false, .fuse = false});
+  const RunReport report = runner.run(GetParam().items, {.dedupe = false, .fuse = false});
   EXPECT_EQ(report.shape.edges, GetParam().edges);
   EXPECT_EQ(report.items_processed, GetParam().items.size());
 }
@@ -46,7 +46,7 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(Planning, the_order_of_the_list_is_the_order_of_effects) {
   for (const Word workers : {1u, 2u, 8u}) {
     Runner runner({.slot_count = 64, .workgroup_size = 1, .worker_count = workers});
-    // Slow writers first, so that who does not wait comes too early.
+    // Slow writers first: an item that does not wait for them reads too early.
     runner.run({{kSlowMove, 1, 2, 5},  // 2 = 1 * 2 + 5 = 7
                 {kMove, 2, 3, 0},      // 3 = 14: after the write
                 {kSlowMove, 3, 4, 1},  // 4 = 29
@@ -66,7 +66,7 @@ TEST(Planning, commuters_before_readers_meet_in_one_node) {
   Items items;
   for (Word i = 0; i < 100; ++i) items.push_back({kAdd, 0, 1, i});
   for (Word i = 0; i < 100; ++i) items.push_back({kMove, 1, 2 + i % 10, i});
-  const Report report = runner.run(items);
+  const RunReport report = runner.run(items);
   EXPECT_GE(report.shape.joins, 1u);
   EXPECT_LE(report.shape.joins, 3u);
   EXPECT_LE(report.shape.edges, 500u);
@@ -78,7 +78,7 @@ TEST(Planning, readers_before_commuters_meet_in_one_node) {
   Items items = {{kSlowMove, 2, 1, 0}};
   for (Word i = 0; i < 100; ++i) items.push_back({kMove, 1, 3 + i % 10, i});
   for (Word i = 0; i < 100; ++i) items.push_back({kAdd, 0, 1, i});
-  const Report report = runner.run(items);
+  const RunReport report = runner.run(items);
   EXPECT_LE(report.shape.edges, 600u);
   EXPECT_EQ(runner.word(1), 4u + 4950u);
   EXPECT_EQ(runner.word(3), 8u + 90u);
@@ -92,7 +92,7 @@ TEST(Planning, commuters_wait_for_every_reader_before_them) {
     for (Word i = 0; i < 3; ++i) items.push_back({i == slow ? kSlowMove : kMove, 1, 3 + i, 0});
     items.push_back({kAdd, 0, 1, 100});
     items.push_back({kAdd, 0, 1, 100});
-    const Report report = runner.run(items, {.worker_count = 4});
+    const RunReport report = runner.run(items, {.worker_count = 4});
     EXPECT_EQ(report.shape.edges, 5u);  // three readers to a join, and from there to two
     for (Word i = 0; i < 3; ++i) EXPECT_EQ(runner.word(3 + i), 10u) << "reader " << i;
     EXPECT_EQ(runner.word(1), 205u);
@@ -104,7 +104,7 @@ TEST(Planning, a_commuter_that_reads_its_output_as_input_waits) {
   runner.set_word(1, 1);
   Items items;
   for (int i = 0; i < 16; ++i) items.push_back({kAddFrom, 1, 1, 0});  // doubles
-  const Report report = runner.run(items, {.fuse = false});
+  const RunReport report = runner.run(items, {.fuse = false});
   EXPECT_EQ(runner.word(1), 1u << 16);
   EXPECT_EQ(report.shape.edges, 15u);
 }
@@ -121,13 +121,13 @@ TEST_P(Barriers, are_ordered_against_everything) {
   for (const Word workers : {1u, 2u, 4u}) {
     Runner runner;
     const Word handle = GetParam().opcode == kByHandle ? 0 : 2;
-    const Report report = runner.run({{kSlowMove, 1, 8, 3},  // 8 = 5
-                                      {kSlowMove, 3, 9, 4},  // 9 = 10
-                                      {GetParam().opcode, 0, handle, 0},
-                                      {kMove, 9, 10, 1},
-                                      {kSet, 0, 8, 77},
-                                      {kObserve, 0, 11, 0}},
-                                     {.worker_count = workers});
+    const RunReport report = runner.run({{kSlowMove, 1, 8, 3},  // 8 = 5
+                                         {kSlowMove, 3, 9, 4},  // 9 = 10
+                                         {GetParam().opcode, 0, handle, 0},
+                                         {kMove, 9, 10, 1},
+                                         {kSet, 0, 8, 77},
+                                         {kObserve, 0, 11, 0}},
+                                        {.worker_count = workers});
     EXPECT_EQ(report.items_processed, 6u);
     // by_handle: 9 = 5 * 3; the others move their output: 9 = 10 * 3; control leaves it.
     const Word nine = GetParam().opcode == kByHandle ? 15 : GetParam().opcode == kControl ? 10 : 30;
@@ -156,7 +156,7 @@ TEST(Planning, observables_begin_at_zero_in_every_run) {
 
 TEST(Planning, without_order_nothing_waits) {
   Runner runner;
-  const Report report =
+  const RunReport report =
       runner.run({{kMove, 1, 2, 0}, {kMove, 2, 3, 0}, {kByHandle, 0, 0, 0}, {kMove, 3, 1, 0}},
                  {.ordered = false, .lineage = true});
   EXPECT_EQ(report.shape.edges, 0u);
@@ -214,12 +214,12 @@ TEST(DedupeFate, of_another_tenant_is_another_item) {
 
 TEST(DedupeFate, is_that_of_the_item_that_is_kept) {
   Runner runner;
-  const Report report = runner.run({{kSet, 0, 2, 666},
-                                    {kSet, 0, 2, 666},
-                                    {kCopy, 2, 3, 0},
-                                    {kCopy, 2, 3, 0},
-                                    {kCopy, 1, 4, 0},
-                                    {kCopy, 1, 4, 0}});
+  const RunReport report = runner.run({{kSet, 0, 2, 666},
+                                       {kSet, 0, 2, 666},
+                                       {kCopy, 2, 3, 0},
+                                       {kCopy, 2, 3, 0},
+                                       {kCopy, 1, 4, 0},
+                                       {kCopy, 1, 4, 0}});
   EXPECT_EQ(codes_of(report), (std::vector<Word>{262, 262, 12, 12, 0, 0}));
   EXPECT_EQ(report.deduped_items, 3u);
   EXPECT_EQ(report.items_faulted, 4u);
@@ -239,7 +239,7 @@ class RegionRules : public testing::TestWithParam<RegionRow> {};
 
 TEST_P(RegionRules, are_chains_of_only_predecessors_and_only_successors) {
   Runner runner;
-  const Report report = runner.run(GetParam().items, {.lineage = true});
+  const RunReport report = runner.run(GetParam().items, {.lineage = true});
   EXPECT_EQ(regions_of(report), GetParam().regions);
   EXPECT_EQ(report.shape.regions, GetParam().regions.size());
 }
@@ -265,7 +265,7 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(Planning, regions_have_at_most_64_items) {
   Runner runner;
   const Items items(130, {kScale, 0, 2, 1});
-  const Report report = runner.run(items, {.lineage = true});
+  const RunReport report = runner.run(items, {.lineage = true});
   ASSERT_EQ(report.region_count(), 3u);
   EXPECT_EQ(report.region(0).items.size(), 64u);
   EXPECT_EQ(report.region(1).items.size(), 64u);
@@ -278,7 +278,7 @@ TEST(Planning, regions_have_at_most_64_items) {
 
 TEST(Planning, without_fusion_every_item_is_a_region) {
   Runner runner;
-  const Report report =
+  const RunReport report =
       runner.run({{kMove, 1, 2, 0}, {kMove, 2, 3, 0}}, {.fuse = false, .lineage = true});
   EXPECT_EQ(regions_of(report), (Regions{{0}, {1}}));
   EXPECT_EQ(runner.word(3), 4u);
@@ -294,7 +294,7 @@ handler second = 73 { output[0] = input[0] + 3; }
 
 TEST(Lineage, of_the_example_of_the_rules) {
   Runner runner({.slot_count = 8, .workgroup_size = 1, .worker_count = 2}, kExample);
-  const Report report =
+  const RunReport report =
       runner.run({{71, 1, 2, 0}, {73, 2, 3, 0}, {67, 4, 5, 0}}, {.lineage = true});
   EXPECT_EQ(regions_of(report), (Regions{{0, 1}, {2}}));
   EXPECT_EQ(report.region_lineage, (std::vector<Word>{0x280, 0x8}));
@@ -312,7 +312,7 @@ TEST(Lineage, of_the_example_of_the_rules) {
 
 TEST(Lineage, is_there_only_when_asked_for) {
   Runner runner;
-  const Report report = runner.run({{kMove, 1, 2, 0}});
+  const RunReport report = runner.run({{kMove, 1, 2, 0}});
   EXPECT_TRUE(report.region_lineage.empty());
   EXPECT_TRUE(report.lineage_rules.empty());
   EXPECT_EQ(report.region_count(), 0u);
@@ -325,14 +325,14 @@ constexpr Word bit(Word opcode) {
 
 TEST(Lineage, follows_what_was_read_and_not_what_was_overwritten) {
   Runner runner;
-  const Report report = runner.run({{kMove, 1, 2, 0},     // 2
-                                    {kScale, 0, 3, 0},    // 3
-                                    {kAddFrom, 2, 4, 0},  // 4 from 2
-                                    {kCopy, 4, 5, 0},     // 5 from 4
-                                    {kSet, 0, 3, 0},      // overwrites 3
-                                    {kCopy, 6, 2, 0},     // overwrites what others read
-                                    {kNop, 4, 4, 0}},
-                                   {.fuse = false, .lineage = true});
+  const RunReport report = runner.run({{kMove, 1, 2, 0},     // 2
+                                       {kScale, 0, 3, 0},    // 3
+                                       {kAddFrom, 2, 4, 0},  // 4 from 2
+                                       {kCopy, 4, 5, 0},     // 5 from 4
+                                       {kSet, 0, 3, 0},      // overwrites 3
+                                       {kCopy, 6, 2, 0},     // overwrites what others read
+                                       {kNop, 4, 4, 0}},
+                                      {.fuse = false, .lineage = true});
   EXPECT_EQ(report.region_lineage,
             (std::vector<Word>{bit(kMove), bit(kScale), bit(kMove) | bit(kAddFrom),
                                bit(kMove) | bit(kAddFrom) | bit(kCopy), bit(kSet), bit(kCopy),
@@ -341,7 +341,7 @@ TEST(Lineage, follows_what_was_read_and_not_what_was_overwritten) {
 
 TEST(Lineage, of_commuters_is_their_own_and_that_of_readers_is_all_of_theirs) {
   Runner runner;
-  const Report report =
+  const RunReport report =
       runner.run({{kMove, 1, 2, 0}, {kAddFrom, 2, 4, 0}, {kAddFrom, 5, 4, 0}, {kCopy, 4, 6, 0}},
                  {.fuse = false, .lineage = true});
   EXPECT_EQ(report.region_lineage,
@@ -351,7 +351,7 @@ TEST(Lineage, of_commuters_is_their_own_and_that_of_readers_is_all_of_theirs) {
 
 TEST(Lineage, of_a_region_is_that_of_all_its_items) {
   Runner runner;
-  const Report report =
+  const RunReport report =
       runner.run({{kMove, 1, 2, 0}, {kSet, 0, 2, 0}, {kCopy, 2, 3, 0}}, {.lineage = true});
   // The second overwrites what the first wrote: they are one chain, and both are its own items.
   ASSERT_EQ(regions_of(report), (Regions{{0, 1, 2}}));
@@ -369,7 +369,7 @@ TEST(Lineage, of_more_than_32_opcodes_has_a_bit_each) {
     items.push_back({opcode, 1, 2 + i % 2, 0});
   }
   Runner runner({.slot_count = 8, .workgroup_size = 1, .worker_count = 2}, text);
-  const Report report = runner.run(items, {.fuse = false, .lineage = true});
+  const RunReport report = runner.run(items, {.fuse = false, .lineage = true});
   ASSERT_EQ(report.lineage_words(), 1u);
   ASSERT_EQ(report.region_count(), 40u);
   EXPECT_EQ(report.region(0).wide[0], 1u);
@@ -381,7 +381,7 @@ TEST(Lineage, of_more_than_32_opcodes_has_a_bit_each) {
 
 TEST(Lineage, leaves_out_what_was_dropped) {
   Runner runner;
-  const Report report =
+  const RunReport report =
       runner.run({{kCopy, 1, 2, 0}, {kCopy, 1, 2, 0}, {kMove, 3, 4, 0}}, {.lineage = true});
   EXPECT_EQ(regions_of(report), (Regions{{0}, {2}}));
   EXPECT_EQ(report.lineage_items, 2u);

@@ -4,7 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "everkernel/backend/graph.hpp"
+#include "everkernel/abi/slot.hpp"
+#include "everkernel/backend/item.hpp"
 #include "everkernel/ir/verifier.hpp"
 #include "everkernel/memory/buffer_table.hpp"
 #include "support/jit_random.hpp"

@@ -162,14 +162,14 @@ JobEnd run_in_order(const JobProgram& program, const Job& job, const std::vector
   for (Word k = 0; k < count; ++k) {
     const Word j = order == nullptr ? k : (*order)[k];
     if (keepers[j] != j) continue;
-    const bool is_spoiled =
+    const bool is_poisoned =
         job.is_ordered && std::ranges::any_of(faulted, [&](Word i) {
           return i < j && (reads_from(named[j], named[i]) || writes_over(named[j], named[i]));
         });
     const ir::VerifiedHandler* const handler = program.verified.find(job.items[j].op_handle);
     machine.item = j;
     outcomes[j] = backend::kItemDone;
-    if (is_spoiled) {
+    if (is_poisoned) {
       outcomes[j] = kInputFaulted;
     } else if (handler != nullptr) {
       outcomes[j] = run_item(machine, *handler, job.items[j], job.origin_of(j), workgroup_size);

@@ -14,7 +14,7 @@ namespace everkernel::test {
 
 /// What a job comes to.
 struct JobEnd {
-  std::vector<Word> outcomes = {};            // as in Report
+  std::vector<Word> outcomes = {};            // as in RunReport
   std::vector<std::vector<Word>> words = {};  // of each buffer
   std::vector<abi::Hit> hits = {};            // by item
   std::size_t again = 0;                      // times an item yielded or asked to be requeued

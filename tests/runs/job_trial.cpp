@@ -33,7 +33,8 @@ std::string first_of(std::initializer_list<std::string> differences) {
 
 // ---- parts of a report ----
 
-std::string check_outcomes(JobModel& model, bool dedupe, const JobEnd& end, const Report& report) {
+std::string check_outcomes(JobModel& model, bool dedupe, const JobEnd& end,
+                           const RunReport& report) {
   if (report.outcomes.size() != end.outcomes.size()) return "outcomes: not one an item";
   std::uint64_t processed = 0, faulted = 0, remaining = 0, dropped = 0;
   std::map<std::pair<Word, Word>, std::pair<std::uint64_t, std::uint64_t>> faults;
@@ -84,7 +85,7 @@ std::string hit_text(const abi::Hit& hit) {
   return fmt::format("{{{}, {}, {}, {}}}", hit.item, hit.a, hit.b, hit.c);
 }
 
-std::string check_hits(const JobEnd& end, const Report& report) {
+std::string check_hits(const JobEnd& end, const RunReport& report) {
   const std::size_t room = report.telemetry.hit_capacity;
   const std::size_t kept = std::min(room, end.hits.size());
   if (report.hits.size() != kept || report.hits_dropped != end.hits.size() - kept) {
@@ -101,7 +102,8 @@ std::string check_hits(const JobEnd& end, const Report& report) {
   return "";
 }
 
-std::string check_rules(JobModel& model, const std::vector<Word>& opcodes, const Report& report) {
+std::string check_rules(JobModel& model, const std::vector<Word>& opcodes,
+                        const RunReport& report) {
   if (report.lineage_rules.size() != opcodes.size()) {
     return fmt::format("lineage_rules: expected {}, got {}", opcodes.size(),
                        report.lineage_rules.size());
@@ -142,7 +144,7 @@ std::string check_region(JobModel& model, bool dedupe, const std::vector<Word>& 
   return differ("output", model.job().items[items.back()].output_handle, view.output);
 }
 
-std::string check_regions(JobModel& model, const RunChoice& choice, const Report& report) {
+std::string check_regions(JobModel& model, const RunChoice& choice, const RunReport& report) {
   const auto& regions = model.regions(choice.dedupe, choice.fuse);
   std::string text = differ("shape.regions", std::uint64_t{regions.size()}, report.shape.regions);
   if (!choice.lineage) {
@@ -166,18 +168,6 @@ std::string check_regions(JobModel& model, const RunChoice& choice, const Report
                    check_rules(model, model.opcodes(choice.dedupe), report)});
 }
 
-const char* name_of(RunExecution execution) {
-  switch (execution) {
-    case RunExecution::automatic:
-      return "automatic";
-    case RunExecution::interpreter:
-      return "interpreter";
-    case RunExecution::jit:
-      return "jit";
-  }
-  return "?";
-}
-
 }  // namespace
 
 std::string describe(const JobKernelShape& shape, const RunChoice& choice) {
@@ -186,9 +176,9 @@ std::string describe(const JobKernelShape& shape, const RunChoice& choice) {
       "run: {} workers, {}, dedupe {}, fuse {}, lineage {}, hit capacity {}, budget {}, {} quotas, "
       "{} ns",
       shape.slot_count, shape.workgroup_size, shape.worker_count,
-      static_cast<Word>(shape.execution), choice.worker_count, name_of(choice.execution),
-      choice.dedupe, choice.fuse, choice.lineage, choice.hit_capacity, choice.budget_bytes,
-      choice.quotas.size(), choice.time.count());
+      static_cast<Word>(shape.execution), choice.worker_count,
+      backend::execution_name(choice.execution), choice.dedupe, choice.fuse, choice.lineage,
+      choice.hit_capacity, choice.budget_bytes, choice.quotas.size(), choice.timeout.count());
 }
 
 // ---- the model ----
@@ -231,21 +221,20 @@ const std::vector<Word>& JobModel::opcodes(bool dedupe) {
 
 Result<JobKernel> JobKernel::make(const JobKernelShape& shape, const JobProgram& program,
                                   const std::vector<JobBuffer>& buffers) {
-  auto made = Megakernel::create(backend_under_test(), {.slot_count = shape.slot_count,
-                                                        .workgroup_size = shape.workgroup_size,
-                                                        .handlers = program.verified,
-                                                        .execution = shape.execution,
-                                                        .fuel_per_item = kJobFuel,
-                                                        .worker_count = shape.worker_count});
-  if (!made) return Failure(std::move(made).error());
-  JobKernel kernel(shape, *std::move(made));
+  auto made = EVERKERNEL_TRY(
+      Megakernel::create(backend_under_test(), {.slot_count = shape.slot_count,
+                                                .workgroup_size = shape.workgroup_size,
+                                                .handlers = program.verified,
+                                                .execution = shape.execution,
+                                                .fuel_per_item = kJobFuel,
+                                                .worker_count = shape.worker_count}));
+  JobKernel kernel(shape, std::move(made));
   for (const JobBuffer& buffer : buffers) {
-    auto data = kernel.kernel_.create_buffer({.handle = buffer.handle,
-                                              .word_count = buffer.words.size(),
-                                              .access = buffer.access,
-                                              .owner = buffer.owner});
-    if (!data) return Failure(std::move(data).error());
-    kernel.buffers_.push_back(*std::move(data));
+    auto data = EVERKERNEL_TRY(kernel.kernel_.create_buffer({.handle = buffer.handle,
+                                                             .word_count = buffer.words.size(),
+                                                             .access = buffer.access,
+                                                             .owner = buffer.owner}));
+    kernel.buffers_.push_back(std::move(data));
   }
   return kernel;
 }
@@ -269,26 +258,26 @@ std::string JobKernel::run(JobModel& model, const RunChoice& choice) {
   }
   RunProgress progress;
   bool is_rising = true;
-  RunConfig config = {.origins = job.origins,
-                      .origin = job.origin,
-                      .ordered = job.is_ordered,
-                      .dedupe = choice.dedupe,
-                      .fuse = choice.fuse,
-                      .lineage = choice.lineage,
-                      .max_wall_time = choice.time,
-                      .worker_count = choice.worker_count,
-                      .execution = choice.execution,
-                      .hit_capacity = choice.hit_capacity,
-                      .memory_budget_bytes = choice.budget_bytes,
-                      .tenant_quotas = choice.quotas};
+  RunOptions options = {.origins = job.origins,
+                        .origin = job.origin,
+                        .ordered = job.is_ordered,
+                        .dedupe = choice.dedupe,
+                        .fuse = choice.fuse,
+                        .lineage = choice.lineage,
+                        .timeout = choice.timeout,
+                        .worker_count = choice.worker_count,
+                        .execution = choice.execution,
+                        .hit_capacity = choice.hit_capacity,
+                        .memory_budget_bytes = choice.budget_bytes,
+                        .tenant_quotas = choice.quotas};
   if (choice.has_progress) {
-    config.progress = [&](const RunProgress& now) {
+    options.progress = [&](const RunProgress& now) {
       is_rising =
           is_rising && progress.items_ended <= now.items_ended && now.items_ended <= now.item_count;
       progress = now;
     };
   }
-  auto report = kernel_.run(job.items, config);
+  auto report = kernel_.run(job.items, options);
   if (!report) return "run: " + report.error().message;
   last_report_ = *std::move(report);
   if (last_report_->items_remaining > 0) return check_part(model, choice);
@@ -301,7 +290,7 @@ std::string JobKernel::run(JobModel& model, const RunChoice& choice) {
 // A run that ended early did some of the items, and with each of them all that it waits for.
 std::string JobKernel::check_part(JobModel& model, const RunChoice& choice) const {
   const std::vector<Word>& keepers = model.keepers(choice.dedupe);
-  if (choice.time > std::chrono::seconds(1)) return "the run hangs";
+  if (choice.timeout > std::chrono::seconds(1)) return "the run hangs";
   const auto waits_for = predecessors_of(model.program(), model.job(), keepers);
   std::vector<Word> ended;
   for (Word j = 0; j < keepers.size(); ++j) {

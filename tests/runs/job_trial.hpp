@@ -28,11 +28,11 @@ struct RunChoice {
   bool lineage = true;
   bool has_progress = false;
   Word worker_count = 0;
-  RunExecution execution = RunExecution::automatic;
+  backend::Execution execution = backend::Execution::automatic;
   Word hit_capacity = 0;
   std::uint64_t budget_bytes = 0;
   std::vector<Word> quotas = {};
-  std::chrono::nanoseconds time = std::chrono::seconds(10);  // whatever takes longer hangs
+  std::chrono::nanoseconds timeout = std::chrono::seconds(10);  // whatever takes longer hangs
 };
 
 /// Both as text.
@@ -78,7 +78,7 @@ class JobKernel {
   std::string run(JobModel& model, const RunChoice& choice);
   const JobKernelShape& shape() const { return shape_; }
   /// Of the last run that came back.
-  const std::optional<Report>& last_report() const { return last_report_; }
+  const std::optional<RunReport>& last_report() const { return last_report_; }
 
  private:
   JobKernel(const JobKernelShape& shape, Megakernel kernel)
@@ -89,7 +89,7 @@ class JobKernel {
   JobKernelShape shape_;
   Megakernel kernel_;
   std::vector<DataBuffer> buffers_ = {};
-  std::optional<Report> last_report_ = {};
+  std::optional<RunReport> last_report_ = {};
 };
 
 /// The same job with as few items as still show a difference.

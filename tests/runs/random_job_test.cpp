@@ -44,9 +44,9 @@ struct Tally {
   std::map<std::string_view, std::size_t> topologies = {};
 };
 
-void note(const Report& report, Tally& tally) {
+void note(const RunReport& report, Tally& tally) {
   ++tally.topologies[planner::topology_name(report.telemetry.topology)];
-  tally.native += report.telemetry.execution_mode == planner::ExecutionMode::jit ? 1u : 0u;
+  tally.native += report.telemetry.execution_mode == backend::Execution::native ? 1u : 0u;
   tally.waves += report.shape.waves > 1 ? 1u : 0u;
   tally.ended_early += report.items_remaining > 0 ? 1u : 0u;
 }
@@ -92,14 +92,15 @@ RunChoice random_choice(Random& random, const BatchShape& batch) {
                       .lineage = random.chance(40),
                       .has_progress = random.chance(20),
                       .worker_count = random.chance(20) ? 0 : random_worker_count(random)};
-  const RunExecution executions[] = {RunExecution::jit, RunExecution::automatic,
-                                     RunExecution::interpreter};
+  const backend::Execution executions[] = {
+      backend::Execution::native, backend::Execution::automatic, backend::Execution::interpreter};
   choice.execution = batch.is_native      ? random.pick(executions)
-                     : random.rarely(990) ? RunExecution::interpreter
-                                          : RunExecution::automatic;
+                     : random.rarely(990) ? backend::Execution::interpreter
+                                          : backend::Execution::automatic;
   if (is_on_cuda()) {
-    choice.time = kDeviceTime;
-    if (choice.execution == RunExecution::interpreter) choice.execution = RunExecution::automatic;
+    choice.timeout = kDeviceTime;
+    if (choice.execution == backend::Execution::interpreter)
+      choice.execution = backend::Execution::automatic;
   }
   if (random.chance(10)) choice.hit_capacity = random.between(1, 20);
   if (random.chance(10)) {
@@ -163,7 +164,7 @@ bool run_batch(std::uint64_t seed, const BatchShape& batch, CrashReport& crash, 
       JobKernel& kernel = kernels[random.below(batch.kernels)];
       RunChoice choice = random_choice(random, batch);
       if (random.chance(10)) give_budget(random, model, choice);
-      if (random.chance(10)) choice.time = std::chrono::microseconds(random.between(20, 3000));
+      if (random.chance(10)) choice.timeout = std::chrono::microseconds(random.between(20, 3000));
       const std::string difference = kernel.run(model, choice);
       ++tally.runs;
       if (kernel.last_report()) note(*kernel.last_report(), tally);

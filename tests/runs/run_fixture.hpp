@@ -99,8 +99,8 @@ class Runner {
   }
 
   /// Runs; a run that fails fails the test.
-  Report run(const std::vector<abi::WorkItem>& items, const RunConfig& config = {}) {
-    auto report = kernel->run(items, config);
+  RunReport run(const std::vector<abi::WorkItem>& items, const RunOptions& options = {}) {
+    auto report = kernel->run(items, options);
     EXPECT_TRUE(report) << message_of(report);
     if (!report) return {.outcomes = std::vector<Word>(items.size())};
     EXPECT_EQ(report->items_processed + report->items_faulted + report->items_remaining,
@@ -124,7 +124,7 @@ class Runner {
 };
 
 /// The items of every region; needs lineage.
-inline std::vector<std::vector<Word>> regions_of(const Report& report) {
+inline std::vector<std::vector<Word>> regions_of(const RunReport& report) {
   std::vector<std::vector<Word>> regions;
   for (std::size_t r = 0; r < report.region_count(); ++r) {
     const RegionView view = report.region(r);
@@ -134,7 +134,7 @@ inline std::vector<std::vector<Word>> regions_of(const Report& report) {
 }
 
 /// Fault codes of all items, 0 for those that are processed.
-inline std::vector<Word> codes_of(const Report& report) {
+inline std::vector<Word> codes_of(const RunReport& report) {
   std::vector<Word> codes;
   for (std::size_t i = 0; i < report.outcomes.size(); ++i) {
     EXPECT_NE(report.end_of(i), ItemEnd::remaining) << "item " << i;

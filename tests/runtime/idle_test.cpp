@@ -1,4 +1,4 @@
-// What a session costs while nobody uses it.
+// What an idle session costs.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 

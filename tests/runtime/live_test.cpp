@@ -1,10 +1,10 @@
-// The desk and the bell: who sleeps, and that nobody oversleeps.
+// TicketDesk and CompletionBell: a sleeping thread is woken, and no wake-up is lost.
 #include <gtest/gtest.h>
 
 #include <atomic>
 #include <thread>
 
-#include "everkernel/backend/live.hpp"
+#include "everkernel/backend/detail/live.hpp"
 
 namespace everkernel::backend {
 namespace {

@@ -12,7 +12,7 @@
 #include "everkernel/abi/fault.hpp"
 #include "everkernel/abi/opcode.hpp"
 #include "everkernel/backend/cpu/cpu_backend.hpp"
-#include "everkernel/backend/faulty_backend.hpp"
+#include "everkernel/backend/testing/faulty_backend.hpp"
 #include "everkernel/protocol/control.hpp"
 #include "everkernel/protocol/ring.hpp"
 #include "everkernel/runtime/megakernel.hpp"

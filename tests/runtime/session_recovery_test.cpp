@@ -117,7 +117,7 @@ TEST_F(SessionRecovery, no_item_is_lost_or_doubled_over_fifty_losses) {
       device->lose_device(static_cast<Word>(loss % 3));
     });
     for (int i = 0; i < 2000; ++i) {
-      const auto ticket = session.publish({kAdd, args}, {.wait_for_room = seconds(5)});
+      const auto ticket = session.publish({kAdd, args}, {.timeout = seconds(5)});
       if (!ticket) {
         ASSERT_EQ(code_of(ticket), Code::device_lost) << message_of(ticket);
         break;

@@ -1,7 +1,7 @@
-// The interface that every backend implements, and nothing else in the library goes around.
+// The interface that every backend implements; the library reaches a device through nothing else.
 //
 // A Backend compiles a Kernel and owns device memory. A Kernel drains rings (launch) or stays on
-// one (start, live.hpp). tests/conformance is one suite that every backend passes.
+// one (start, detail/live.hpp). tests/conformance is one suite that every backend passes.
 #pragma once
 
 #include <chrono>
@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "everkernel/backend/capabilities.hpp"
+#include "everkernel/backend/execution.hpp"
 #include "everkernel/backend/hit_buffer.hpp"
 #include "everkernel/base/result.hpp"
 #include "everkernel/ir/limits.hpp"
@@ -27,16 +28,17 @@ namespace everkernel::backend {
 /// The clock of every deadline.
 using Clock = std::chrono::steady_clock;
 
-/// The moment after that much time: now for none, and never when the clock cannot hold it.
-inline Clock::time_point deadline_after(std::chrono::nanoseconds time) {
+/// The deadline of a timeout that begins now: now if the timeout is not positive, and
+/// `time_point::max()` if the sum is beyond the clock's range.
+inline Clock::time_point deadline_after(std::chrono::nanoseconds timeout) {
   const auto now = Clock::now();
-  if (time <= std::chrono::nanoseconds(0)) return now;
-  return time < Clock::time_point::max() - now ? now + time : Clock::time_point::max();
+  if (timeout <= std::chrono::nanoseconds(0)) return now;
+  return timeout < Clock::time_point::max() - now ? now + timeout : Clock::time_point::max();
 }
 
-/// In which order workers come to slots.
+/// In which order workers visit slots.
 enum class Schedule : Word {
-  direct,    ///< every worker its share of the ring
+  direct,    ///< every worker visits its share of the ring
   priority,  ///< by the partition of the ring a slot lies in, most urgent first
   ticket,    ///< in the order of publishing
 };
@@ -44,32 +46,25 @@ enum class Schedule : Word {
 /// The schedule in snake case.
 std::string_view schedule_name(Schedule schedule);
 
-/// How handlers are executed.
-enum class Execution : Word {
-  automatic,    ///< compiled where the backend can, else interpreted
-  interpreter,  ///< the reference interpreter
-  native,       ///< compiled, or an error
-};
-
 /// What a kernel is compiled from.
 struct KernelOptions {
   protocol::Geometry geometry = {};                 ///< slots, and lanes of a group
-  Schedule schedule = Schedule::direct;             ///< how workers come to slots
+  Schedule schedule = Schedule::direct;             ///< in which order workers visit slots
   std::optional<ir::VerifiedProgram> program = {};  ///< handlers, and the payload
   /// Native handlers beside it; a backend asks ir::check_unverified() before it takes them.
   std::vector<ir::UnverifiedHandler> unverified_handlers = {};
   bool payload = false;                        ///< run the program's payload for every slot
-  Execution execution = Execution::automatic;  ///< how handlers run
+  Execution execution = Execution::automatic;  ///< `automatic`: native where the backend can
   /// Whether a plan orders all items that touch the same words, except those of one handler that
-  /// declares `commutes`. Then code need not expect other items at its buffers, and nothing may be
-  /// run that has no such plan.
+  /// declares `commutes`. Compiled code may then assume that no other item touches its buffers, and
+  /// only planned work may run.
   bool planned = false;
   std::uint64_t fuel_per_item = ir::kDefaultFuel;  ///< turns of loops an item may take
   Word worker_count = 0;                           ///< 0 = as many as the device can keep busy
 
   /// The program, null when there is none.
   const ir::VerifiedProgram* find_program() const { return program ? &*program : nullptr; }
-  /// What is known of the handler of an opcode, whatever it is made of.
+  /// Traits of the handler of an opcode, verified or trusted; nothing if there is none.
   std::optional<ir::HandlerTraits> find_handler(Word opcode) const;
 };
 
@@ -100,15 +95,15 @@ struct DeviceBuffers {
 
 /// Why a bounded drain ended.
 enum class DrainEnd : Word {
-  complete,  ///< nothing is left that could run
+  complete,  ///< no item is left that could run
   shutdown,  ///< SHUTDOWN was set
-  deadline,  ///< its time was over
+  deadline,  ///< the deadline passed
 };
 
 /// The reason in snake case.
 std::string_view drain_end_name(DrainEnd end);
 
-/// What one submission came to, counted by the workers.
+/// How the items of one submission ended, counted by the workers.
 struct DrainCounts {
   std::uint64_t done = 0;             ///< items that reached DONE
   std::uint64_t faulted = 0;          ///< items that reached FAULT
@@ -120,10 +115,10 @@ struct DrainCounts {
 /// A bounded drain of one or many submissions in one native submission.
 struct Launch {
   std::span<const DeviceBuffers> submissions = {};        ///< what to drain
-  memory::BufferTableView buffers = {};                   ///< what handles mean
-  Clock::time_point deadline = Clock::time_point::max();  ///< when to come back at the latest
-  std::span<DrainCounts> counts = {};                     ///< filled, one a submission
-  std::span<const HitBuffer> hits = {};                   ///< one a submission, or none at all
+  memory::BufferTableView buffers = {};                   ///< the buffers that handles name
+  Clock::time_point deadline = Clock::time_point::max();  ///< when the launch returns what is done
+  std::span<DrainCounts> counts = {};                     ///< filled, one for each submission
+  std::span<const HitBuffer> hits = {};                   ///< one for each submission, or empty
 };
 
 /// What a launch cost, counted where it happened.
@@ -149,14 +144,14 @@ class Kernel {
   /// Drains the submissions and comes back when nothing can run, or at the deadline. Fails with
   /// `device_lost` when the device went away; the buffers are then lost too.
   virtual Result<LaunchStats> launch(const Launch& launch) = 0;
-  /// Stays on a ring that others publish into. Fails with `unsupported` where the backend cannot.
+  /// Starts workers on a ring that hosts publish into. May fail with `unsupported`.
   virtual Result<std::unique_ptr<LiveKernel>> start(const LiveLaunch& launch) = 0;
 };
 
 /// A device that runs megakernels. Thread-safe.
 class Backend {
  public:
-  virtual ~Backend();  ///< outlived by nothing it made
+  virtual ~Backend();  ///< after every object it made
 
   /// What it can do.
   virtual const Capabilities& capabilities() const = 0;
@@ -165,7 +160,7 @@ class Backend {
   virtual Result<std::unique_ptr<Kernel>> compile(const KernelOptions& options) = 0;
   /// Zeroed memory on the device. Fails with `out_of_memory` and with `device_lost`.
   virtual Result<std::unique_ptr<Memory>> allocate(std::size_t size_bytes) = 0;
-  /// Brings a lost device back, where that is possible; what it held is gone. Fails with
+  /// Brings a lost device back if that is possible; its memory is lost. Fails with
   /// `device_lost`.
   virtual Result<void> revive() = 0;
 };

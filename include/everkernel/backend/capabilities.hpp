@@ -1,4 +1,4 @@
-// What a backend can do, found out by asking the machine.
+// What a backend can do on this machine.
 #pragma once
 
 #include <cstdint>
@@ -10,20 +10,23 @@ namespace everkernel::backend {
 
 using abi::Word;
 
-/// What a backend can do here. `info` shows it, the planner decides by it.
+/// What a backend can do on this machine. `info` shows it, the planner uses it.
 struct Capabilities {
   bool supported = false;          ///< whether it can run anything
   Word max_worker_count = 0;       ///< workers it can keep busy at one time
   std::string id = {};             ///< `cpu`, `cuda`
-  std::string device = {};         ///< what it runs on, for people
+  std::string device = {};         ///< name of the device, for people
   std::string reason = {};         ///< why it is not supported, empty when it is
   std::uint64_t memory_bytes = 0;  ///< memory its buffers may take
   bool native_code = false;        ///< whether handlers are compiled for the device
   bool interpreter = false;        ///< whether handlers can run without being compiled
-  bool live = false;               ///< whether it can serve a session
-  /// Whether the regions of one slot of planned work spread over all workers. Elsewhere a slot is
-  /// one worker's.
-  bool spreads_portions = false;
+  /// Whether compiling takes milliseconds, so that every run may have code for just its opcodes.
+  /// Elsewhere compiling takes seconds, and all runs of a megakernel share one compilation.
+  bool compiles_per_run = false;
+  bool live = false;  ///< whether it can serve a session
+  /// Whether all workers run the regions of one slot of planned work. Elsewhere one worker claims
+  /// the slot and runs them.
+  bool shares_slot_across_workers = false;
 
   /// A backend that cannot run here, and why.
   static Capabilities unsupported(std::string reason);

@@ -1,4 +1,4 @@
-// Where emit puts its hits: places that workers take one after the other.
+// Where emit stores its hits: workers take one place after the other.
 #pragma once
 
 #include <atomic>

@@ -12,47 +12,41 @@
 #include <unordered_map>
 
 #include "everkernel/abi/platform.hpp"
+#include "everkernel/backend/execution.hpp"
 
 namespace everkernel::planner {
 
 using abi::Word;
+using backend::Execution;
 
 /// How the work is spread over workers.
 enum class Topology : Word {
   empty,               ///< nothing to do
-  sparse_frontier,     ///< little is ready at one time: fewer workers, one region a ticket
+  sparse_frontier,     ///< few regions are ready at one time: fewer workers, one region a ticket
   dense_frontier,      ///< all workers, contiguous ranges
   hybrid_frontier,     ///< tickets of 32 regions
   fused_dense,         ///< ranges grouped by opcode, specialised code
   memory_constrained,  ///< fewer workers, waves
 };
 
-/// How much work there is for the lanes.
+/// How many items there are for each lane.
 enum class Pressure : Word {
   empty,      ///< nothing
-  light,      ///< less than an item a lane: few workers are woken, work is published at once
+  light,      ///< less than an item a lane: few workers are woken, slots are published one by one
   balanced,   ///< at least an item a lane
   saturated,  ///< four waves, or requeues: all workers, ring-sized batches
-};
-
-/// Which code runs.
-enum class ExecutionMode : Word {
-  interpreter,  ///< the general kernel that is there already
-  jit,          ///< a kernel specialised to the opcodes of the run
 };
 
 /// The name in snake case.
 std::string_view topology_name(Topology topology);
 /// The name in snake case.
 std::string_view pressure_name(Pressure pressure);
-/// The name in snake case.
-std::string_view execution_mode_name(ExecutionMode mode);
 
-/// Workers when nobody asks for a number.
+/// Workers if the request names no number.
 inline constexpr Word kDefaultWorkers = 64;
 /// Smallest planned workgroup.
 inline constexpr Word kMinWorkgroup = 32;
-/// Workgroup when nobody asks for one.
+/// Workgroup if the request names none.
 inline constexpr Word kDefaultWorkgroup = 64;
 /// Largest planned workgroup.
 inline constexpr Word kMaxWorkgroup = 1024;
@@ -117,9 +111,9 @@ struct LaunchRequest {
   std::uint64_t budget_bytes = 0;         ///< 0 = unbounded
   Word hit_capacity = 0;                  ///< asked for; 0 = by expectation
   Word expected_hits_per_item = 0;        ///< 0 counts as 1
-  std::uint64_t requeued_items = 0;       ///< of the run before
+  std::uint64_t requeued_items = 0;       ///< of the previous run
   Word longest_wait_turns = 0;            ///< scheduling turns an item has waited
-  std::optional<Topology> previous = {};  ///< topology of the run before, for hysteresis
+  std::optional<Topology> previous = {};  ///< topology of the previous run, for hysteresis
 
   /// Equal in every field.
   friend bool operator==(const LaunchRequest&, const LaunchRequest&) = default;
@@ -127,25 +121,25 @@ struct LaunchRequest {
 
 /// What to do.
 struct LaunchPolicy {
-  Topology topology = Topology::empty;                   ///< how work is spread
-  Pressure pressure = Pressure::empty;                   ///< how much there is
-  ExecutionMode execution = ExecutionMode::interpreter;  ///< which code
-  Word workers = 0;                                      ///< how many run
-  Word workgroup = kDefaultWorkgroup;                    ///< lanes of a group
-  Word groups = 0;                                       ///< that cover the workers, 1..1024
-  Word hit_capacity = 0;                                 ///< size of the hit buffer
-  Word density_bps = 0;                                  ///< of the frontier, at most 10,000
-  Word memory_bps = 0;                                   ///< memory pressure, at most 10,000
-  std::uint64_t peak_bytes = 0;                          ///< resident and hits
-  bool promoted = false;                                 ///< hot opcodes or windows
-  bool ages = false;                                     ///< waiting items rise one level
+  Topology topology = Topology::empty;           ///< how work is spread
+  Pressure pressure = Pressure::empty;           ///< how much work there is
+  Execution execution = Execution::interpreter;  ///< never automatic
+  Word workers = 0;                              ///< how many run
+  Word workgroup = kDefaultWorkgroup;            ///< lanes of a group
+  Word groups = 0;                               ///< that cover the workers, 1..1024
+  Word hit_capacity = 0;                         ///< size of the hit buffer
+  Word density_bps = 0;                          ///< of the frontier, at most 10,000
+  Word memory_bps = 0;                           ///< memory pressure, at most 10,000
+  std::uint64_t peak_bytes = 0;                  ///< resident and hits
+  bool promoted = false;                         ///< hot opcodes or windows
+  bool ages = false;                             ///< waiting items rise one level
 
   /// Equal in every field.
   friend bool operator==(const LaunchPolicy&, const LaunchPolicy&) = default;
 };
 
-/// Decides. Total: any request has an answer, and nothing overflows; what does not fit is the
-/// largest value of its field. Where the planning rules are silent:
+/// Computes the policy of a request. Every request has an answer; a value that does not fit its
+/// field becomes the largest value of the field. Where the planning rules are silent:
 /// - Density that is not given is at least 1, also of an empty queue; without a known graph it is
 ///   10,000 when there is work. Density and pressure over 10,000 (a budget that is exceeded) count
 ///   as 10,000; a given density of 0 stays 0.
@@ -153,7 +147,7 @@ struct LaunchPolicy {
 ///   sheds first and is reduced then. In the band where memory_constrained is only held, workers
 ///   and hits are those of its threshold; in the band where sparse is held, no worker is taken
 ///   away.
-/// - More workers than 1024 groups cover stay in `workers`; it is the groups that end.
+/// - More workers than 1024 groups cover stay in `workers`; only `groups` is limited.
 LaunchPolicy recommend(const LaunchRequest& request);
 
 /// Recommendations by request, least recently used forgotten first. One thread at a time.
@@ -163,16 +157,16 @@ class PolicyCache {
   PolicyCache() = default;
   PolicyCache(const PolicyCache&) = delete;             ///< the index points into the list
   PolicyCache& operator=(const PolicyCache&) = delete;  ///< the index points into the list
-  /// Takes what the other knows; entries stay where they are.
+  /// Takes over the entries of the other; iterators to them stay valid.
   PolicyCache(PolicyCache&&) = default;
-  /// Takes what the other knows; entries stay where they are.
+  /// Takes over the entries of the other; iterators to them stay valid.
   PolicyCache& operator=(PolicyCache&&) = default;
 
-  /// What recommend() says, from the cache when it was asked before.
+  /// The answer of recommend(), from the cache if the request is in it.
   LaunchPolicy recommend(const LaunchRequest& request);
   /// Requests that were answered from the cache.
   std::uint64_t hits() const { return hits_; }
-  /// Requests that were not.
+  /// Requests that were computed.
   std::uint64_t misses() const { return misses_; }
   /// Recommendations remembered now.
   std::size_t size() const { return index_.size(); }

@@ -36,10 +36,10 @@ class DataBuffer {
   Word handle() const;
   /// Its length.
   std::size_t word_count() const;
-  /// Copies host words to it. May run beside a session: every word is moved whole. What handlers
-  /// may only read does not change during a dispatch or run: the call waits for its end, and fails
-  /// with `timeout` after a minute. Fails with `invalid_argument` outside the buffer, and with
-  /// `device_lost`.
+  /// Copies host words to it. A session may run meanwhile: words are never torn. A buffer that
+  /// handlers may only read must not change during a dispatch or run: the call waits for its end,
+  /// and fails with `timeout` after a minute. Fails with `invalid_argument` outside the buffer, and
+  /// with `device_lost`.
   Result<void> write(std::size_t first_word, std::span<const Word> words);
   /// Copies words to the host, also beside a dispatch. Fails as write does, but for `timeout`.
   Result<void> read(std::size_t first_word, std::span<Word> words) const;

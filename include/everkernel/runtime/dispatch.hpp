@@ -1,4 +1,4 @@
-// One bounded drain: what goes in, what comes out, what it cost.
+// One bounded drain: its options, its report and its costs.
 #pragma once
 
 #include <chrono>
@@ -21,11 +21,11 @@ struct WorkspaceStorage;
 
 class ResidentBuffers;
 
-/// When a dispatch comes back at the latest, unless asked.
-inline constexpr std::chrono::nanoseconds kDefaultDispatchDeadline = std::chrono::seconds(60);
+/// Timeout of a dispatch that names none.
+inline constexpr std::chrono::nanoseconds kDefaultDispatchTimeout = std::chrono::seconds(60);
 
 /// The four buffers of a submission as host bytes, which are only read. Without a debug log PRINTF
-/// records are dropped and counted; without an IO queue there is one of one slot.
+/// records are dropped and counted; without an IO queue the kernel gets a queue of one slot.
 struct HostBuffers {
   std::span<const std::byte> control = {};    ///< 640 bytes or more
   std::span<const std::byte> ring = {};       ///< as many slots as the megakernel has
@@ -33,7 +33,7 @@ struct HostBuffers {
   std::span<const std::byte> io_queue = {};   ///< 1..64 IO slots, or empty
 };
 
-/// One thing to drain: host bytes, or buffers that lie on the device already.
+/// Buffers to drain: host bytes, or buffers that are resident on the device.
 using Submission = std::variant<HostBuffers, ResidentBuffers*>;
 
 /// What a dispatch copies back.
@@ -43,7 +43,7 @@ enum class Readback {
   full,     ///< all four buffers
 };
 
-/// What a dispatch does when the device is lost under it. Decided by the error's code alone.
+/// What a dispatch does when it fails with `device_lost`.
 enum class Recovery {
   none,        ///< reports it
   retry_once,  ///< recovers and runs the whole dispatch once more
@@ -70,8 +70,9 @@ struct DispatchOptions {
   Readback readback = Readback::full;            ///< what to copy back
   Recovery recovery = Recovery::retry_once;      ///< what to do when the device is lost
   Workspace* workspace = nullptr;                ///< storage to reuse; null makes fresh storage
-  std::chrono::nanoseconds deadline = kDefaultDispatchDeadline;  ///< from the call on
-  Word hit_capacity = 0;  ///< room for hits of emit, in each submission
+  std::chrono::nanoseconds timeout =
+      kDefaultDispatchTimeout;  ///< after which it returns what is done
+  Word hit_capacity = 0;        ///< room for hits of emit, in each submission
 };
 
 /// What a dispatch cost. Every field is counted where it happens.
@@ -93,7 +94,7 @@ struct DispatchStats {
   std::uint64_t items_faulted = 0;            ///< items that reached FAULT
   std::uint64_t items_remaining = 0;          ///< slots still active
   std::uint64_t hits = 0;                     ///< emits that found room
-  std::uint64_t hits_dropped = 0;             ///< emits that did not
+  std::uint64_t hits_dropped = 0;             ///< emits that found no room
 
   /// Drained bytes a second; 0 when no time passed.
   std::uint64_t output_bytes_per_second() const;
@@ -105,8 +106,8 @@ struct DispatchStats {
   std::uint64_t device_allocation_bytes_per_second() const;
 };
 
-/// What became of one submission. The bytes are what was asked for with Readback, else empty; they
-/// lie in the workspace until its next dispatch.
+/// The result of one submission. Buffers that Readback leaves out are empty; the others stay in
+/// the workspace until its next dispatch.
 struct SubmissionReport {
   std::span<const std::byte> control = {};    ///< flags, counters, observables
   std::span<const std::byte> ring = {};       ///< work slots
@@ -116,7 +117,7 @@ struct SubmissionReport {
   std::span<const abi::Hit> hits = {};        ///< what was emitted, sorted by slot
 };
 
-/// What a dispatch gives. Move-only.
+/// The result of a dispatch. Move-only.
 struct DispatchReport {
   std::span<const SubmissionReport> submissions = {};  ///< one each, in the order given
   DispatchStats stats = {};                            ///< of all of them together
@@ -130,8 +131,8 @@ struct ResidentOptions {
   bool keep_host_copy = false;
 };
 
-/// The four buffers of a submission on the device. Move-only; belongs to one megakernel. Not while
-/// a dispatch uses them.
+/// The four buffers of a submission on the device. Move-only; belongs to one megakernel. Must not
+/// be read or written while a dispatch uses them.
 class ResidentBuffers {
  public:
   ResidentBuffers(ResidentBuffers&&) noexcept;             ///< takes over

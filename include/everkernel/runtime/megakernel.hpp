@@ -1,4 +1,4 @@
-// The megakernel: compiled once, then it drains rings (dispatch) or stays on one (start).
+// The megakernel: compiled once; then it drains rings (dispatch, run) or stays on one (start).
 #pragma once
 
 #include <cstdint>
@@ -72,7 +72,7 @@ class Megakernel {
   /// kMaxRunItems. Nothing else may use the buffers meanwhile. Fails with `invalid_argument` for an
   /// item or setting that is not allowed (the message names it) and a budget in which an item does
   /// not fit, with `unsupported` for what the backend cannot do, and with `device_lost`.
-  Result<Report> run(std::span<const abi::WorkItem> items, const RunConfig& config = {});
+  Result<RunReport> run(std::span<const abi::WorkItem> items, const RunOptions& options = {});
 
   /// Launches the kernel to stay on a ring of its own. Fails with `invalid_argument` unless the
   /// slot count is a power of two, at least 2, and with `unsupported` or `io`.

@@ -13,7 +13,8 @@
 
 #include "everkernel/abi/hit.hpp"
 #include "everkernel/abi/slot.hpp"
-#include "everkernel/backend/graph.hpp"
+#include "everkernel/backend/execution.hpp"
+#include "everkernel/backend/item.hpp"
 #include "everkernel/planner/policy.hpp"
 
 namespace everkernel {
@@ -21,11 +22,11 @@ namespace everkernel {
 using abi::Word;
 using backend::Origin;
 
-/// How long a run may take when nobody says.
-inline constexpr std::chrono::nanoseconds kDefaultRunTime = std::chrono::hours(1);
-/// How long items that run at the end of a run's time may take to finish; then they are FAULT
-/// (deadline).
-inline constexpr std::chrono::nanoseconds kRunGrace = std::chrono::seconds(1);
+/// Timeout of a run that names none.
+inline constexpr std::chrono::nanoseconds kDefaultRunTimeout = std::chrono::hours(1);
+/// When the timeout of a run is over, items that are running have this long to finish; then they
+/// become FAULT (deadline).
+inline constexpr std::chrono::nanoseconds kRunStopTimeout = std::chrono::seconds(1);
 /// Most items of a run.
 inline constexpr std::size_t kMaxRunItems = std::size_t{1} << 30;
 
@@ -35,35 +36,30 @@ struct RunProgress {
   std::uint64_t item_count = 0;   ///< items that are run, without those that were dropped
 };
 
-/// Which code a run uses.
-enum class RunExecution {
-  automatic,    ///< the launch policy decides
-  interpreter,  ///< the reference interpreter
-  jit,          ///< native code specialised to the run, or an error
-};
-
 /// How to run.
-struct RunConfig {
-  /// Whose work each item is and how urgent; one an item, or empty: then `origin` is everybody's.
+struct RunOptions {
+  /// Tenant and priority of each item; one for each item, or empty: then `origin` is that of all.
   std::span<const Origin> origins = {};
   Origin origin = {};    ///< of every item when `origins` is empty
   bool ordered = true;   ///< whether items that share buffers keep their order
   bool dedupe = true;    ///< whether equal pure items run once
   bool fuse = true;      ///< whether chains of items run back to back
   bool lineage = false;  ///< whether the report says which opcodes contributed to each region
-  std::chrono::nanoseconds max_wall_time = kDefaultRunTime;  ///< when to come back at the latest
-  Word worker_count = 0;                                     ///< 0 = the launch policy decides
-  RunExecution execution = RunExecution::automatic;          ///< which code
-  Word hit_capacity = 0;                                     ///< 0 = the launch policy decides
-  Word expected_hits_per_item = 0;                           ///< a hint for the launch policy
-  Word hot_windows = 0;                                      ///< a hint for the launch policy
-  std::uint64_t memory_budget_bytes = 0;                     ///< 0 = unbounded
+  std::chrono::nanoseconds timeout =
+      kDefaultRunTimeout;  ///< after which the run returns what is done
+  Word worker_count = 0;   ///< 0 = the launch policy decides
+  backend::Execution execution =
+      backend::Execution::automatic;         ///< `automatic`: the launch policy decides
+  Word hit_capacity = 0;                     ///< 0 = the launch policy decides
+  Word expected_hits_per_item = 0;           ///< a hint for the launch policy
+  Word hot_windows = 0;                      ///< a hint for the launch policy
+  std::uint64_t memory_budget_bytes = 0;     ///< 0 = unbounded
   std::span<const Word> tenant_quotas = {};  ///< items of tenant t at one time; empty = no limit
-  /// Called now and then on the calling thread.
+  /// Called at most every 100 ms, on the calling thread.
   std::function<void(const RunProgress&)> progress = {};
 };
 
-/// What the launch cost and decided; the fields of the seeds' dispatch telemetry.
+/// Costs and decisions of the launch.
 struct RunTelemetry {
   std::uint64_t bytes_uploaded = 0;               ///< written for the kernel: control words, slots
   std::uint64_t bytes_read_back = 0;              ///< read from what the kernel wrote
@@ -78,13 +74,13 @@ struct RunTelemetry {
   bool resident_input_cache_hit = false;          ///< ring and control memory were there before
   planner::Topology topology = {};                ///< how work was spread
   planner::Pressure pressure = {};                ///< how much there was
-  planner::ExecutionMode execution_mode = {};     ///< which code ran
+  backend::Execution execution_mode = {};         ///< which code ran
   Word hit_capacity = 0;                          ///< size of the hit buffer
   std::uint64_t estimated_peak_device_bytes = 0;  ///< resident and hits, of the largest wave
   std::uint64_t device_memory_budget_bytes = 0;   ///< 0 = unbounded
 };
 
-/// What the plan came to: for people who tune, and for tests that must see a decision's effect.
+/// Sizes of the plan, for tuning and for tests of decisions.
 struct RunShape {
   std::uint64_t regions = 0;          ///< chains of items that ran back to back
   std::uint64_t edges = 0;            ///< dependencies between items
@@ -102,7 +98,7 @@ struct RunShape {
   std::string pipeline_id = {};       ///< names the code that ran
 };
 
-/// Items that became FAULT, by why and by what they ran.
+/// Items that became FAULT, by code and opcode.
 struct FaultCount {
   Word code = 0;                 ///< fault code
   Word opcode = 0;               ///< of the items
@@ -134,8 +130,8 @@ enum class ItemEnd {
   faulted,    ///< it is FAULT
 };
 
-/// What a run came to. items_processed + items_remaining + items_faulted = items given.
-struct Report {
+/// The result of a run. items_processed + items_remaining + items_faulted = items given.
+struct RunReport {
   std::uint64_t items_processed = 0;        ///< items that ran, or that an equal one ran for
   std::uint64_t items_remaining = 0;        ///< items that did not run in time
   std::uint64_t items_faulted = 0;          ///< items that are FAULT
@@ -148,7 +144,7 @@ struct Report {
   std::uint64_t published_items = 0;        ///< items of the slots that were published
   std::uint64_t lineage_items = 0;          ///< items included in lineage
   RunTelemetry telemetry = {};              ///< cost and decisions
-  RunShape shape = {};                      ///< what the plan came to
+  RunShape shape = {};                      ///< sizes of the plan
   std::vector<FaultCount> faults = {};      ///< sorted by code, then opcode
   std::vector<abi::Hit> hits = {};          ///< sorted by item; of one item in order
   std::uint64_t hits_dropped = 0;           ///< hits over the capacity

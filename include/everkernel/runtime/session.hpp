@@ -10,7 +10,7 @@
 #include <span>
 #include <vector>
 
-#include "everkernel/backend/live.hpp"
+#include "everkernel/backend/live_counters.hpp"
 #include "everkernel/base/result.hpp"
 #include "everkernel/protocol/ring_writer.hpp"
 #include "everkernel/telemetry/evidence.hpp"
@@ -54,22 +54,22 @@ struct SessionOptions {
 
 /// Whose work it is, how urgent, and how long publishing may wait for room.
 struct PublishOptions {
-  Word tenant = 0;                              ///< 0..28
-  Word priority = protocol::kDefaultPriority;   ///< 0..4; counted, a session runs in order
-  std::chrono::nanoseconds wait_for_room = {};  ///< 0 = a full ring is an error at once
+  Word tenant = 0;                             ///< 0..28
+  Word priority = protocol::kDefaultPriority;  ///< 0..4; counted, a session runs in order
+  std::chrono::nanoseconds timeout = {};       ///< of waiting for room in the ring; 0 = do not wait
 };
 
 /// What stop does with items that have not run.
 enum class StopMode {
   drain,   ///< waits until every item has ended, then stops
-  cancel,  ///< finishes what runs and takes back the rest
+  cancel,  ///< waits for running items and cancels the rest
 };
 
 /// What a stopped session leaves.
 struct StopReport {
   std::uint64_t done = 0;       ///< items that reached DONE
   std::uint64_t faulted = 0;    ///< items that reached FAULT
-  std::uint64_t cancelled = 0;  ///< items that were taken back, or could not run
+  std::uint64_t cancelled = 0;  ///< items that never ran
 };
 
 /// Totals of a session, 64 bits wide.
@@ -78,19 +78,19 @@ struct SessionCounters {
   std::uint64_t padding = 0;           ///< NOPs in front of batches that would have wrapped
   std::uint64_t reaped = 0;            ///< tickets whose slots are free again
   std::uint64_t full_waits = 0;        ///< times a publisher found the ring full
-  std::uint64_t forgotten_faults = 0;  ///< faults nobody asked for that had to be dropped
+  std::uint64_t forgotten_faults = 0;  ///< fault codes dropped before they were asked for
   backend::LiveCounters kernel = {};   ///< what the workers counted
 };
 
-/// A look at a running session.
+/// A snapshot of a running session.
 struct SessionSnapshot {
   telemetry::RingTelemetry telemetry = {};   ///< control words and slots, decoded
-  telemetry::RuntimeEvidence evidence = {};  ///< how the look came about
+  telemetry::RuntimeEvidence evidence = {};  ///< what the snapshot was decoded from
   SessionCounters counters = {};             ///< totals, 64 bits wide
 };
 
 /// A running megakernel. Every call is thread-safe unless it says otherwise. Move-only; its
-/// destructor cancels what has not run, and is always clean.
+/// destructor cancels items that have not run.
 class Session {
  public:
   Session(Session&&) noexcept;             ///< takes over
@@ -112,20 +112,20 @@ class Session {
                                     const PublishOptions& options = {});
 
   /// Waits until the item has ended. Fails with `timeout`, with `invalid_argument` for a ticket
-  /// that was never given out or whose fault was dropped, and with `device_lost`.
+  /// that is not of this session or whose fault was dropped, and with `device_lost`.
   Result<Completion> wait(Ticket ticket, std::chrono::nanoseconds timeout);
   /// Waits until everything published before the call has ended. Fails as wait does.
   Result<void> wait_all(std::chrono::nanoseconds timeout);
   /// How the item ended, or nothing while it is on its way. Fails with `invalid_argument` and
   /// `device_lost` as wait does.
   Result<std::optional<Completion>> poll(Ticket ticket);
-  /// Calls `callback` once, on a thread of the session's, when the item has ended or stop took it
-  /// back (`cancelled`). After stop it is called at once, on the calling thread. The callback may
+  /// Calls `callback` once, on a thread of the session, when the item has ended or stop cancelled
+  /// it (`cancelled`). After stop it is called at once, on the calling thread. The callback may
   /// publish; it must not stop the session.
   Result<void> on_complete(Ticket ticket,
                            std::function<void(Ticket, Completion, bool cancelled)> callback);
 
-  /// Lets a tenant run, or stops it. Fails with `invalid_argument` above tenant 28.
+  /// Enables or disables a tenant. Fails with `invalid_argument` above tenant 28.
   Result<void> set_tenant_enabled(Word tenant, bool enabled);
   /// Limits the items of a tenant that run at one time. Fails with `invalid_argument` above
   /// tenant 28.
@@ -142,8 +142,8 @@ class Session {
   void copy_debug_log(std::vector<std::byte>& target) const;
 
   /// Stops the kernel. With drain it waits for every item, with cancel for those that run, at most
-  /// `timeout`; what still runs then is ended as FAULT (deadline), and what has not begun is taken
-  /// back. Every callback has been called when it returns. Further calls give the same report.
+  /// `timeout`. Items that still run then become FAULT (deadline); items that have not begun are
+  /// cancelled. Every callback has been called when it returns. Further calls give the same report.
   StopReport stop(StopMode mode, std::chrono::nanoseconds timeout = std::chrono::seconds(60));
 
   /// After `device_lost`: brings the kernel back on the same ring. Published items are still
@@ -151,12 +151,12 @@ class Session {
   /// (maybe_executed).
   Result<void> recover();
 
-  /// Most items on their way at one time: one less than the ring has slots.
+  /// Most items in the ring at one time: one less than it has slots.
   Word capacity() const;
   /// The shared memory the ring and its neighbours lie in, for another process to map.
   int memory_descriptor() const;
 
-  /// Everything behind the calls.
+  /// The implementation.
   class State;
 
  private:

@@ -26,7 +26,7 @@
 namespace everkernel::backend::cpu {
 namespace {
 
-// A dispatch that ends sooner than this is not worth waking anybody for.
+// A dispatch shorter than this is not worth waking other threads for.
 constexpr auto kCallForHelpAfter = std::chrono::microseconds(5);
 
 class CpuMemory final : public Memory {
@@ -77,8 +77,8 @@ class CpuMemory final : public Memory {
 
   CpuMemory(Word* words, std::size_t size_bytes) : words_(words), size_bytes_(size_bytes) {}
 
-  // Two words at a time where they are aligned: handlers may be using them, so that every access is
-  // atomic, and compilers do not widen those.
+  // Handlers may use the words at the same time, so every access is atomic. Compilers do not merge
+  // atomic accesses, so aligned pairs of words are copied as 64 bits here.
   static void move_words(Word* first, std::size_t count, const auto& move) {
     std::size_t i = 0;
     const bool is_odd = reinterpret_cast<std::uintptr_t>(first) % sizeof(WordPair) != 0;
@@ -172,7 +172,7 @@ class CpuKernel final : public Kernel {
     return {};
   }
 
-  // Whole submissions first, each for one worker alone; then help where others still work.
+  // Each worker first drains whole submissions alone, then helps with those that are not finished.
   void work(const Drain::CallForHelp& call_for_help) {
     for (;;) {
       const std::size_t index = next_drain_.fetch_add(1, std::memory_order_relaxed);
@@ -220,18 +220,19 @@ Capabilities ask_machine() {
   }
   capabilities.native_code = jit::has_native_code();
   capabilities.interpreter = true;
+  capabilities.compiles_per_run = true;
   capabilities.live = true;
   return capabilities;
 }
 
-// FNV-1a, 64 bits: names code, and is not a defence against anybody.
+// FNV-1a, 64 bits: tells code apart; it does not resist deliberate collisions.
 std::uint64_t hash(std::string_view text) {
   std::uint64_t value = 0xCBF29CE484222325u;
   for (const char c : text) value = (value ^ static_cast<unsigned char>(c)) * 0x100000001B3u;
   return value;
 }
 
-// Of a function, where it lies in this process is all there is to go by.
+// A function of a trusted handler is identified by its address in this process.
 std::string name_of(const ir::UnverifiedHandler& handler) {
   const auto effects =
       std::bit_cast<std::array<std::uint8_t, sizeof(ir::Effects)>>(handler.effects);
@@ -264,13 +265,12 @@ class CpuBackend final : public Backend {
 
   Result<std::unique_ptr<Kernel>> compile(const KernelOptions& options) override {
     EVERKERNEL_TRY(check_worker_count(options.worker_count));
-    auto executor = Executor::create(options, [this] { return cache(); });
-    if (!executor) return Failure(executor.error());
+    Executor executor = EVERKERNEL_TRY(Executor::create(options, [this] { return cache(); }));
     const Word workers =
         options.worker_count != 0 ? options.worker_count : capabilities_.max_worker_count;
-    std::string id = make_pipeline_id(options, executor->is_native());
+    std::string id = make_pipeline_id(options, executor.is_native());
     return std::unique_ptr<Kernel>(
-        std::make_unique<CpuKernel>(options, std::move(*executor), std::move(id), workers));
+        std::make_unique<CpuKernel>(options, std::move(executor), std::move(id), workers));
   }
 
   Result<std::unique_ptr<Memory>> allocate(std::size_t size_bytes) override {
@@ -280,7 +280,7 @@ class CpuBackend final : public Backend {
   Result<void> revive() override { return {}; }
 
  private:
-  // Opened late, because most who ask what a backend can do compile nothing.
+  // Opened at the first compilation: a backend that is only asked for capabilities needs no cache.
   jit::CodeCache* cache() {
     std::call_once(is_cache_opened_, [this] {
       if (!options_.cache) return;

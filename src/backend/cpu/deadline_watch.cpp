@@ -34,7 +34,7 @@ void DeadlineWatch::run(const std::stop_token& stop) {
       word_ = nullptr;
       deadline_ = Clock::time_point::max();
     }
-    // After a disarm it sleeps on towards the old deadline: nothing has to tell it.
+    // After disarm() the thread keeps sleeping until the old deadline, so disarming wakes nothing.
     next_look_ = deadline_;
     const auto is_earlier = [this] { return deadline_ < next_look_; };
     if (next_look_ == Clock::time_point::max()) {

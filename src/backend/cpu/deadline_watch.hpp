@@ -10,8 +10,8 @@
 
 namespace everkernel::backend::cpu {
 
-/// Stores 1 into a word at its deadline unless it is disarmed before. Arming costs no system call
-/// when the thread wakes early enough anyway, which it does when deadlines only move on.
+/// Stores 1 into a word at its deadline unless it is disarmed before. Arming needs a system call
+/// only if the new deadline is earlier than the time the thread sleeps until.
 class DeadlineWatch {
  public:
   DeadlineWatch() = default;                                ///< no thread yet
@@ -19,9 +19,9 @@ class DeadlineWatch {
   DeadlineWatch& operator=(const DeadlineWatch&) = delete;  ///< its thread refers to it
   ~DeadlineWatch();                                         ///< ends the thread
 
-  /// From `deadline` on the word is 1. One word at a time.
+  /// Stores 1 into `word` at `deadline`. One word at a time.
   void arm(Word& word, Clock::time_point deadline);
-  /// The word is left alone from now on.
+  /// The word is not written after this call.
   void disarm();
 
  private:

@@ -1,4 +1,4 @@
-// Queues of slots that wait for another look.
+// Queues of slots to visit again.
 #include "backend/cpu/deferred.hpp"
 #include "everkernel/base/spin.hpp"
 

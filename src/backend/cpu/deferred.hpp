@@ -1,9 +1,9 @@
-// Slots that wait for another look: items that yielded, fences that are not ready, items of tenants
+// Slots to visit again: items that yielded, fences that are not ready, items of tenants
 // that may not run, items that wait for IO.
 //
-// Everything is under one lock that is held for a few instructions: these are the items off the
-// fast path. The lock also orders "I did something" against "I found nothing", which is how a
-// bounded drain knows its end (drain.cpp).
+// One lock guards all queues and is held for a few instructions: these items are off the fast path.
+// The lock also orders the changes of one worker against the last round of another, which is how a
+// bounded drain finds its end (drain.cpp).
 #pragma once
 
 #include <array>

@@ -1,19 +1,18 @@
 // How a bounded drain finds its end without a counter that every item touches.
 //
-// Fresh slots are handed out once, in chunks; whatever cannot end at its first visit goes to the
-// deferred list. A worker that finds neither a fresh slot nor a deferred one that moves leaves; the
-// last to leave ends the drain. What makes this right: a worker that did anything says so (the
-// stamp) before its own last round over the list, and a worker leaves only if the stamp is still
-// the one it saw before its round. Both happen under the list's lock. So after the last thing that
-// was done, somebody looked at every deferred slot and none could move.
+// Fresh slots are handed out once, in chunks; a slot that cannot end at its first visit goes to the
+// deferred list. A worker that finds no fresh slot and no deferred slot that can move leaves; the
+// last worker to leave ends the drain. This is correct because a worker that moved a slot changes
+// the stamp before its last round over the list, and a worker leaves only if the stamp has the same
+// value as before its round. Both happen under the list's lock. So after the last change of any
+// slot, a worker visited every deferred slot and none could move.
 #include "backend/cpu/drain.hpp"
-
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <mutex>
 #include <thread>
 
+#include "backend/schedule_words.hpp"
 #include "everkernel/base/spin.hpp"
 #include "everkernel/protocol/control.hpp"
 
@@ -21,11 +20,11 @@ namespace everkernel::backend::cpu {
 namespace {
 
 constexpr Word kLargestChunk = 64;
-// Chunks each worker should find, so that one slow chunk does not leave the others idle.
+// Chunks for each worker, so that one slow chunk does not leave the other workers idle.
 constexpr Word kChunksPerWorker = 8;
 // Visits between two calls for help.
 constexpr Word kVisitsPerCall = 4;
-// Deferred slots of a partition looked at before less urgent ones get their turn.
+// Deferred slots of a partition that are visited before less urgent partitions get their turn.
 constexpr std::size_t kDeferredLooks = 64;
 constexpr Word kStarvationLimit = 16;
 constexpr int kSpinsBeforeSleep = 200;
@@ -36,7 +35,7 @@ constexpr std::array<Word, abi::kPriorityCount> kUrgentLast{2, 3, 4, 0, 1};
 
 }  // namespace
 
-// One worker's way through the drain.
+// The visits of one worker in a drain.
 class Drain::Pass {
  public:
   Pass(Drain& drain, Tally& tally, const CallForHelp& call_for_help)
@@ -112,7 +111,7 @@ class Drain::Pass {
 
   bool visit_first_time(Deferred& entry) {
     if (drain_.ring_->status(entry.slot) == abi::SlotStatus::claimed) {
-      // Nobody else comes to a fresh slot: it was claimed before this drain began.
+      // A fresh slot is visited once, so it was CLAIMED before this drain began.
       drain_.claimed_at_entry_.fetch_add(1, std::memory_order_relaxed);
       return false;
     }
@@ -148,7 +147,7 @@ class Drain::Pass {
 };
 
 Result<void> Drain::prepare(const DrainSetup& setup) {
-  EVERKERNEL_TRY(Ring::check(setup.control, setup.slots, setup.debug_log, setup.io_queue));
+  EVERKERNEL_TRY(RingState::check(setup.control, setup.slots, setup.debug_log, setup.io_queue));
   ring_.emplace(setup.control, setup.slots, setup.debug_log, setup.io_queue);
   ring_->buffers = setup.buffers;
   ring_->executor = setup.executor;
@@ -157,7 +156,7 @@ Result<void> Drain::prepare(const DrainSetup& setup) {
   ring_->abort = setup.abort;
   ring_->hits = setup.hits;
   schedule_ = setup.schedule;
-  // Nothing may wait in the hands of a worker whose item takes long.
+  // No slot may wait in the chunk of a worker that runs a long item.
   chunk_ = setup.executor->has_long_items()
                ? 1
                : std::clamp<Word>(ring_->slot_count / (setup.worker_count * kChunksPerWorker), 1,
@@ -186,16 +185,7 @@ Result<void> Drain::prepare_partitions() {
   }
   const bool is_default = std::ranges::all_of(offsets, [](Word word) { return word == 0; });
   if (is_default) offsets = protocol::default_priority_offsets(ring_->slot_count);
-  const bool is_sound = offsets.front() == 0 && offsets.back() == ring_->slot_count &&
-                        std::ranges::is_sorted(offsets);
-  if (!is_sound) {
-    return fail(Code::corrupt,
-                fmt::format("control: words {}..{} (priority offsets) are {}, they must rise from "
-                            "0 to the {} slots of the ring",
-                            kFirst, abi::kControlPriorityOffsets.end() - 1,
-                            fmt::join(offsets, ", "), ring_->slot_count),
-                "write them with set_priority_offsets, or leave them 0 for the default split");
-  }
+  EVERKERNEL_TRY(check_priority_offsets(offsets, ring_->slot_count));
   for (std::size_t i = 0; i < fresh_.size(); ++i) {
     fresh_[i].next.store(offsets[i], std::memory_order_relaxed);
     fresh_[i].end = offsets[i + 1];
@@ -206,16 +196,9 @@ Result<void> Drain::prepare_partitions() {
 Result<void> Drain::prepare_tickets() {
   first_ticket_ = ring_->control.load_relaxed(abi::kControlTicketHead.first);
   const Word tail = ring_->control.load_relaxed(abi::kControlTicketTail.first);
+  EVERKERNEL_TRY(check_tickets(first_ticket_, tail, ring_->slot_count));
   const bool is_untouched = first_ticket_ == 0 && tail == 0;
   const Word count = is_untouched ? ring_->slot_count : tail - first_ticket_;
-  if (count > ring_->slot_count) {
-    return fail(
-        Code::corrupt,
-        fmt::format("control: TICKET_TAIL (word {}) is {}, {} tickets behind TICKET_HEAD "
-                    "{}; the ring has {} slots",
-                    abi::kControlTicketTail.first, tail, count, first_ticket_, ring_->slot_count),
-        "leave both 0 to drain the whole ring");
-  }
   fresh_[0].end = count;
   return {};
 }
@@ -265,12 +248,12 @@ bool Drain::enter(std::uint64_t& seen) {
 void Drain::note_progress(std::uint64_t& seen) {
   const std::scoped_lock held(deferred_.lock());
   const std::uint64_t stamp = stamp_.load(std::memory_order_relaxed);
-  // What others did since then may have come after this worker's looks: it must look again too.
+  // Other workers may have moved slots after this worker visited them: it must visit them again.
   if (stamp == seen) seen = stamp + 1;
   stamp_.store(stamp + 1, std::memory_order_release);
 }
 
-// Says whether to look again instead.
+// Returns true if the worker must not leave but visit the deferred slots again.
 bool Drain::leave(std::uint64_t& seen) {
   const std::scoped_lock held(deferred_.lock());
   const std::uint64_t stamp = stamp_.load(std::memory_order_relaxed);
@@ -287,7 +270,7 @@ void Drain::stop_working() {
   if (--working_ == 0) is_finished_.store(true, std::memory_order_release);
 }
 
-// Others still work. They may end items this worker waits for, or put some back.
+// Other workers still run items; each may end items that deferred ones wait for, or defer its own.
 void Drain::wait_for_change(std::uint64_t seen) {
   for (int spins = 0;; ++spins) {
     if (is_finished() || stamp_.load(std::memory_order_acquire) != seen || must_stop()) return;
@@ -322,7 +305,7 @@ DrainCounts Drain::close() {
   return counts_;
 }
 
-// The head stops at the first ticket that has not ended, so that another dispatch goes on there.
+// TICKET_HEAD stops at the first ticket that has not ended: the next dispatch continues there.
 void Drain::close_tickets() {
   const Word count = static_cast<Word>(fresh_[0].end);
   Word ended = 0;

@@ -1,4 +1,4 @@
-// One submission of a bounded dispatch: which slot is next, and when nothing is left.
+// One submission of a bounded dispatch: which slot is next, and when the drain ends.
 #pragma once
 
 #include <array>
@@ -20,30 +20,30 @@ struct DrainSetup {
   std::span<std::byte> slots = {};       ///< work slots
   std::span<std::byte> debug_log = {};   ///< PRINTF records
   std::span<std::byte> io_queue = {};    ///< IO requests
-  memory::BufferTableView buffers = {};  ///< what handles mean
+  memory::BufferTableView buffers = {};  ///< the buffers that handles name
   const Executor* executor = nullptr;    ///< what opcodes run
-  Schedule schedule = Schedule::direct;  ///< how workers come to slots
+  Schedule schedule = Schedule::direct;  ///< in which order workers visit slots
   std::uint64_t fuel_per_item = 0;       ///< turns of loops
   Word worker_count = 1;                 ///< most that may take part
   const Word* abort = nullptr;           ///< non-zero at the deadline
   HitBuffer hits = {};                   ///< where emit puts its hits
 };
 
-/// Drains one ring with any number of workers that come and go. Its storage is kept for the next.
+/// Drains one ring; workers may join and leave at any time. Its memory is reused by the next drain.
 class Drain {
  public:
-  /// Called by a worker now and then while there is work left for others; `is_urgent` before an
-  /// item that may take long.
+  /// Called by a worker while slots are left that other workers could take; `is_urgent` before it
+  /// runs an item that may take long.
   using CallForHelp = std::function<void(bool is_urgent)>;
 
   /// Gets ready. Fails with `corrupt` for control words the schedule cannot work with; then nothing
   /// was written.
   Result<void> prepare(const DrainSetup& setup);
-  /// Works until nothing is left that could run, or until it is to stop.
+  /// Runs items until none is left that could run, or until SHUTDOWN or the deadline.
   void work(const CallForHelp& call_for_help);
   /// Whether nothing is left to do.
   bool is_finished() const { return is_finished_.load(std::memory_order_acquire); }
-  /// What it came to; after every worker has left.
+  /// The counts; called after every worker has left.
   DrainCounts close();
 
  private:
@@ -68,7 +68,7 @@ class Drain {
   Word count_active() const;
   void close_tickets();
 
-  std::optional<Ring> ring_;
+  std::optional<RingState> ring_;
   Schedule schedule_ = Schedule::direct;
   std::array<Fresh, abi::kPriorityCount> fresh_;
   Word chunk_ = 1;

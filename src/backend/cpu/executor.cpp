@@ -1,4 +1,4 @@
-// From a verified program to something a worker can run by opcode.
+// Makes code that a worker finds by opcode from a verified program and trusted handlers.
 #include "backend/cpu/executor.hpp"
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 namespace everkernel::backend::cpu {
 namespace {
 
-// Opcodes below this find their handler by one load.
+// Opcodes below this index an array; larger ones are searched for.
 constexpr std::size_t kDenseOpcodes = 4096;
 constexpr Word kWarpLanes = 32;
 
@@ -65,7 +65,7 @@ Result<void> Executor::add_program(const KernelOptions& options) {
   first_unverified_ = static_cast<Word>(infos_.size());
   if (options.payload && payload_ == kNone) {
     return fail(Code::invalid_argument, "megakernel: the program has no payload to run",
-                "add a `payload { … }` to the handlers, or do not ask for it");
+                "add a `payload { … }` to the handlers, or set `payload` to false");
   }
   return {};
 }
@@ -102,7 +102,7 @@ Result<void> Executor::compile(const KernelOptions& options, const FindCache& fi
   return {};
 }
 
-// The handler that was added last runs for this opcode.
+// Makes the handler that was added last the one of this opcode.
 void Executor::add_opcode(Word opcode) {
   const Word handler = static_cast<Word>(infos_.size() - 1);
   if (opcode < kDenseOpcodes) {

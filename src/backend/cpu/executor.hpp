@@ -1,5 +1,5 @@
-// Which code an opcode runs, and running it: a native handler's own, compiled where it can be,
-// interpreted else.
+// Finds the code of an opcode and runs it: the function of a trusted handler, compiled code, or the
+// interpreter.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ namespace everkernel::backend::cpu {
 struct HandlerInfo {
   Word lanes = 1;            ///< of its scope
   bool can_leave = false;    ///< may yield, requeue or await
-  bool is_pure = false;      ///< running it twice is running it once
+  bool is_pure = false;      ///< running it twice has the effect of running it once
   bool writes_args = false;  ///< its args go back to the slot
   bool is_long = false;      ///< may take long
   bool commutes = false;     ///< items on one output may run in any order
@@ -33,7 +33,7 @@ class Executor {
   /// Index that means no handler.
   static constexpr Word kNone = ~Word{0};
 
-  /// Gives the cache for native code, or null; asked only when there is something to compile.
+  /// Returns the cache for native code, or null; called only if there is something to compile.
   using FindCache = std::function<jit::CodeCache*()>;
 
   /// Compiles the program of the options. Fails with `unsupported` when native code was asked for
@@ -46,7 +46,7 @@ class Executor {
     if (opcode < dense_.size()) return dense_[opcode];
     return find_sparse(opcode);
   }
-  /// The payload that runs instead of everything else, or kNone.
+  /// The payload that runs instead of the opcode of every slot, or kNone.
   Word payload() const { return payload_; }
   /// What the handler is.
   const HandlerInfo& info(Word handler) const { return infos_[handler]; }

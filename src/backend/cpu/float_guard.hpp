@@ -1,4 +1,4 @@
-// Handlers compute with IEEE 754 as it stands, whatever the thread that runs them was set to.
+// Handlers compute with default IEEE 754 settings, whatever the float mode of the thread is.
 #pragma once
 
 #if defined(__x86_64__)
@@ -9,8 +9,8 @@
 
 namespace everkernel::backend::cpu {
 
-/// Round to nearest, denormals kept, no traps, while it lives; then as it was. Taken by threads
-/// that help, so it costs two instructions where the float mode is one register.
+/// While it lives, the thread rounds to nearest, keeps denormals and does not trap; then the old
+/// mode is restored. On x86-64 it costs two instructions, since threads that help set it often.
 class FloatGuard {
  public:
 #if defined(__x86_64__)

@@ -1,8 +1,8 @@
-// Planned work: run a region, release what waited for it, go on with that.
+// Planned work: run a region, release the regions that waited for it, continue with those.
 //
-// Every region that waits has a count with one more in it for the worker that claims its slot.
-// Whoever brings it to zero runs the region, with everything before it visible: each step of the
-// count is acquire and release. So a chain goes from item to item on one core.
+// The count of a waiting region is one higher than the nodes it waits for: the worker that claims
+// its slot takes off that one. The worker that brings the count to zero runs the region. Each step
+// of the count is acquire and release, so that worker sees all results the region depends on.
 #include "backend/cpu/graph_work.hpp"
 
 #include <algorithm>
@@ -16,10 +16,10 @@ namespace {
 using ir::Ending;
 using ir::Outcome;
 
-// A handle that any dependent must not touch any more; smaller values are the commuting opcode
-// whose items faulted, which does not stop items of that opcode.
-constexpr Word kSpoiledForAll = 0xFFFFFFFFu;
-// Released regions a worker keeps when they are short, and when they may take long.
+// Value of `poisoned_by` for a handle that no dependent may touch any more. A smaller value is the
+// commuting opcode whose items faulted: items of that opcode may still run.
+constexpr Word kPoisonedForAll = 0xFFFFFFFFu;
+// Released regions that a worker keeps for itself: of short items, and of items that may be long.
 constexpr std::size_t kKeepShort = 8;
 constexpr std::size_t kKeepLong = 1;
 // Shared regions a worker takes at one time.
@@ -39,7 +39,7 @@ void GraphWork::share(std::span<const Word> regions) {
     regions_.insert(regions_.end(), regions.begin(), regions.end());
     shared_.store(regions_.size(), std::memory_order_relaxed);
   }
-  // Either this finds a sleeper, or whoever falls asleep finds the regions.
+  // Either this wakes a sleeping worker, or a worker about to sleep finds the regions.
   desk_.wake_all();
 }
 
@@ -100,8 +100,8 @@ GraphWorker::GraphWorker(GraphWork& work, Tally& tally, const std::atomic<bool>&
 }
 
 void GraphWorker::run_portion(Word slot) {
-  // Once the last region is with somebody else the slot may be used again, so that its portion is
-  // read only here.
+  // Another worker may run the last region and hand the slot back, so the portion is read here and
+  // not again.
   const Word first = graph_.portions[slot].first;
   const Word end = first + graph_.portions[slot].count;
   Word ended = 0;
@@ -122,7 +122,7 @@ void GraphWorker::run_portion(Word slot) {
 }
 
 bool GraphWorker::run_waiting() {
-  // Both get their turn; what has waited longer goes first if the launch policy says so.
+  // Both kinds run in turn; if the launch policy ages items, those put aside go first.
   const bool has_resumed = graph_.ages && resume();
   const bool has_taken = take_shared();
   return has_resumed || has_taken || (!graph_.ages && resume());
@@ -139,7 +139,7 @@ bool GraphWorker::take_shared() {
   return true;
 }
 
-// Looks once at everything that was put aside; says whether anything went on.
+// Tries every region that was put aside once; says whether any made progress.
 bool GraphWorker::resume() {
   bool has_moved = false;
   for (std::size_t looks = work_.put_aside(); looks > 0 && !must_leave(); --looks) {
@@ -165,7 +165,7 @@ void GraphWorker::run_released() {
     const Word slot = graph_.slot_of[item];
     if (run_region(item, slot) == Ended::yes) finish(slot, 1);
   }
-  released_.clear();  // what is left when workers must leave remains
+  released_.clear();  // on a stop, regions that have not begun stay `remaining`
 }
 
 // ---- regions ----
@@ -221,7 +221,7 @@ void GraphWorker::release_one(Word waiter) {
   }
 }
 
-// Regions of a slot have ended. The last of them hands the slot back.
+// Some regions of a slot have ended. The last region of a slot makes it DONE.
 void GraphWorker::finish(Word slot, Word regions) {
   publish_counts();
   if (regions == 0) return;
@@ -237,7 +237,7 @@ inline GraphWorker::Move GraphWorker::run_item(Continuation& at) {
   const abi::WorkItem& item = graph_.items[at.item];
   const Origin& origin = graph_.origin_of(at.item);
   bool is_counted = false;
-  if (ring_.standing_of(origin.tenant) != Ring::Standing::enabled ||
+  if (ring_.standing_of(origin.tenant) != RingState::Standing::enabled ||
       !ring_.take_quota(origin.tenant, is_counted)) [[unlikely]] {
     is_admitted_ = false;
     return Move::stuck;
@@ -257,8 +257,8 @@ inline GraphWorker::Move GraphWorker::run_item(Continuation& at) {
   }
   const HandlerInfo& info = executor_.info(handler);
   Outcome outcome{Ending::fault, static_cast<Word>(abi::FaultCode::input_faulted)};
-  const bool is_spoilable = graph_.ordered && work_.has_faults.load(std::memory_order_relaxed);
-  if (!is_spoilable || !is_spoiled(at.item, info)) outcome = run_handler(handler, at);
+  const bool may_be_poisoned = graph_.ordered && work_.has_faults.load(std::memory_order_relaxed);
+  if (!may_be_poisoned || !is_poisoned(at.item, info)) outcome = run_handler(handler, at);
   if (is_counted) ring_.return_quota(origin.tenant);
   if (outcome.ending == Ending::requeue) tally_.count_requeue();
   if (outcome.ending == Ending::yield || outcome.ending == Ending::requeue) return Move::again;
@@ -266,13 +266,13 @@ inline GraphWorker::Move GraphWorker::run_item(Continuation& at) {
     end_item(at.item, kItemDone);
     return Move::done;
   }
-  spoil(at.item, info);
+  poison_outputs(at.item, info);
   end_item(at.item, outcome.fault_code);
   return Move::done;
 }
 
-// Ends an item that does nothing and that nothing waits for, if an item of the same origin was just
-// let in: what most of run_item() is about does not concern it.
+// A short cut of run_item() for a NOP that no item waits for: if an item of the same origin was
+// just admitted, tenant and quota need no check.
 inline bool GraphWorker::end_nop(Word item) {
   if (graph_.items[item].op_handle != 0 || graph_.nodes[item].last_waiter != kNoNode) return false;
   if (!is_admitted_ || graph_.origin_of(item) != counted_origin_) return false;
@@ -305,7 +305,7 @@ inline Outcome GraphWorker::run_handler(Word handler, Continuation& at) {
     at.has_begun = true;
     std::ranges::copy(frame_.args, at.args.begin());
   }
-  // The args behind the first three are zero unless a handler made them something else.
+  // Args from the fourth on are zero for every item, unless a handler wrote them.
   if (info.writes_args || info.can_leave) {
     std::fill(std::begin(frame_.args) + 3, std::end(frame_.args), 0);
   }
@@ -317,7 +317,7 @@ inline void GraphWorker::end_item(Word item, Word outcome) {
   ++(outcome == kItemDone ? done_ : faulted_);
 }
 
-// Before anybody can see that a slot has ended, its items are in the tally.
+// Items are counted before their slot becomes DONE: a reader of the status finds the counts.
 void GraphWorker::publish_counts() {
   tally_.count_run(counted_origin_.tenant, counted_origin_.priority,
                    {.claims = claims_, .done = done_, .faulted = faulted_, .nops = nops_});
@@ -326,18 +326,18 @@ void GraphWorker::publish_counts() {
 
 // ---- faults ----
 
-bool GraphWorker::is_spoiled(Word item, const HandlerInfo& info) const {
+bool GraphWorker::is_poisoned(Word item, const HandlerInfo& info) const {
   const abi::WorkItem& words = graph_.items[item];
-  const auto spoiler = [&](Word handle) -> Word {
+  const auto poison = [&](Word handle) -> Word {
     if (handle == 0) return 0;
-    return shared_word(graph_.spoilers, graph_.handles.find(handle))
+    return shared_word(graph_.poisoned_by, graph_.handles.find(handle))
         .load(std::memory_order_relaxed);
   };
   const ir::Effects& effects = info.effects;
   const bool touches_input = effects.reads_input || effects.writes_input;
-  if (touches_input && spoiler(words.input_handle) != 0) return true;
+  if (touches_input && poison(words.input_handle) != 0) return true;
   if (!effects.reads_output && !effects.writes_output) return false;
-  const Word by = spoiler(words.output_handle);
+  const Word by = poison(words.output_handle);
   return by != 0 && !(commutes(words, info) && by == words.op_handle);
 }
 
@@ -347,27 +347,26 @@ bool GraphWorker::commutes(const abi::WorkItem& item, const HandlerInfo& info) {
   return info.commutes && !(touches_input && item.input_handle == item.output_handle);
 }
 
-void GraphWorker::spoil(Word item, const HandlerInfo& info) {
+void GraphWorker::poison_outputs(Word item, const HandlerInfo& info) {
   if (!graph_.ordered) return;
   const abi::WorkItem& words = graph_.items[item];
-  if (info.effects.writes_input) spoil_handle(words.input_handle, kSpoiledForAll);
+  if (info.effects.writes_input) poison_handle(words.input_handle, kPoisonedForAll);
   if (info.effects.writes_output) {
-    spoil_handle(words.output_handle, commutes(words, info) ? words.op_handle : kSpoiledForAll);
+    poison_handle(words.output_handle, commutes(words, info) ? words.op_handle : kPoisonedForAll);
   }
   work_.has_faults.store(true, std::memory_order_relaxed);
 }
 
-void GraphWorker::spoil_handle(Word handle, Word spoiler) {
+void GraphWorker::poison_handle(Word handle, Word by) {
   if (handle == 0) return;
-  const auto word = shared_word(graph_.spoilers, graph_.handles.find(handle));
+  const auto word = shared_word(graph_.poisoned_by, graph_.handles.find(handle));
   Word before = 0;
-  while (!word.compare_exchange_weak(before,
-                                     before == 0 || before == spoiler ? spoiler : kSpoiledForAll,
+  while (!word.compare_exchange_weak(before, before == 0 || before == by ? by : kPoisonedForAll,
                                      std::memory_order_relaxed)) {
   }
 }
 
-// ---- what items say ----
+// ---- PRINTF and emit ----
 
 void GraphWorker::print(Word fmt, Word a, Word b) {
   const bool has_room = ring_.log.append({fmt, {a, b, frame_.slot * abi::kSlotWords}});

@@ -1,4 +1,4 @@
-// Running planned work on the CPU: portions of a graph, and regions as they become free.
+// Runs planned work on the CPU: portions of the order, and regions that were released.
 #pragma once
 
 #include <array>
@@ -9,16 +9,16 @@
 #include "backend/cpu/executor.hpp"
 #include "backend/cpu/tally.hpp"
 #include "backend/cpu/worker.hpp"
-#include "everkernel/backend/graph.hpp"
-#include "everkernel/backend/live.hpp"
+#include "everkernel/backend/detail/graph.hpp"
+#include "everkernel/backend/detail/live.hpp"
 #include "everkernel/base/spin.hpp"
 
 namespace everkernel::backend::cpu {
 
-/// Where a region stands. `args` mean something only once its item has begun: they are not cleared
-/// for the many that never put anything into them.
+/// How far a region has run. `args` are valid only if `has_begun`: clearing them would cost time
+/// for the many items that never use them.
 struct Continuation {
-  Word item = 0;                          ///< that is next
+  Word item = 0;                          ///< the next item
   Word slot = 0;                          ///< its slot
   bool has_begun = false;                 ///< whether the item has run before and runs again
   std::array<Word, abi::kSlotArgs> args;  ///< as the item left them
@@ -28,21 +28,21 @@ struct Continuation {
 class GraphWork {
  public:
   /// The graph and the ring outlive it.
-  GraphWork(const WorkGraph& planned, Ring& slots, TicketDesk& desk)
+  GraphWork(const WorkGraph& planned, RingState& slots, TicketDesk& desk)
       : graph(planned), ring(slots), desk_(desk) {}
 
   const WorkGraph& graph;  ///< what to run
-  Ring& ring;              ///< where its slots lie
-  /// Whether any item has faulted so far: until then nobody looks for spoiled handles.
+  RingState& ring;         ///< where its slots lie
+  /// Whether any item has faulted so far. Until then no handle is poisoned and none is looked up.
   std::atomic<bool> has_faults{false};
 
-  /// Hands regions to whoever is idle, and wakes those that sleep.
+  /// Offers regions to other workers, and wakes sleeping ones.
   void share(std::span<const Word> regions);
-  /// Takes some of them; gives their number.
+  /// Takes shared regions; returns their number.
   std::size_t take(std::span<Word> regions);
-  /// Puts a region aside.
+  /// Puts aside a region that cannot continue now.
   void push(const Continuation& continuation);
-  /// Takes the one that was put aside first; says whether there was one.
+  /// Takes the region that was put aside first; says whether there was one.
   bool pop(Continuation& continuation);
 
   /// Regions that could run now; a hint.
@@ -60,18 +60,18 @@ class GraphWork {
   std::atomic<std::size_t> put_aside_{0};
 };
 
-/// One worker's part.
+/// Runs planned work on one thread.
 class GraphWorker {
  public:
-  /// Counts into `tally`; leaves off when `must_leave` is set.
+  /// Counts into `tally`; stops when `must_leave` is set.
   GraphWorker(GraphWork& work, Tally& tally, const std::atomic<bool>& must_leave);
 
-  /// Runs what it can of a slot that belongs to this worker, and what becomes free by that.
+  /// Runs the regions of a slot that this worker has claimed, and the regions they release.
   void run_portion(Word slot);
-  /// Runs regions that others shared or put aside; says whether anything went on.
+  /// Runs shared regions and regions put aside; says whether any made progress.
   bool run_waiting();
 
-  /// Has more slots published, if there is more; says whether there was.
+  /// Publishes more slots if the order has more; says whether it did.
   bool refill() const {
     return graph_.refill.call != nullptr && graph_.refill.call(graph_.refill.self);
   }
@@ -98,18 +98,18 @@ class GraphWorker {
   bool end_nop(Word item);
   void end_item(Word item, Word outcome);
   void publish_counts();
-  bool is_spoiled(Word item, const HandlerInfo& info) const;
-  void spoil(Word item, const HandlerInfo& info);
-  void spoil_handle(Word handle, Word spoiler);
+  bool is_poisoned(Word item, const HandlerInfo& info) const;
+  void poison_outputs(Word item, const HandlerInfo& info);
+  void poison_handle(Word handle, Word by);
   static bool commutes(const abi::WorkItem& item, const HandlerInfo& info);
   bool must_leave() const {
     return must_leave_.load(std::memory_order_relaxed) || ring_.is_shut_down();
   }
 
   GraphWork& work_;
-  // Copies of what every item needs, so that it is one step away.
+  // Copies of what every item needs, which saves an indirection.
   const WorkGraph graph_;
-  Ring& ring_;
+  RingState& ring_;
   const Executor& executor_;
   Tally& tally_;
   const std::atomic<bool>& must_leave_;

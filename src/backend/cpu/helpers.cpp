@@ -63,7 +63,7 @@ bool Helpers::join_job() {
 
 void Helpers::run(const std::stop_token& stop) {
   const FloatGuard floats;
-  std::uint32_t seen = 0;  // nothing was called before this thread: it looks at once
+  std::uint32_t seen = 0;  // calls_ is at least 1 when a thread starts, so it joins the job at once
   while (!stop.stop_requested()) {
     const std::uint32_t calls = calls_.load(std::memory_order_acquire);
     if (calls == seen) {

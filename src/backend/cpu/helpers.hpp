@@ -20,11 +20,11 @@ class Helpers {
   Helpers& operator=(const Helpers&) = delete;  ///< threads refer to it
   ~Helpers();                                   ///< ends the threads
 
-  /// From now on a helper that wakes runs `job`. One job at a time.
+  /// Helpers that wake from now on run `job`. One job at a time.
   void open(const std::function<void()>& job);
   /// Wakes the threads. Only while a job is open.
   void call();
-  /// Waits until no helper runs the job any more; none begins it after this. Says whether any was
+  /// Waits until no helper runs the job; no helper begins it afterwards. Says whether helpers were
   /// called.
   bool close();
 

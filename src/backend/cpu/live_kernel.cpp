@@ -87,12 +87,12 @@ class CpuLiveKernel::Loop {
 
   // What a host thread does that waits anyway. Planned work may lead it far, so that it keeps out
   // of that.
-  Word run_as_guest() {
+  Word run_as_helper() {
     if (must_leave() || planned_) return 0;
     const FloatGuard floats;
     const Word count = run_batch(true);
     if (count == 0) return 0;
-    // A guest goes its way: what it left undone is a worker's.
+    // A helper goes its way: what it left undone is a worker's.
     if (kernel_.deferred_.size() != 0) kernel_.desk_.wake_all();
     if (kernel_.ring_.is_shut_down()) kernel_.desk_.close();
     kernel_.bell_.ring(index_);
@@ -276,7 +276,7 @@ Result<std::unique_ptr<LiveKernel>> CpuLiveKernel::start(const LiveLaunch& launc
                                                          std::shared_ptr<const Executor> executor,
                                                          std::uint64_t fuel_per_item,
                                                          Word worker_count) {
-  EVERKERNEL_TRY(Ring::check(launch.control, launch.ring, launch.debug_log, launch.io_queue));
+  EVERKERNEL_TRY(RingState::check(launch.control, launch.ring, launch.debug_log, launch.io_queue));
   return std::unique_ptr<LiveKernel>(
       new CpuLiveKernel(launch, std::move(executor), fuel_per_item, worker_count));
 }
@@ -302,7 +302,7 @@ CpuLiveKernel::CpuLiveKernel(const LiveLaunch& launch, std::shared_ptr<const Exe
   ring_.abort = &abort_;
   if (launch.graph != nullptr) graph_ = std::make_unique<GraphWork>(*launch.graph, ring_, desk_);
   take_over(launch.first_ticket);
-  guest_ = std::make_unique<Loop>(*this, worker_count);
+  helper_ = std::make_unique<Loop>(*this, worker_count);
   for (Word i = 0; i < worker_count; ++i) {
     seats_[i].thread = std::jthread([this, i] { Loop(*this, i).run(); });
   }
@@ -333,19 +333,19 @@ void CpuLiveKernel::stop(Clock::time_point deadline) {
   for (Word i = 0; i < worker_count_; ++i) {
     if (seats_[i].thread.joinable()) seats_[i].thread.join();
   }
-  const std::scoped_lock guest_has_left(guest_lock_);
+  const std::scoped_lock helper_has_left(helper_lock_);
 }
 
 Word CpuLiveKernel::help() {
-  if (!guest_lock_.try_lock()) return 0;
-  const Word count = guest_->run_as_guest();
-  guest_lock_.unlock();
+  if (!helper_lock_.try_lock()) return 0;
+  const Word count = helper_->run_as_helper();
+  helper_lock_.unlock();
   return count;
 }
 
 LiveCounters CpuLiveKernel::flush_counters() {
   LiveCounters totals;
-  for (Word i = 0; i < seat_count_; ++i) seats_[i].tally.settle();
+  for (Word i = 0; i < seat_count_; ++i) seats_[i].tally.wait_until_counted();
   const std::scoped_lock held(flush_lock_);
   for (Word i = 0; i < seat_count_; ++i) {
     seats_[i].tally.flush(ring_.control);

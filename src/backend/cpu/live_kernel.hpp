@@ -12,7 +12,7 @@
 #include "backend/cpu/graph_work.hpp"
 #include "backend/cpu/tally.hpp"
 #include "backend/cpu/worker.hpp"
-#include "everkernel/backend/live.hpp"
+#include "everkernel/backend/detail/live.hpp"
 #include "everkernel/base/spin.hpp"
 
 namespace everkernel::backend::cpu {
@@ -50,7 +50,7 @@ class CpuLiveKernel final : public LiveKernel {
   TicketDesk& desk_;
   CompletionBell& bell_;
   std::shared_ptr<const Executor> executor_;
-  Ring ring_;
+  RingState ring_;
   Word slot_mask_;
   Word largest_batch_;
   Word long_row_;
@@ -59,8 +59,8 @@ class CpuLiveKernel final : public LiveKernel {
   std::unique_ptr<Seat[]> seats_;     // one a worker, and the last for a host thread that helps
   Word worker_count_;
   Word seat_count_;
-  SpinLock guest_lock_;
-  std::unique_ptr<Loop> guest_;
+  SpinLock helper_lock_;
+  std::unique_ptr<Loop> helper_;
   SpinLock flush_lock_;
   Word abort_ = 0;
   std::atomic<bool> must_leave_{false};

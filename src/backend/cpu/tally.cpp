@@ -15,9 +15,9 @@ std::size_t Tally::control_word(std::size_t counter) {
   return abi::kControlMetrics.first + counter - kFirstMetric;
 }
 
-void Tally::settle() const {
+void Tally::wait_until_counted() const {
   const std::uint64_t announced = ended_.load(std::memory_order_acquire);
-  // The worker is between two stores; it takes longer only if it lost its core there.
+  // The worker is between two stores, which takes long only if it is preempted there.
   while (counted_.load(std::memory_order_acquire) < announced) std::this_thread::yield();
 }
 

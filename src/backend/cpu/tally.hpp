@@ -1,4 +1,4 @@
-// What one worker counts, on lines of its own; added to the control words now and then.
+// Counters of one worker, on cache lines of its own, added to the control words at intervals.
 #pragma once
 
 #include <array>
@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "everkernel/abi/control.hpp"
-#include "everkernel/backend/live.hpp"
+#include "everkernel/backend/live_counters.hpp"
 #include "everkernel/protocol/words.hpp"
 
 namespace everkernel::backend::cpu {
@@ -24,7 +24,7 @@ class alignas(64) Tally {
   void count_execution(Word opcode) {
     if (opcode < abi::kControlMetrics.count) bump(kFirstMetric + opcode);
   }
-  /// A slot was claimed. A priority outside the format is nobody's.
+  /// A slot was claimed. A priority outside the format is not counted.
   void count_claim(Word tenant, Word priority) {
     bump(kFirstTenant + tenant);
     if (priority < abi::kPriorityCount) bump(kFirstPriority + priority);
@@ -52,17 +52,17 @@ class alignas(64) Tally {
   /// An emit found no hit buffer.
   void count_hit_dropped() { bump(kHitsDropped); }
 
-  /// Says that an item is about to be stored as ended. Whoever sees that store sees this too, and
-  /// can wait until the item is counted.
+  /// Announces that an item is about to be stored as ended. A thread that sees that store also sees
+  /// the announcement, and can wait until the item is counted.
   void announce_end() {
     ended_.store(ended_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }
-  /// Everything announced is counted.
+  /// States that all announced items are counted.
   void publish() {
     counted_.store(ended_.load(std::memory_order_relaxed), std::memory_order_release);
   }
-  /// Waits, for nanoseconds, until everything announced so far is counted.
-  void settle() const;
+  /// Waits until all items announced so far are counted; usually that takes nanoseconds.
+  void wait_until_counted() const;
 
   /// Adds what is new to the control words. One thread at a time.
   void flush(protocol::LiveWords& control);
@@ -75,7 +75,7 @@ class alignas(64) Tally {
   std::uint64_t faulted() const { return value(kFault); }
   /// Hits without a place, ever.
   std::uint64_t hits_dropped() const { return value(kHitsDropped); }
-  /// Changes whenever an item ended: what a worker did since it last looked.
+  /// Items that ended, ever.
   std::uint64_t ended() const { return ended_.load(std::memory_order_relaxed); }
 
  private:

@@ -39,7 +39,7 @@ std::size_t io_status_word(Word io_slot) {
   return std::size_t{io_slot} * abi::kIoSlotWords + abi::kIoStatusWord;
 }
 
-// A faulting packed slot must not have yielded before: nothing of it could be told from a rerun.
+// A packed slot ends in one visit: it may not hold a handler that can yield or wait for IO.
 bool has_bad_inner(const protocol::PackedView& packed, const Executor& executor) {
   for (Word i = 0; i < packed.op_count(); ++i) {
     const Word handler = executor.find(packed.op(i).opcode);
@@ -58,8 +58,8 @@ void append_hit(void* self, Word a, Word b, Word c) {
 
 }  // namespace
 
-Result<void> Ring::check(std::span<std::byte> control, std::span<std::byte> slots,
-                         std::span<std::byte> debug_log, std::span<std::byte> io_queue) {
+Result<void> RingState::check(std::span<std::byte> control, std::span<std::byte> slots,
+                              std::span<std::byte> debug_log, std::span<std::byte> io_queue) {
   using protocol::Buffer;
   EVERKERNEL_TRY(protocol::LiveWords::bind(Buffer::control, control));
   EVERKERNEL_TRY(protocol::LiveWords::bind(Buffer::ring, slots));
@@ -68,8 +68,8 @@ Result<void> Ring::check(std::span<std::byte> control, std::span<std::byte> slot
   return {};
 }
 
-Ring::Ring(std::span<std::byte> control_bytes, std::span<std::byte> slot_bytes,
-           std::span<std::byte> log_bytes, std::span<std::byte> io_bytes)
+RingState::RingState(std::span<std::byte> control_bytes, std::span<std::byte> slot_bytes,
+                     std::span<std::byte> log_bytes, std::span<std::byte> io_bytes)
     : control(*protocol::LiveWords::bind(protocol::Buffer::control, control_bytes)),
       slots(*protocol::LiveWords::bind(protocol::Buffer::ring, slot_bytes)),
       log(*protocol::LiveDebugLogWriter::bind(log_bytes)),
@@ -77,11 +77,11 @@ Ring::Ring(std::span<std::byte> control_bytes, std::span<std::byte> slot_bytes,
       io(*protocol::LiveIoQueueWriter::bind(io_bytes)),
       slot_count(static_cast<Word>(slot_bytes.size() / abi::kSlotBytes)) {}
 
-bool Ring::is_aborted() const {
+bool RingState::is_aborted() const {
   return std::atomic_ref(*const_cast<Word*>(abort)).load(std::memory_order_relaxed) != 0;
 }
 
-Worker::Worker(Ring& ring, Tally& tally) : ring_(ring), tally_(tally) {
+Worker::Worker(RingState& ring, Tally& tally) : ring_(ring), tally_(tally) {
   hooks_ = {.self = this, .print = print_record, .emit = append_hit};
   frame_.control = ring.control.data();
   frame_.control_words = static_cast<Word>(ring.control.size());
@@ -102,8 +102,8 @@ Visit Worker::visit(Deferred& memory, Word priority) {
   return run_claimed(memory, found, priority);
 }
 
-// Whether it is worth claiming the slot. What is read here may change until the claim; the private
-// copy is checked again after it.
+// Whether to claim the slot. The words read here may change until the claim succeeds, so the
+// private copy of the slot is checked again after it.
 Worker::Admission Worker::look(Deferred& memory, SlotStatus found) const {
   const std::size_t line = first_word(memory.slot);
   const Word tenant = ring_.slots.load_relaxed(line + 2);
@@ -125,7 +125,7 @@ Worker::Admission Worker::look(Deferred& memory, SlotStatus found) const {
   return Admission::run;
 }
 
-bool Ring::take_counted_quota(Word tenant, Word quota) {
+bool RingState::take_counted_quota(Word tenant, Word quota) {
   if (in_flight[tenant].fetch_add(1, std::memory_order_relaxed) < quota) return true;
   return_quota(tenant);
   return false;
@@ -159,7 +159,7 @@ Visit Worker::run_claimed(Deferred& memory, SlotStatus found, Word priority) {
 Visit Worker::run_and_store(Deferred& memory, Slot& slot, Word priority) {
   memory.needs_io_slot = false;
   const Outcome outcome = run_item(slot, memory.needs_io_slot);
-  // Without an IO slot the item is put back, and being put back counts no claim.
+  // Without a free IO slot the item is put back, which does not count as a claim.
   if (!memory.needs_io_slot) count_claim(slot.tenant, priority);
   switch (outcome.ending) {
     case Ending::done:
@@ -266,7 +266,7 @@ Visit Worker::run_fence(Deferred& memory, const Slot& slot, Word priority) {
   if (ring_.control.size() > abi::kControlFirstObservable) {
     ring_.control.store_relaxed(abi::kControlFirstObservable, slot.args[1]);
   }
-  // Every status was read with acquire, so whoever acquires EPOCH sees what the batch wrote.
+  // Every status was read with acquire: a host that acquires EPOCH sees what the batch wrote.
   ring_.control.add_release(abi::kControlEpoch.first, 1);
   return end_done(memory.slot, slot.opcode);
 }
@@ -296,8 +296,8 @@ Outcome Worker::run_load_miss(Slot& slot, bool& needs_io_slot) {
   return {};
 }
 
-// Asks, and notes the IO slot in the item's own slot, where the worker that ends the wait finds it.
-// An item that could not ask runs again as if this run had not been: its args stay as they were.
+// Requests IO and stores the IO slot in the item's own slot, for the worker that ends the wait. If
+// the request found no IO slot, the item's args stay as they are and it runs again from the start.
 Outcome Worker::wait_for(const protocol::IoRequest& request, const Slot* args,
                          bool& needs_io_slot) {
   Word io_slot = 0;
@@ -318,7 +318,7 @@ bool Worker::ask_io(const protocol::IoRequest& request, Word& io_slot) {
   return taken.has_value();
 }
 
-// Whether asking for IO could succeed: a slot is EMPTY, or a prefetch in it is answered.
+// Whether an IO request could succeed: a slot is EMPTY, or holds a prefetch that has completed.
 bool Worker::has_free_io_slot() const {
   const std::uint64_t prefetches = ring_.prefetches.load(std::memory_order_relaxed);
   for (Word i = 0; std::size_t{i} * abi::kIoSlotWords < ring_.io_words.size(); ++i) {
@@ -329,7 +329,7 @@ bool Worker::has_free_io_slot() const {
   return false;
 }
 
-// Nobody waits for a prefetch, so whoever needs an IO slot frees those that are answered.
+// No item waits for a prefetch, so the next IO request frees the slots of completed ones.
 void Worker::free_prefetches() {
   std::uint64_t left = ring_.prefetches.load(std::memory_order_relaxed);
   for (; left != 0; left &= left - 1) {

@@ -1,5 +1,5 @@
-// One worker at one slot: look, claim, run, store how it ended. Both ways to run use it: drain.cpp
-// decides which slot is next for a bounded dispatch, live_kernel.cpp for a session.
+// One worker at one slot: check, claim, run, store the result. drain.cpp decides which slot is next
+// in a bounded dispatch, live_kernel.cpp in a session.
 #pragma once
 
 #include <array>
@@ -17,7 +17,7 @@
 namespace everkernel::backend::cpu {
 
 /// The four buffers of one ring and what its workers share beside them.
-struct Ring {
+struct RingState {
   protocol::LiveWords control;                     ///< flags, counters, observables
   protocol::LiveWords slots;                       ///< work slots
   protocol::LiveDebugLogWriter log;                ///< PRINTF records
@@ -31,34 +31,34 @@ struct Ring {
   const Word* abort = nullptr;                     ///< non-zero ends items that run
   HitBuffer hits = {};                             ///< where emit puts its hits
 
-  std::atomic<std::uint64_t> prefetches{0};  ///< IO slots nobody waits for, one bit each
-  /// Slots claimed of tenants whose quota is below the number of workers. Other quotas cannot be
-  /// reached, and are not counted.
+  std::atomic<std::uint64_t> prefetches{0};  ///< IO slots of prefetches, one bit each
+  /// Claimed slots of each tenant whose quota is below the number of workers. Other quotas cannot
+  /// be reached and are not counted.
   alignas(64) std::array<std::atomic<Word>, abi::kControlTenantQuotas.count> in_flight{};
 
   /// Binds the buffers. Fails as their writers do.
   static Result<void> check(std::span<std::byte> control, std::span<std::byte> slots,
                             std::span<std::byte> debug_log, std::span<std::byte> io_queue);
   /// Binds buffers that passed check().
-  Ring(std::span<std::byte> control_bytes, std::span<std::byte> slot_bytes,
-       std::span<std::byte> log_bytes, std::span<std::byte> io_bytes);
+  RingState(std::span<std::byte> control_bytes, std::span<std::byte> slot_bytes,
+            std::span<std::byte> log_bytes, std::span<std::byte> io_bytes);
 
-  /// Status of a slot; what its last owner stored before is visible.
+  /// Status of a slot (acquire): stores of its last owner are visible afterwards.
   abi::SlotStatus status(Word slot) const {
     return abi::SlotStatus{slots.load_acquire(std::size_t{slot} * abi::kSlotWords)};
   }
-  /// Hands a slot over with everything written before.
+  /// Stores the status (release): earlier stores of this worker are visible with it.
   void set_status(Word slot, abi::SlotStatus status) {
     slots.store_release(std::size_t{slot} * abi::kSlotWords, static_cast<Word>(status));
   }
   /// Whether SHUTDOWN is set.
   bool is_shut_down() const { return control.load_relaxed(abi::kControlShutdown.first) != 0; }
-  /// Whether items are to be given up.
+  /// Whether running items must end as FAULT (deadline).
   bool is_aborted() const;
 
   /// What a tenant may do.
   enum class Standing { enabled, disabled, unknown };
-  /// What a tenant may do now. The table's place is read once: it may move while it is looked at.
+  /// What a tenant may do now. TENANT_BASE is read once, because a handler may change it meanwhile.
   Standing standing_of(Word tenant) const {
     const std::uint64_t base = control.load_relaxed(abi::kControlTenantBase.first);
     const std::uint64_t index = base + tenant;
@@ -67,8 +67,8 @@ struct Ring {
     }
     return control.load_relaxed(index) != 0 ? Standing::enabled : Standing::disabled;
   }
-  /// Takes one of a tenant's quota; says whether there was one. A quota that all workers together
-  /// cannot reach needs no counting.
+  /// Takes one of the quota of a tenant; says whether there was one. A quota that is not below the
+  /// number of workers cannot be exceeded and is not counted.
   bool take_quota(Word tenant, bool& is_counted) {
     const Word quota = control.load_relaxed(abi::kControlTenantQuotas.first + tenant);
     is_counted = quota < worker_count;
@@ -81,7 +81,7 @@ struct Ring {
   bool take_counted_quota(Word tenant, Word quota);
 };
 
-/// A slot that waits for another look, and what is known about it.
+/// A slot to visit again, and what earlier visits found.
 struct Deferred {
   Word slot = 0;               ///< which
   Word checked = 0;            ///< of a fence: slots before it that are known to have ended
@@ -89,9 +89,9 @@ struct Deferred {
   Word partition = 0;          ///< of the priority schedule
 };
 
-/// What a visit to a slot came to.
+/// Result of a visit to a slot.
 enum class Visit {
-  passed,    ///< nothing for a worker in it
+  passed,    ///< the slot holds no active item
   ended,     ///< the item reached DONE or FAULT
   deferred,  ///< the item ran and wants to run again
   stuck,     ///< the item cannot run now
@@ -101,18 +101,18 @@ enum class Visit {
 class Worker {
  public:
   /// Counts into `tally`.
-  Worker(Ring& ring, Tally& tally);
+  Worker(RingState& ring, Tally& tally);
 
-  /// Looks at a slot and makes it go on if it can. `memory` names the slot and is updated.
+  /// Visits a slot and runs its item if it can run. `memory` names the slot and is updated.
   /// `priority` is the partition it lies in, or kOwnPriority.
   Visit visit(Deferred& memory, Word priority);
 
   /// Runs a slot whose status was `found` and which belongs to this worker alone.
   Visit run_claimed(Deferred& memory, abi::SlotStatus found, Word priority);
 
-  /// Ends a slot that belongs to this worker alone if there is nothing to run in it (NOP) and
-  /// nothing against it; says whether it did. What run_claimed() would do, without the arguments
-  /// and without a call.
+  /// Ends a slot that this worker has claimed if it holds a NOP of an enabled tenant without a
+  /// counted quota; says whether it did. The same as run_claimed(), but inlined and without loading
+  /// the arguments.
   bool end_nop(Word slot) {
     if (ring_.executor->payload() != Executor::kNone) return false;
     abi::Slot head;
@@ -142,8 +142,8 @@ class Worker {
   enum class Admission { run, stuck };
   Admission look(Deferred& memory, abi::SlotStatus found) const;
 
-  // The way of every item leads through these, so they are here to be inlined.
-  using Standing = Ring::Standing;
+  // Every item passes these functions; they are defined here to be inlined.
+  using Standing = RingState::Standing;
   void count_claim(Word tenant, Word priority) {
     has_claimed_ = true;
     tally_.count_claim(tenant, priority);
@@ -177,7 +177,7 @@ class Worker {
   Visit end_fault(Word slot, const abi::Slot& copy, Word code);
   Visit put_back(Word slot, abi::SlotStatus status);
 
-  Ring& ring_;
+  RingState& ring_;
   Tally& tally_;
   ir::ItemHooks hooks_;
   ir::ItemFrame frame_;

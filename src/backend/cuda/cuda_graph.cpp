@@ -203,7 +203,7 @@ CudaGraphKernel::Layout CudaGraphKernel::lay_out() {
   at.shared = layout.add(sizeof(GraphShared));
   at.ring_shared = layout.add(sizeof(device::Shared));
   at.emitted = layout.add(sizeof(device::Wide));
-  at.spoilers = layout.add(graph_.spoilers.size() * abi::kWordBytes);
+  at.poisoned_by = layout.add(graph_.poisoned_by.size() * abi::kWordBytes);
   at.released = layout.add(item_words + chunks_.size() / device::kChunkWaiters * abi::kWordBytes);
   at.left = layout.add((std::size_t{slot_mask_} + 1) * abi::kWordBytes);
   at.outcomes = layout.add(item_words);
@@ -274,7 +274,7 @@ void CudaGraphKernel::fill_graph_params() {
   set(params.outcomes, offsets_.outcomes);
   if (!graph_.handles.keys.empty()) set(params.keys, offsets_.keys);
   params.key_mask = graph_.handles.keys.size() - 1;
-  set(params.poisoned_by, offsets_.spoilers);
+  set(params.poisoned_by, offsets_.poisoned_by);
   set(params.released, offsets_.released);
   set(params.left, offsets_.left);
   set(params.shared, offsets_.shared);

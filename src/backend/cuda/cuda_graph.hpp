@@ -15,7 +15,7 @@
 #include "backend/cuda/cuda_memory.hpp"
 #include "backend/cuda/graph_rows.hpp"
 #include "backend/cuda/module.hpp"
-#include "everkernel/backend/live.hpp"
+#include "everkernel/backend/detail/live.hpp"
 #include "everkernel/protocol/words.hpp"
 
 namespace everkernel::backend::cuda {
@@ -65,7 +65,7 @@ class CudaGraphKernel final : public LiveKernel {
   struct Offsets {
     std::size_t control, debug_log, table, items, origins, places, nodes, joins, chunks;
     std::size_t waiting_for, join_waiting_for, keys;
-    std::size_t zeros, signals, shared, ring_shared, emitted, spoilers, released, left, outcomes;
+    std::size_t zeros, signals, shared, ring_shared, emitted, poisoned_by, released, left, outcomes;
     std::size_t zeros_end, slot_of, hits;
   };
   class Layout;

@@ -14,7 +14,7 @@
 #include "backend/cuda/launch_memory.hpp"
 #include "backend/cuda/megakernel_code.hpp"
 #include "backend/cuda/ring_survey.hpp"
-#include "everkernel/backend/live.hpp"
+#include "everkernel/backend/detail/live.hpp"
 
 namespace everkernel::backend::cuda {
 

@@ -1,4 +1,4 @@
-// The structures that host and device exchange with planned work: everkernel/backend/graph.hpp as
+// The structures that host and device exchange with planned work: everkernel/backend/detail/graph.hpp as
 // it lies on the device, and the report of a launch. Host compilers and NVRTC read this header.
 #pragma once
 

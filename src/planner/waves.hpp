@@ -1,7 +1,7 @@
 // Where a run is cut so that the buffers of each part fit a budget.
 //
-// The planner has ordered the regions; a wave is a stretch of that order. What a wave touches is
-// resident while it runs, so each buffer counts once a wave, however many of its items touch it.
+// A wave is a contiguous part of the order of regions. The buffers of a wave are resident while it
+// runs, so each buffer counts once in a wave, however many items touch it.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,14 @@
 #include <vector>
 
 #include "everkernel/abi/slot.hpp"
-#include "everkernel/backend/graph.hpp"
+#include "everkernel/backend/detail/graph.hpp"
 #include "everkernel/base/result.hpp"
 
 namespace everkernel::planner {
 
 using abi::Word;
 
-/// A planned run and what it may hold at one time. Names are those of backend::WorkGraph.
+/// A planned run and its memory budget. Names are those of backend::WorkGraph.
 struct WaveInput {
   std::span<const abi::WorkItem> items = {};         ///< the list
   std::span<const std::uint8_t> places = {};         ///< one an item, in its region; or dropped
@@ -38,8 +38,8 @@ struct Waves {
 /// list. The first is 0; a run without items has no wave, one without a budget a single one.
 ///
 /// An item touches its input and output, NOP nothing. Handle 0 and a handle without a place weigh
-/// nothing: whether they exist is for whoever checks the job. A region is never cut. Time is linear
-/// in items, memory one word a handle's place.
+/// nothing: the caller checks whether they exist. A region is never cut. Time is linear in items,
+/// memory is one word for each place of a handle.
 ///
 /// Fails with `invalid_argument`, naming the item, its bytes and the budget, for an item that does
 /// not fit alone, and naming its first item for a region whose items fit only one by one.

@@ -1,5 +1,5 @@
-// A backend that wraps a real one and fails, delays or loses the device at a chosen step. With it a
-// program tests what it does when the device lets it down.
+// A backend that wraps a real one and fails, delays or loses the device at a chosen step, so that a
+// program can test how it handles a failing device.
 #pragma once
 
 #include <chrono>
@@ -10,7 +10,7 @@
 
 namespace everkernel::backend {
 
-/// Where something can go wrong.
+/// Steps at which a fault can be injected.
 enum class FaultStep : Word {
   compile,       ///< compiling a kernel
   allocate,      ///< allocating memory
@@ -25,7 +25,7 @@ enum class FaultStep : Word {
 /// Number of steps.
 inline constexpr std::size_t kFaultStepCount = 8;
 
-/// What goes wrong.
+/// Kinds of faults.
 enum class FaultKind : Word {
   fail,         ///< the step answers with an error
   delay,        ///< the step takes longer
@@ -33,11 +33,11 @@ enum class FaultKind : Word {
   garble,       ///< read only: the bytes that come back are all ones
 };
 
-/// One thing that will go wrong.
+/// A fault to inject.
 struct InjectedFault {
   FaultStep step = FaultStep::launch;   ///< where
-  Word skip = 0;                        ///< steps of that kind that still go well
-  Word times = 1;                       ///< how often, then it goes well again
+  Word skip = 0;                        ///< steps of that kind that succeed before
+  Word times = 1;                       ///< how many steps it affects
   FaultKind kind = FaultKind::fail;     ///< what
   Code code = Code::io;                 ///< of the error of `fail`
   std::chrono::nanoseconds delay = {};  ///< of `delay`
@@ -47,13 +47,13 @@ struct InjectedFault {
 /// until revive() and making it anew, as on a real device.
 class FaultyBackend : public Backend {
  public:
-  /// Wraps `inner`; nothing goes wrong until it is told to.
+  /// Wraps `inner`; no step fails until a fault is injected.
   static std::shared_ptr<FaultyBackend> wrap(std::shared_ptr<Backend> inner);
 
-  /// Lets something go wrong. Several may be waiting; the first that fits is used up.
+  /// Injects a fault. Several may be pending; a step uses the first that fits.
   virtual void inject(const InjectedFault& fault) = 0;
-  /// The device is gone, now. Workers of live kernels stop where they are: up to `claimed` items
-  /// that were published stay CLAIMED, as if a worker had died with them in its hands.
+  /// Loses the device now. Workers of live kernels stop: up to `claimed` PUBLISHED items become
+  /// CLAIMED, as if the worker that held them had died.
   virtual void lose_device(Word claimed = 0) = 0;
   /// How often a step was taken.
   virtual std::uint64_t count(FaultStep step) const = 0;

@@ -1,7 +1,7 @@
 // What waits for what: hazards, dropped duplicates and regions of a work queue, in linear time.
 //
-// plan() reads the list once. It keeps for every handle who wrote it last and who has read it
-// since, and turns each access into edges to those. docs/decisions/0008-a-run-is-a-graph.md has the
+// plan() scans the list once. It keeps the last writer of every handle and the readers since, and
+// turns each access into edges to those items. docs/decisions/0008-a-run-is-a-graph.md has the
 // rules for commuting groups and barriers and why a region needs no table of its own.
 #pragma once
 
@@ -12,28 +12,28 @@
 
 #include "everkernel/abi/slot.hpp"
 #include "everkernel/backend/backend.hpp"
-#include "everkernel/backend/graph.hpp"
+#include "everkernel/backend/detail/graph.hpp"
 #include "everkernel/base/result.hpp"
 #include "everkernel/memory/large_array.hpp"
-#include "everkernel/planner/effects.hpp"
+#include "planner/effects.hpp"
 
 namespace everkernel::planner {
 
 using backend::Origin;
 
-/// Items at the beginning of a list whose levels say how deep it is.
+/// Items at the beginning of a list from which its depth is computed.
 inline constexpr std::size_t kLeveledItems = 1'000'000;
 
 /// What to plan.
 struct PlanRequest {
   std::span<const abi::WorkItem> items = {};  ///< at most 2^30
-  std::span<const Origin> origins = {};       ///< one an item, or empty
+  std::span<const Origin> origins = {};       ///< one for each item, or empty
   Origin origin = {};                         ///< of every item when `origins` is empty
   const EffectTable* effects = nullptr;       ///< what opcodes do
   bool ordered = true;                        ///< whether hazards hold
   bool dedupe = true;                         ///< whether equal pure items are dropped
   bool fuse = true;                           ///< whether chains become regions
-  /// When to give up.
+  /// When planning fails with `timeout`.
   backend::Clock::time_point deadline = backend::Clock::time_point::max();
 };
 
@@ -46,31 +46,31 @@ struct Duplicate {
 /// What plan() fills; its storage is reused.
 struct Plan {
   std::span<std::uint8_t> places = {};      ///< of items in their regions, or kDroppedPlace
-  std::span<backend::Node> nodes = {};      ///< of items: what waits for them
+  std::span<backend::Node> nodes = {};      ///< of items: the nodes that wait for them
   std::span<Word> waiting_for = {};         ///< of items: how many nodes they wait for
-  std::vector<backend::Node> joins = {};    ///< nodes that stand for many
+  std::vector<backend::Node> joins = {};    ///< nodes that wait for many nodes and run nothing
   std::vector<Word> join_waiting_for = {};  ///< of joins: how many nodes they wait for
   std::span<backend::Edge> edges = {};      ///< of nodes with several waiters
   std::vector<Duplicate> duplicates = {};   ///< in order of dropped items
   std::uint64_t dependencies = 0;           ///< pairs of a node and one that waits for it
-  Word depth = 0;                   ///< longest way through its first kLeveledItems; at most 65535
-  std::uint64_t regions = 0;        ///< first items
-  std::uint64_t ready_regions = 0;  ///< regions that wait for nothing
+  Word depth = 0;                      ///< longest chain in the first kLeveledItems; at most 65535
+  std::uint64_t regions = 0;           ///< first items
+  std::uint64_t ready_regions = 0;     ///< regions that wait for nothing
   backend::HandlePlaces handles = {};  ///< of every handle that items touch
   bool has_priorities = false;         ///< whether items differ in priority
 
-  /// What the spans lie in, and what planning needs beside it.
+  /// The memory behind the spans, and temporary memory of planning.
   struct Arrays {
-    memory::LargeArray<std::uint8_t> places;  ///< a byte an item
-    memory::LargeArray<backend::Node> nodes;  ///< one an item
-    memory::LargeArray<Word> waiting_for;     ///< one an item
+    memory::LargeArray<std::uint8_t> places;  ///< one byte for each item
+    memory::LargeArray<backend::Node> nodes;  ///< one for each item
+    memory::LargeArray<Word> waiting_for;     ///< one for each item
     memory::LargeArray<backend::Edge> edges;  ///< as many as there are
-    memory::LargeArray<Word> links;           ///< two an item while planning, then free to use
-    memory::LargeArray<std::byte> handles;    ///< what is known of handles while planning
+    memory::LargeArray<Word> links;           ///< two for each item; free to use after planning
+    memory::LargeArray<std::byte> handles;    ///< state of every handle while planning
     std::vector<Word> handle_keys;            ///< of `handles`
   } arrays = {};                              ///< kept from plan to plan
 
-  /// The item that a region goes on with after this one, or kNoNode.
+  /// The item that follows this one in its region, or kNoNode.
   Word next_of(Word item) const {
     const Word waiter = nodes[item].only_waiter();
     return waiter < nodes.size() && places[waiter] != 0 ? waiter : backend::kNoNode;
@@ -79,12 +79,12 @@ struct Plan {
   std::size_t size_bytes() const;
 };
 
-/// Plans. Fails with `invalid_argument` for an opcode that is none of the run's, a tenant above 28,
-/// a priority above 4, or origins that are not one an item; the message names the item. Fails with
+/// Plans. Fails with `invalid_argument` for an opcode without a handler, a tenant above 28, a
+/// priority above 4, or a wrong number of origins; the message names the item. Fails with
 /// `timeout` at the deadline.
 Result<void> plan(const PlanRequest& request, Plan& target);
 
-/// First items of regions, the urgent ones early: by priority, but never before what they wait for.
+/// First items of regions, ordered by priority; no region comes before one that it waits for.
 /// Waiting regions rise one level after kAgingTurns turns of `turn_regions` regions each.
 std::vector<Word> order_by_priority(const PlanRequest& request, const Plan& plan,
                                     std::size_t turn_regions);

@@ -1,5 +1,5 @@
-// What the items of an opcode do to the buffers they name, as the verifier found it or as
-// native handlers declare it.
+// Effects of the items of an opcode on the buffers they name, as the verifier found them or as
+// trusted handlers declare them.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ inline constexpr Effects kReadsInput = 1;       ///< loads or atomics on input
 inline constexpr Effects kWritesInput = 2;      ///< stores or atomics on input
 inline constexpr Effects kReadsOutput = 4;      ///< loads or atomics on output
 inline constexpr Effects kWritesOutput = 8;     ///< stores or atomics on output
-inline constexpr Effects kBarrier = 16;         ///< may touch anything: ordered against everything
+inline constexpr Effects kBarrier = 16;         ///< may touch any buffer: ordered against all items
 inline constexpr Effects kPure = 32;            ///< running an item twice is running it once
 inline constexpr Effects kCommutes = 64;        ///< items on one output may run in any order
 inline constexpr Effects kUnknownOpcode = 128;  ///< no item may have it

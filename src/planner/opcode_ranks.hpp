@@ -1,20 +1,20 @@
-// Small numbers for the opcodes of a list, in the order they are first met.
+// Numbers the opcodes of a list in the order of their first items.
 #pragma once
 
 #include <unordered_map>
 #include <vector>
 
 #include "everkernel/abi/platform.hpp"
-#include "everkernel/backend/graph.hpp"
+#include "everkernel/backend/detail/graph.hpp"
 
 namespace everkernel::planner {
 
 using abi::Word;
 
-/// Opcode to rank, by one load for small opcodes.
+/// Maps an opcode to its rank; small opcodes index an array.
 class OpcodeRanks {
  public:
-  OpcodeRanks() : dense_(kDense, backend::kNoNode) {}  ///< knows none
+  OpcodeRanks() : dense_(kDense, backend::kNoNode) {}  ///< no opcode has a rank
 
   /// The rank of an opcode, which gets the next one if it is new.
   Word operator[](Word opcode) {

@@ -5,15 +5,15 @@
 #include <string>
 #include <vector>
 
-#include "everkernel/planner/plan.hpp"
+#include "planner/plan.hpp"
 
 namespace everkernel::planner {
 
 /// Provenance of every region, in the order of their first items.
 ///
-/// An item's lineage is its own opcode and that of everything it depends on through read after
-/// write, transitively. A handle keeps what every earlier writer contributed: a write may leave
-/// part of a buffer as it was, so that none of them can be ruled out.
+/// The lineage of an item is its own opcode and the opcodes of all items it depends on through read
+/// after write, transitively. A handle keeps the lineage of every earlier writer: a write may leave
+/// part of a buffer unchanged, so no earlier writer can be ruled out.
 struct Lineage {
   std::vector<Word> opcodes;         ///< of items that run, ascending: their ranks are wide bits
   std::vector<Word> bits;            ///< a region: bit `opcode mod 32` of every contributor
@@ -22,10 +22,10 @@ struct Lineage {
   std::vector<Word> region_begins;   ///< where regions begin in `region_items`, and its end
   std::vector<Word> region_items;    ///< places in the list
   std::vector<Word> region_outputs;  ///< output of a region's last item
-  std::uint64_t items = 0;           ///< items that were followed
+  std::uint64_t items = 0;           ///< items included
 };
 
-/// Works it out in O(items × words).
+/// Computes the lineage in O(items × words).
 Lineage trace(const PlanRequest& request, const Plan& plan);
 
 }  // namespace everkernel::planner

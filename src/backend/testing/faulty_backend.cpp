@@ -1,5 +1,5 @@
-// Wraps every object a backend makes, so that each step can go wrong on its own.
-#include "everkernel/backend/faulty_backend.hpp"
+// Wraps every object a backend makes, so that each step can fail separately.
+#include "everkernel/backend/testing/faulty_backend.hpp"
 
 #include <algorithm>
 #include <array>
@@ -7,13 +7,13 @@
 #include <thread>
 #include <vector>
 
-#include "everkernel/backend/live.hpp"
+#include "everkernel/backend/detail/live.hpp"
 #include "everkernel/protocol/words.hpp"
 
 namespace everkernel::backend {
 namespace {
 
-// Items that take longer are ended at the loss.
+// When the device is lost, items that run longer than this become FAULT.
 constexpr auto kLongestItem = std::chrono::seconds(1);
 
 Failure lost() {
@@ -22,16 +22,16 @@ Failure lost() {
 
 class FaultyLive;
 
-// What the wrapper and everything it made share.
+// State that the wrapper shares with every object it made.
 struct Device {
   std::mutex mutex;
   std::vector<InjectedFault> faults;
   std::array<std::uint64_t, kFaultStepCount> counts{};
-  std::uint64_t generation = 0;  // one more after every loss
+  std::uint64_t generation = 0;  // losses so far
   bool is_lost = false;
   std::vector<FaultyLive*> live;
 
-  // Takes a step: counts it, and does what was injected. Says whether bytes are to be garbled.
+  // Counts a step and applies the injected fault. Says whether the bytes read are to be garbled.
   Result<bool> step(FaultStep step);
   bool is_alive(std::uint64_t made_in) {
     const std::scoped_lock held(mutex);
@@ -40,7 +40,7 @@ struct Device {
   void lose(Word claimed);
 };
 
-// A live kernel that can be cut off.
+// A live kernel whose device can be lost.
 class FaultyLive final : public LiveKernel {
  public:
   FaultyLive(std::shared_ptr<Device> device, std::unique_ptr<LiveKernel> inner,
@@ -67,10 +67,10 @@ class FaultyLive final : public LiveKernel {
     return inner_->health();
   }
 
-  // Items are never torn: workers finish what they hold. Those that die with an item in their hands
-  // are made afterwards, from items that nobody has begun.
+  // Workers finish the items they hold. Items that stay CLAIMED, as if a worker had died, are made
+  // afterwards from PUBLISHED items that no worker has claimed.
   void cut(Word claimed) {
-    // Before the workers leave: a kernel without workers that is not lost was stopped on purpose.
+    // Set before the workers leave: a kernel without workers that is not lost counts as stopped.
     is_cut_.store(true, std::memory_order_release);
     const std::scoped_lock held(stop_mutex_);
     inner_->stop(deadline_after(kLongestItem));
@@ -88,7 +88,7 @@ class FaultyLive final : public LiveKernel {
   std::shared_ptr<Device> device_;
   std::unique_ptr<LiveKernel> inner_;
   LiveLaunch launch_;
-  std::mutex stop_mutex_;  // whoever stops waits until a cut is done
+  std::mutex stop_mutex_;  // stop() waits for a running cut
   std::atomic<bool> is_cut_{false};
 };
 
@@ -144,11 +144,10 @@ class FaultyMemory final : public Memory {
     return inner_->write(offset_bytes, bytes);
   }
   Result<void> read(std::size_t offset_bytes, std::span<std::byte> bytes) const override {
-    const auto is_garbled = device_->step(FaultStep::read);
-    if (!is_garbled) return Failure(is_garbled.error());
+    const bool is_garbled = EVERKERNEL_TRY(device_->step(FaultStep::read));
     if (!device_->is_alive(generation_)) return lost();
     EVERKERNEL_TRY(inner_->read(offset_bytes, bytes));
-    if (*is_garbled) std::ranges::fill(bytes, std::byte{0xFF});
+    if (is_garbled) std::ranges::fill(bytes, std::byte{0xFF});
     return {};
   }
   Memory* inner() const { return inner_.get(); }
@@ -189,10 +188,9 @@ class FaultyKernel final : public Kernel {
   Result<std::unique_ptr<LiveKernel>> start(const LiveLaunch& launch) override {
     EVERKERNEL_TRY(device_->step(FaultStep::start));
     if (!device_->is_alive(generation_)) return lost();
-    auto live = inner_->start(launch);
-    if (!live) return Failure(live.error());
+    auto live = EVERKERNEL_TRY(inner_->start(launch));
     return std::unique_ptr<LiveKernel>(
-        std::make_unique<FaultyLive>(device_, std::move(*live), launch));
+        std::make_unique<FaultyLive>(device_, std::move(live), launch));
   }
 
  private:
@@ -212,18 +210,16 @@ class WrappingBackend final : public FaultyBackend {
 
   Result<std::unique_ptr<Kernel>> compile(const KernelOptions& options) override {
     EVERKERNEL_TRY(device_->step(FaultStep::compile));
-    auto kernel = inner_->compile(options);
-    if (!kernel) return kernel;
+    auto kernel = EVERKERNEL_TRY(inner_->compile(options));
     return std::unique_ptr<Kernel>(
-        std::make_unique<FaultyKernel>(device_, generation(), std::move(*kernel)));
+        std::make_unique<FaultyKernel>(device_, generation(), std::move(kernel)));
   }
 
   Result<std::unique_ptr<Memory>> allocate(std::size_t size_bytes) override {
     EVERKERNEL_TRY(device_->step(FaultStep::allocate));
-    auto memory = inner_->allocate(size_bytes);
-    if (!memory) return memory;
+    auto memory = EVERKERNEL_TRY(inner_->allocate(size_bytes));
     return std::unique_ptr<Memory>(
-        std::make_unique<FaultyMemory>(device_, generation(), std::move(*memory)));
+        std::make_unique<FaultyMemory>(device_, generation(), std::move(memory)));
   }
 
   Result<void> revive() override {

@@ -1,0 +1,28 @@
+// What the workers of a live kernel counted.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "everkernel/abi/control.hpp"
+
+namespace everkernel::backend {
+
+using abi::Word;
+
+/// Totals of a live kernel, 64 bits wide.
+struct LiveCounters {
+  std::uint64_t done = 0;     ///< items that reached DONE
+  std::uint64_t faulted = 0;  ///< items that reached FAULT
+  std::array<std::uint64_t, abi::kControlTenantFairness.count> tenant_claims =
+      {};                                                                 ///< claims by tenant
+  std::array<std::uint64_t, abi::kPriorityCount> priority_claims = {};    ///< claims by priority
+  std::array<std::uint64_t, abi::kControlMetrics.count> executions = {};  ///< by opcode below 32
+  std::uint64_t sleeps = 0;          ///< times a worker went to sleep
+  std::uint64_t busy_ns = 0;         ///< of planned work: time workers had something to run
+  std::uint64_t requeues = 0;        ///< of planned work: times an item asked to run again later
+  std::uint64_t launches = 0;        ///< of planned work: native submissions, 0 where none are made
+  std::uint64_t bytes_uploaded = 0;  ///< of planned work: copied to a device of its own
+};
+
+}  // namespace everkernel::backend

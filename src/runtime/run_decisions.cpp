@@ -1,0 +1,149 @@
+// The launch policy's answers, turned into the numbers a run is fed with.
+#include "runtime/run_decisions.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "planner/opcode_ranks.hpp"
+
+namespace everkernel {
+namespace {
+
+using backend::Clock;
+using backend::Execution;
+using planner::LaunchPolicy;
+using planner::Pressure;
+using planner::Topology;
+
+// An opcode is hot with this many items, and this share of all.
+constexpr std::uint64_t kHotItems = 64;
+constexpr std::uint64_t kHotShare = 64;
+// Regions in a ticket: of a hybrid graph, and at most of a dense one.
+constexpr Word kHybridRegions = 32;
+constexpr std::uint64_t kMostRegions = 256;
+// Longest expected time to compile one handler on the CPU, and a whole kernel for a device.
+constexpr auto kCompileTime = std::chrono::milliseconds(25);
+constexpr auto kDeviceCompileTime = std::chrono::seconds(5);
+// Tickets for each worker, so that none runs a last large ticket while the others are idle.
+constexpr std::uint64_t kTicketsPerWorker = 32;
+
+}  // namespace
+
+std::vector<OpcodeCount> count_opcodes(std::span<const abi::WorkItem> items,
+                                       std::span<const std::uint8_t> places) {
+  planner::OpcodeRanks ranks;
+  std::vector<OpcodeCount> sorted;
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    if (places[i] == backend::kDroppedPlace) continue;
+    const Word rank = ranks[items[i].op_handle];
+    if (rank == sorted.size()) sorted.push_back({.opcode = items[i].op_handle});
+    ++sorted[rank].items;
+  }
+  std::ranges::sort(sorted, [](const OpcodeCount& a, const OpcodeCount& b) {
+    return std::pair(b.items, a.opcode) < std::pair(a.items, b.opcode);
+  });
+  return sorted;
+}
+
+Word ring_slots(const backend::KernelOptions& kernel) {
+  return std::bit_floor(std::max<Word>(2, kernel.geometry.slot_count));
+}
+
+planner::LaunchRequest launch_request(const RunFacts& run) {
+  const planner::Plan& plan = run.plan;
+  const auto hot = std::ranges::count_if(run.opcodes, [&](const OpcodeCount& count) {
+    return count.items >= kHotItems && count.items * kHotShare >= run.kept_items;
+  });
+  // Regions that are ready at one time: those that wait for nothing or, if that is more, the
+  // average number of regions in a level of the graph.
+  const std::uint64_t width = std::max<std::uint64_t>(
+      plan.ready_regions, std::min<std::uint64_t>(plan.regions, planner::kLeveledItems) /
+                              std::max<std::uint64_t>(1, plan.depth));
+  const std::uint64_t most = std::min<std::uint64_t>(ring_slots(run.kernel), plan.regions);
+  const std::uint64_t density =
+      most == 0 ? 0 : std::max<std::uint64_t>(1, std::min(width, most) * 10000 / most);
+  return {.queue_length = run.kept_items,
+          .requested_workers = run.options.worker_count,
+          .possible_workers = run.options.worker_count != 0 ? run.options.worker_count
+                                                            : run.device.max_worker_count,
+          .hot_opcodes = static_cast<Word>(hot),
+          .hot_windows = run.options.hot_windows,
+          .graph_nodes = plan.regions,
+          .graph_edges = plan.dependencies,
+          .density_bps = static_cast<Word>(density),
+          .resident_bytes = run.resident_bytes,
+          .budget_bytes = run.options.memory_budget_bytes,
+          .hit_capacity = run.options.hit_capacity,
+          .expected_hits_per_item = run.options.expected_hits_per_item,
+          .requeued_items = run.last_requeues,
+          .previous = run.last_topology};
+}
+
+bool compiles_code(const RunFacts& run, const LaunchPolicy& policy) {
+  if (run.options.execution == Execution::interpreter) return false;
+  if (run.options.execution == Execution::native) return true;
+  // Without an interpreter every megakernel is native, so that asking for one says nothing.
+  if (run.device.interpreter && run.kernel.execution == Execution::native) return true;
+  if (policy.execution != Execution::native || !run.device.native_code) return false;
+  // Compiling cannot be interrupted, so it must end before the deadline.
+  Clock::duration needed = kDeviceCompileTime;
+  if (run.device.compiles_per_run) needed = kCompileTime * static_cast<int>(run.opcodes.size());
+  return run.deadline - Clock::now() > needed;
+}
+
+RunKernelKey kernel_key(const RunFacts& run, bool is_native) {
+  RunKernelKey key{.is_native = is_native, .is_planned = run.options.ordered};
+  if (!is_native || !run.device.compiles_per_run) return key;
+  for (const OpcodeCount& count : run.opcodes) key.opcodes.push_back(count.opcode);
+  return key;
+}
+
+// If all workers share a slot, all regions should fit the ring at once. If one worker claims a
+// slot, the topology decides, and every worker should find several slots.
+Word regions_per_ticket(const RunFacts& run, const LaunchPolicy& policy) {
+  const std::uint64_t regions = run.plan.regions;
+  if (run.device.shares_slot_across_workers) {
+    const std::uint64_t capacity = ring_slots(run.kernel) - 1;
+    const std::uint64_t share = (regions + capacity - 1) / capacity;
+    return static_cast<Word>(std::clamp<std::uint64_t>(share, 1, kMostRegions));
+  }
+  const std::uint64_t share =
+      regions / std::max<std::uint64_t>(1, policy.workers * kTicketsPerWorker);
+  std::uint64_t most = kMostRegions;
+  switch (policy.topology) {
+    case Topology::empty:
+    case Topology::sparse_frontier:
+      return 1;
+    case Topology::hybrid_frontier:
+    case Topology::memory_constrained:
+      most = kHybridRegions;
+      break;
+    case Topology::dense_frontier:
+    case Topology::fused_dense:
+      break;
+  }
+  return static_cast<Word>(std::clamp<std::uint64_t>(share, 1, most));
+}
+
+// A light queue is published slot by slot, which starts it at once; a long one a ring at a time.
+Word largest_batch(const RunFacts& run, const LaunchPolicy& policy) {
+  const Word capacity = ring_slots(run.kernel) - 1;
+  switch (policy.pressure) {
+    case Pressure::empty:
+    case Pressure::light:
+      return 1;
+    case Pressure::balanced:
+      return std::max<Word>(1, capacity / 8);
+    case Pressure::saturated:
+      return capacity;
+  }
+  return 1;
+}
+
+// Every worker and the helper ring for the slots they end; of workers that share slots, one does.
+Word ringer_count(const RunFacts& run, const LaunchPolicy& policy) {
+  return run.device.shares_slot_across_workers ? 1 : policy.workers + 1;
+}
+
+}  // namespace everkernel

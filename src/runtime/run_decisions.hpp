@@ -1,0 +1,56 @@
+// What a run decides from its plan: workers, code, the size of a ticket and of a batch.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "everkernel/backend/backend.hpp"
+#include "everkernel/planner/policy.hpp"
+#include "everkernel/runtime/run.hpp"
+#include "planner/plan.hpp"
+#include "runtime/run_memory.hpp"
+
+namespace everkernel {
+
+/// How many items of a run have an opcode.
+struct OpcodeCount {
+  Word opcode = 0;          ///< the opcode
+  std::uint64_t items = 0;  ///< items that have it and were not dropped
+};
+
+/// Counts the items that are not dropped; the most frequent opcode comes first.
+std::vector<OpcodeCount> count_opcodes(std::span<const abi::WorkItem> items,
+                                       std::span<const std::uint8_t> places);
+
+/// What the decisions depend on.
+struct RunFacts {
+  const backend::Capabilities& device;             ///< what the backend can do
+  const backend::KernelOptions& kernel;            ///< what the megakernel was made of
+  const RunOptions& options;                       ///< what the caller asked for
+  const planner::Plan& plan;                       ///< what waits for what
+  std::span<const OpcodeCount> opcodes;            ///< as count_opcodes() gives them
+  std::uint64_t kept_items = 0;                    ///< items that are not dropped
+  std::uint64_t resident_bytes = 0;                ///< bytes of all buffers
+  std::uint64_t last_requeues = 0;                 ///< items the run before this one requeued
+  std::optional<planner::Topology> last_topology;  ///< of the run before this one
+  backend::Clock::time_point deadline = {};        ///< of the run
+};
+
+/// Slots of the ring of a run: a power of two, as every live ring has.
+Word ring_slots(const backend::KernelOptions& kernel);
+/// What the launch policy is asked.
+planner::LaunchRequest launch_request(const RunFacts& run);
+/// Whether to compile code for this run; otherwise the kernel of the megakernel runs it.
+bool compiles_code(const RunFacts& run, const planner::LaunchPolicy& policy);
+/// Which kernel runs it.
+RunKernelKey kernel_key(const RunFacts& run, bool is_native);
+/// Most regions that a slot stands for.
+Word regions_per_ticket(const RunFacts& run, const planner::LaunchPolicy& policy);
+/// Most slots that are published together.
+Word largest_batch(const RunFacts& run, const planner::LaunchPolicy& policy);
+/// How many ring the completion bell.
+Word ringer_count(const RunFacts& run, const planner::LaunchPolicy& policy);
+
+}  // namespace everkernel
