@@ -10,7 +10,7 @@
 
 namespace everkernel::device {
 
-/// Constants of backend/graph.hpp.
+/// Constants of backend/detail/graph.hpp.
 inline constexpr Word kNoNode = 0xFFFFFFFFu;
 inline constexpr Word kMany = 0x80000000u;
 inline constexpr Word kItemDone = 0x10000;
