@@ -5,7 +5,6 @@
 
 #include "everkernel/backend/cpu/cpu_backend.hpp"
 #include "everkernel/backend/cuda/cuda_backend.hpp"
-#include "options.hpp"
 #include "table.hpp"
 
 namespace everkernel::cli {
@@ -13,11 +12,6 @@ namespace everkernel::cli {
 std::vector<backend::Capabilities> all_backends() {
   return {backend::cpu::make_backend()->capabilities(),
           backend::cuda::make_backend()->capabilities()};
-}
-
-void add_backend(CLI::App& command, std::string& target) {
-  add_choice(command, "--backend", target, {"auto", "cpu", "cuda"},
-             "Where it runs; auto is cuda if it is there, else cpu");
 }
 
 Result<ChosenBackend> choose_backend(const std::string& choice) {

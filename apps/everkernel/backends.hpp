@@ -1,7 +1,6 @@
 // The backends this program was built with: what `info` shows and `--backend` chooses from.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <memory>
 #include <string>
 #include <vector>
@@ -19,9 +18,6 @@ struct ChosenBackend {
   std::shared_ptr<backend::Backend> backend = {};
   std::string reason = {};  ///< what `auto` decided by; empty when the user named it
 };
-
-/// Adds `--backend`, which every command that runs something has.
-void add_backend(CLI::App& command, std::string& target);
 
 /// Opens what `--backend` names: auto, cpu or cuda. Fails with `unsupported` when it is not there.
 Result<ChosenBackend> choose_backend(const std::string& choice);

@@ -13,14 +13,12 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <system_error>
 
 #include "commands.hpp"
 #include "files.hpp"
-#include "options.hpp"
 
 namespace everkernel::cli {
 namespace {
@@ -191,21 +189,20 @@ Result<void> bench(const BenchOptions& options) {
 
 }  // namespace
 
-void add_bench(CLI::App& program, Action& action) {
-  const auto options = std::make_shared<BenchOptions>();
-  CLI::App* command = program.add_subcommand("bench", "Measure, beside peers in the same run");
-  command->group("Commands");
-  command->add_option("NAME", options->names, "Benchmarks to run; all unless given")->type_name("");
-  command->add_flag("--smoke", options->smoke, "A tiny size: shows that they run, nothing else");
-  command->add_flag("--list", options->list, "Name the benchmarks there are, and run none");
-  add_json(*command, options->json);
-  command->footer(
+Command bench_command() {
+  Command command("bench", "Measure, beside peers in the same run");
+  BenchOptions& options = command.set_action(bench);
+  command.add_list("NAME", options.names, "Benchmarks to run; all unless given");
+  command.add_flag("--smoke", options.smoke, "A tiny size: shows that they run, nothing else");
+  command.add_flag("--list", options.list, "Name the benchmarks there are, and run none");
+  command.add_json(options.json);
+  command.set_footer(
       "Runs the programs NAME_bench that lie beside this one; bench/README.md says what each\n"
       "measures. With --json: machine, commit, and of each benchmark the medians and spread.\n"
       "Examples:\n"
       "  everkernel bench --smoke\n"
       "  everkernel bench protocol --json");
-  command->callback([options, &action] { action = [options] { return ended(bench(*options)); }; });
+  return command;
 }
 
 }  // namespace everkernel::cli

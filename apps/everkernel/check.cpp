@@ -4,7 +4,6 @@
 // runtime would use.
 #include <fmt/format.h>
 
-#include <memory>
 #include <string>
 
 #include "commands.hpp"
@@ -15,7 +14,6 @@
 #include "everkernel/jit/native.hpp"
 #include "files.hpp"
 #include "handler_file.hpp"
-#include "options.hpp"
 #include "table.hpp"
 
 namespace everkernel::cli {
@@ -122,10 +120,6 @@ std::string table_text(const CheckOptions& options, const Checked& checked) {
 }
 
 Result<void> check(const CheckOptions& options) {
-  if (options.emit && *options.emit != "llvm" && *options.emit != "cuda") {
-    return bad_usage(fmt::format("--emit does not know {}", in_quotes(*options.emit)),
-                     "this version emits llvm and cuda");
-  }
   const auto checked = check_file(options);
   if (!checked) return Failure(checked.error());
   if (options.json) return print(json_text(options, *checked));
@@ -135,21 +129,19 @@ Result<void> check(const CheckOptions& options) {
 
 }  // namespace
 
-void add_check(CLI::App& program, Action& action) {
-  const auto options = std::make_shared<CheckOptions>();
-  CLI::App* command = program.add_subcommand("check", "Verify the handlers of a file");
-  command->group("Commands");
-  command->add_option("FILE", options->path, "Handlers, as text")->required()->type_name("");
-  command->add_flag("--print", options->print, "Print the handlers as they were understood");
-  command->add_option("--emit", options->emit, "Print the generated code: llvm or cuda")
-      ->type_name("KIND");
-  add_json(*command, options->json);
-  command->footer(
+Command check_command() {
+  Command command("check", "Verify the handlers of a file");
+  CheckOptions& options = command.set_action(check);
+  command.add_path("FILE", options.path, "Handlers, as text");
+  command.add_flag("--print", options.print, "Print the handlers as they were understood");
+  command.add_choice("--emit", options.emit, {"llvm", "cuda"}, "Print the generated code");
+  command.add_json(options.json);
+  command.set_footer(
       "Examples:\n"
       "  everkernel check ops.ek\n"
       "  everkernel check ops.ek --print\n"
       "A mistake is shown as FILE:LINE:COLUMN and what to do about it; the exit status is 2.");
-  command->callback([options, &action] { action = [options] { return ended(check(*options)); }; });
+  return command;
 }
 
 }  // namespace everkernel::cli

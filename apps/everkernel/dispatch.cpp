@@ -19,7 +19,6 @@
 #include "files.hpp"
 #include "handler_file.hpp"
 #include "input.hpp"
-#include "options.hpp"
 
 namespace everkernel::cli {
 namespace {
@@ -27,7 +26,7 @@ namespace {
 // Hits there is room for unless somebody says otherwise.
 constexpr Word kDefaultHitCapacity = 1024;
 
-struct DispatchCommand {
+struct DispatchArguments {
   std::string control = {};
   std::string ring = {};
   std::optional<std::string> debug_log = {};
@@ -39,7 +38,7 @@ struct DispatchCommand {
   std::string schedule = "direct";
   std::optional<Word> workgroup_size = {};
   std::optional<Word> hit_capacity = {};
-  std::optional<std::chrono::nanoseconds> deadline = {};
+  std::optional<std::chrono::nanoseconds> timeout = {};
   std::optional<Word> workers = {};
   std::string backend = "auto";
   std::string out = {};
@@ -67,13 +66,13 @@ struct DispatchInput {
 // --- reading -----------------------------------------------------------------------------------
 
 // What a later version will do is refused, not passed over.
-Result<void> check_served(const DispatchCommand& command) {
-  if (!command.files.empty()) {
+Result<void> check_served(const DispatchArguments& arguments) {
+  if (!arguments.files.empty()) {
     return bad_usage("--file: this version has no IO service",
                      "items that ask for IO stay wait_io, with their request in io_queue.bin; "
                      "--buffer gives handlers the words of a file");
   }
-  if (command.jit && !command.handlers) {
+  if (arguments.jit && !arguments.handlers) {
     return bad_usage("--jit needs --handlers", "the payload of that file runs for every slot");
   }
   return {};
@@ -125,33 +124,33 @@ Result<BufferInput> read_buffer(std::string_view text) {
   return buffer;
 }
 
-Result<void> read_handlers(const DispatchCommand& command, DispatchInput& input) {
-  if (!command.handlers) return {};
-  auto program = parse_handlers(*command.handlers);
+Result<void> read_handlers(const DispatchArguments& arguments, DispatchInput& input) {
+  if (!arguments.handlers) return {};
+  auto program = parse_handlers(*arguments.handlers);
   if (!program) return Failure(program.error());
-  auto verified = verify_handlers(*command.handlers, std::move(*program));
+  auto verified = verify_handlers(*arguments.handlers, std::move(*program));
   if (!verified) return Failure(verified.error());
-  if (command.jit && verified->payload() == nullptr) {
-    return bad_usage(fmt::format("--jit: {} has no payload", in_quotes(*command.handlers)),
+  if (arguments.jit && verified->payload() == nullptr) {
+    return bad_usage(fmt::format("--jit: {} has no payload", in_quotes(*arguments.handlers)),
                      "payload { ... } is what runs for every slot");
   }
   input.handlers = std::move(*verified);
   return {};
 }
 
-Result<DispatchInput> read_all(const DispatchCommand& command) {
-  auto control = read_input<protocol::ControlView>(command.control);
+Result<DispatchInput> read_all(const DispatchArguments& arguments) {
+  auto control = read_input<protocol::ControlView>(arguments.control);
   if (!control) return Failure(control.error());
-  auto ring = read_input<protocol::RingView>(command.ring);
+  auto ring = read_input<protocol::RingView>(arguments.ring);
   if (!ring) return Failure(ring.error());
   if (ring->view.slot_count() == 0) {
-    return bad_usage(fmt::format("{}: the ring has no slots", command.ring));
+    return bad_usage(fmt::format("{}: the ring has no slots", arguments.ring));
   }
   DispatchInput input{.control = std::move(*control), .ring = std::move(*ring)};
-  EVERKERNEL_TRY(read_input(command.debug_log, input.debug_log));
-  EVERKERNEL_TRY(read_input(command.io_queue, input.io_queue));
-  EVERKERNEL_TRY(read_handlers(command, input));
-  for (const std::string& text : command.buffers) {
+  EVERKERNEL_TRY(read_input(arguments.debug_log, input.debug_log));
+  EVERKERNEL_TRY(read_input(arguments.io_queue, input.io_queue));
+  EVERKERNEL_TRY(read_handlers(arguments, input));
+  for (const std::string& text : arguments.buffers) {
     auto buffer = read_buffer(text);
     if (!buffer) return Failure(buffer.error());
     input.buffers.push_back(std::move(*buffer));
@@ -174,17 +173,17 @@ Word default_workgroup_size(Word slot_count) {
 }
 static_assert(std::has_single_bit(abi::kDefaultWorkgroupSize), "so every divisor is a power");
 
-Result<Megakernel> make_kernel(const DispatchCommand& command, const DispatchInput& input,
+Result<Megakernel> make_kernel(const DispatchArguments& arguments, const DispatchInput& input,
                                const std::shared_ptr<backend::Backend>& backend) {
   const Word slot_count = input.ring.view.slot_count();
   return Megakernel::create(
       backend,
       {.slot_count = slot_count,
-       .workgroup_size = command.workgroup_size.value_or(default_workgroup_size(slot_count)),
+       .workgroup_size = arguments.workgroup_size.value_or(default_workgroup_size(slot_count)),
        .handlers = input.handlers,
-       .payload = command.jit,
-       .schedule = schedule_of(command.schedule),
-       .worker_count = command.workers.value_or(0)});
+       .payload = arguments.jit,
+       .schedule = schedule_of(arguments.schedule),
+       .worker_count = arguments.workers.value_or(0)});
 }
 
 Result<std::vector<DataBuffer>> make_buffers(Megakernel& kernel, const DispatchInput& input) {
@@ -199,15 +198,15 @@ Result<std::vector<DataBuffer>> make_buffers(Megakernel& kernel, const DispatchI
   return buffers;
 }
 
-Result<DispatchReport> run(Megakernel& kernel, const DispatchCommand& command,
+Result<DispatchReport> run(Megakernel& kernel, const DispatchArguments& arguments,
                            const DispatchInput& input) {
   HostBuffers buffers{.control = input.control.bytes, .ring = input.ring.bytes};
   if (input.debug_log) buffers.debug_log = input.debug_log->bytes;
   if (input.io_queue) buffers.io_queue = input.io_queue->bytes;
   const Submission submissions[] = {buffers};
   return kernel.dispatch({.submissions = submissions,
-                          .deadline = command.deadline.value_or(kDefaultDispatchDeadline),
-                          .hit_capacity = command.hit_capacity.value_or(kDefaultHitCapacity)});
+                          .deadline = arguments.timeout.value_or(kDefaultDispatchDeadline),
+                          .hit_capacity = arguments.hit_capacity.value_or(kDefaultHitCapacity)});
 }
 
 // --- writing -----------------------------------------------------------------------------------
@@ -262,75 +261,73 @@ Result<DispatchOutcome> judge(const Megakernel& kernel, const ChosenBackend& cho
       .remaining = remaining_groups(*control, *ring, end)};
 }
 
-Result<Ending> dispatch(const DispatchCommand& command) {
-  EVERKERNEL_TRY(check_served(command));
-  const auto input = read_all(command);
+Result<Ending> dispatch(const DispatchArguments& arguments) {
+  EVERKERNEL_TRY(check_served(arguments));
+  const auto input = read_all(arguments);
   if (!input) return Failure(input.error());
-  const auto chosen = choose_backend(command.backend);
+  const auto chosen = choose_backend(arguments.backend);
   if (!chosen) return Failure(chosen.error());
-  auto kernel = make_kernel(command, *input, chosen->backend);
+  auto kernel = make_kernel(arguments, *input, chosen->backend);
   if (!kernel) return Failure(kernel.error());
   const auto buffers = make_buffers(*kernel, *input);
   if (!buffers) return Failure(buffers.error());
   // Before the run, which may take a minute: a folder that cannot be written is known at once.
-  auto folder = OutputFolder::open(command.out);
+  auto folder = OutputFolder::open(arguments.out);
   if (!folder) return Failure(folder.error());
 
-  const auto report = run(*kernel, command, *input);
+  const auto report = run(*kernel, arguments, *input);
   if (!report) return Failure(report.error());
   auto outcome = judge(*kernel, *chosen, *input, *report);
   if (!outcome) return Failure(outcome.error());
-  outcome->schedule = schedule_of(command.schedule);
+  outcome->schedule = schedule_of(arguments.schedule);
   EVERKERNEL_TRY(stage_all(*folder, report->submissions.front(), *input, *buffers, *outcome));
-  EVERKERNEL_TRY(print(command.json ? json_text(*outcome) : human_text(*outcome)));
+  EVERKERNEL_TRY(print(arguments.json ? json_text(*outcome) : human_text(*outcome)));
   EVERKERNEL_TRY(folder->commit());
   const bool is_whole = outcome->stats.items_faulted == 0 && outcome->stats.items_remaining == 0;
   return is_whole ? Ending::done : Ending::incomplete;
 }
 
-void add_inputs(CLI::App& command, DispatchCommand& options) {
-  add_path(command, "--control", options.control, "Control buffer");
-  add_path(command, "--ring", options.ring, "Ring with the work");
-  add_path(command, "--debug-log", options.debug_log,
-           "Debug log; without it PRINTF records are dropped and counted");
-  add_path(command, "--io-queue", options.io_queue, "IO queue; without it there is one slot");
-  add_path(command, "--handlers", options.handlers, "Handlers, as text");
-  command.add_flag("--jit", options.jit, "Run the payload of the handlers for every slot");
-  add_texts(command, "--buffer", options.buffers,
-            "Words that handlers find by their handle; repeat. They may\n"
-            "read and write them unless :r or :w says otherwise",
-            "HANDLE=FILE[:r|w|rw]");
-  add_texts(command, "--file", options.files, "Not served by this version", "HANDLE=PATH[:r|w|rw]");
-  add_word(command, "--hit-capacity", options.hit_capacity,
-           "Room for hits of emit, 1024 unless given; more are dropped\nand counted");
+void add_inputs(Command& command, DispatchArguments& arguments) {
+  command.add_path("--control", arguments.control, "Control buffer");
+  command.add_path("--ring", arguments.ring, "Ring with the work");
+  command.add_path("--debug-log", arguments.debug_log,
+                   "Debug log; without it PRINTF records are dropped and counted");
+  command.add_path("--io-queue", arguments.io_queue, "IO queue; without it there is one slot");
+  command.add_path("--handlers", arguments.handlers, "Handlers, as text");
+  command.add_flag("--jit", arguments.jit, "Run the payload of the handlers for every slot");
+  command.add_texts("--buffer", arguments.buffers,
+                    "Words that handlers find by their handle; repeat. They may\n"
+                    "read and write them unless :r or :w says otherwise",
+                    "HANDLE=FILE[:r|w|rw]");
+  command.add_texts("--file", arguments.files, "Not served by this version",
+                    "HANDLE=PATH[:r|w|rw]");
+  command.add_word("--hit-capacity", arguments.hit_capacity,
+                   "Room for hits of emit, 1024 unless given; more are dropped\nand counted");
 }
 
-void add_how(CLI::App& command, DispatchCommand& options) {
-  add_choice(command, "--schedule", options.schedule, {"direct", "priority", "ticket"},
-             "How workers come to slots; direct unless given");
-  add_word(command, "--workgroup-size", options.workgroup_size,
-           "Lanes of a group; divides the slots. Unless given the\n"
-           "largest power of two up to 256 that does");
-  add_duration(command, "--deadline", options.deadline,
-               "When to come back with what is done: 500ms, 5s, 2m;\n60s unless given");
-  add_word(command, "--workers", options.workers,
-           "Workers; as many as the device has unless given");
-  add_backend(command, options.backend);
+void add_how(Command& command, DispatchArguments& arguments) {
+  command.add_choice("--schedule", arguments.schedule, {"direct", "priority", "ticket"},
+                     "How workers come to slots; direct unless given");
+  command.add_word("--workgroup-size", arguments.workgroup_size,
+                   "Lanes of a group; divides the slots. Unless given the\n"
+                   "largest power of two up to 256 that does");
+  command.add_duration("--deadline", arguments.timeout,
+                       "When to come back with what is done: 500ms, 5s, 2m;\n60s unless given");
+  command.add_word("--workers", arguments.workers,
+                   "Workers; as many as the device has unless given");
+  command.add_backend(arguments.backend);
 }
 
 }  // namespace
 
-void add_dispatch(CLI::App& program, Action& action) {
-  const auto options = std::make_shared<DispatchCommand>();
-  CLI::App* command =
-      program.add_subcommand("dispatch", "Run what is published in a ring, once, to its end");
-  command->group("Commands");
-  add_inputs(*command, *options);
-  add_how(*command, *options);
-  add_path(*command, "--out", options->out, "Folder for the results; made if it is not there")
-      ->type_name("DIR");
-  add_json(*command, options->json);
-  command->footer(
+Command dispatch_command() {
+  Command command("dispatch", "Run what is published in a ring, once, to its end");
+  DispatchArguments& arguments = command.set_action(dispatch);
+  add_inputs(command, arguments);
+  add_how(command, arguments);
+  command.add_folder("--out", arguments.out, "Folder for the results; made if it is not there");
+  command.add_json(arguments.json);
+  command.set_footer(
       "Writes control.bin, ring.bin, debug_log.bin, io_queue.bin, hits.bin (16-byte records: slot\n"
       "and the three values of emit) and a buffer-HANDLE.bin for each buffer that handlers may\n"
       "write; the files that were given are only read.\n"
@@ -341,7 +338,7 @@ void add_dispatch(CLI::App& program, Action& action) {
       "Exit status: 0 every item is done, 1 items became FAULT or remain, 2 bad usage or bad "
       "input,\n"
       "3 the backend failed or is not there. With 2 and 3 nothing is written.");
-  command->callback([options, &action] { action = [options] { return dispatch(*options); }; });
+  return command;
 }
 
 }  // namespace everkernel::cli

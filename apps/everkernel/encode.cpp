@@ -3,7 +3,6 @@
 // The library makes the bytes; publish.cpp fills the ring afterwards.
 #include <fmt/format.h>
 
-#include <memory>
 #include <string>
 
 #include "commands.hpp"
@@ -14,7 +13,6 @@
 #include "everkernel/protocol/ring.hpp"
 #include "everkernel/protocol/ring_writer.hpp"
 #include "files.hpp"
-#include "options.hpp"
 
 namespace everkernel::cli {
 namespace {
@@ -142,72 +140,69 @@ Result<void> encode_io_queue(const EncodeIoQueueOptions& options) {
                       {{"slots", "slot", options.slots}});
 }
 
-template <class Options>
-CLI::App* add_kind(CLI::App& encode, const std::string& name, const std::string& help,
-                   Action& action, const std::shared_ptr<Options>& options,
-                   Result<void> (*encode_kind)(const Options&)) {
-  CLI::App* command = encode.add_subcommand(name, help);
-  command->group("Buffers");
-  command->callback([=, &action] { action = [=] { return ended(encode_kind(*options)); }; });
+void add_common(Command& command, EncodeOptions& options) {
+  command.add_path("-o,--output", options.output, "File to write; replaced if it is there");
+  command.add_json(options.json);
+}
+
+Command control_command() {
+  Command command("control", "Flags, counters and observables");
+  EncodeControlOptions& options = command.set_action(encode_control);
+  command.add_word("--tenants", options.tenants, "Tenants that may run, 0..29");
+  command.add_word("--observable-slots", options.observable_slots,
+                   "Result words behind the fixed part");
+  command.add_word("--priority-slots", options.priority_slots,
+                   "Split a ring of N slots among the priorities");
+  command.add_flag("--shutdown", options.shutdown, "Set the shutdown flag");
+  add_common(command, options);
+  command.set_footer(
+      "Example:\n  everkernel encode control --tenants 2 --observable-slots 8 -o control.bin");
   return command;
 }
 
-void add_common(CLI::App& command, EncodeOptions& options) {
-  add_path(command, "-o,--output", options.output, "File to write; replaced if it is there");
-  add_json(command, options.json);
+Command ring_command() {
+  Command command("ring", "Work slots, empty or filled");
+  EncodeRingOptions& options = command.set_action(encode_ring);
+  command.add_word("--slots", options.slots, "Slots of the ring");
+  command.add_word("--tenant", options.tenant, "Whose items they are, 0..28; 0 unless given");
+  command.add_path("--items", options.items,
+                   "Publish these from slot 0 on: 16-byte records of\n"
+                   "op_handle, input_handle, output_handle, param");
+  add_common(command, options);
+  command.set_footer(
+      "Example:\n  everkernel encode ring --slots 256 --items items.bin -o ring.bin");
+  return command;
 }
 
-void add_control(CLI::App& encode, Action& action) {
-  const auto options = std::make_shared<EncodeControlOptions>();
-  CLI::App* command = add_kind(encode, "control", "Flags, counters and observables", action,
-                               options, encode_control);
-  add_word(*command, "--tenants", options->tenants, "Tenants that may run, 0..29");
-  add_word(*command, "--observable-slots", options->observable_slots,
-           "Result words behind the fixed part");
-  add_word(*command, "--priority-slots", options->priority_slots,
-           "Split a ring of N slots among the priorities");
-  command->add_flag("--shutdown", options->shutdown, "Set the shutdown flag");
-  add_common(*command, *options);
+Command debug_log_command() {
+  Command command("debug-log", "Room for PRINTF records");
+  EncodeDebugLogOptions& options = command.set_action(encode_debug_log);
+  command.add_word("--records", options.records, "Records the log has room for");
+  add_common(command, options);
+  command.set_footer("Example:\n  everkernel encode debug-log --records 1024 -o debug_log.bin");
+  return command;
 }
 
-void add_ring(CLI::App& encode, Action& action) {
-  const auto options = std::make_shared<EncodeRingOptions>();
-  CLI::App* command =
-      add_kind(encode, "ring", "Work slots, empty or filled", action, options, encode_ring);
-  add_word(*command, "--slots", options->slots, "Slots of the ring");
-  add_word(*command, "--tenant", options->tenant, "Whose items they are, 0..28; 0 unless given");
-  add_path(*command, "--items", options->items,
-           "Publish these from slot 0 on: 16-byte records of\n"
-           "op_handle, input_handle, output_handle, param");
-  add_common(*command, *options);
-}
-
-void add_small_kinds(CLI::App& encode, Action& action) {
-  const auto log = std::make_shared<EncodeDebugLogOptions>();
-  CLI::App* command =
-      add_kind(encode, "debug-log", "Room for PRINTF records", action, log, encode_debug_log);
-  add_word(*command, "--records", log->records, "Records the log has room for");
-  add_common(*command, *log);
-
-  const auto queue = std::make_shared<EncodeIoQueueOptions>();
-  command = add_kind(encode, "io-queue", "Slots for IO requests", action, queue, encode_io_queue);
-  add_word(*command, "--slots", queue->slots, "IO slots, 1..64");
-  add_common(*command, *queue);
+Command io_queue_command() {
+  Command command("io-queue", "Slots for IO requests");
+  EncodeIoQueueOptions& options = command.set_action(encode_io_queue);
+  command.add_word("--slots", options.slots, "IO slots, 1..64");
+  add_common(command, options);
+  command.set_footer("Example:\n  everkernel encode io-queue --slots 64 -o io_queue.bin");
+  return command;
 }
 
 }  // namespace
 
-void add_encode(CLI::App& program, Action& action) {
-  CLI::App* encode = program.add_subcommand("encode", "Make a fresh buffer as a file");
-  encode->group("Commands");
-  encode->require_subcommand(0, 1);
-  encode->footer(
-      "Examples:\n"
-      "  everkernel encode control --tenants 2 --observable-slots 8 -o control.bin\n"
-      "  everkernel encode ring --slots 256 --items items.bin -o ring.bin");
-  add_control(*encode, action);
-  add_ring(*encode, action);
-  add_small_kinds(*encode, action);
+Command encode_command() {
+  constexpr std::string_view kBuffers = "Buffers";
+  Command command("encode", "Make a fresh buffer as a file");
+  command.add_command(kBuffers, control_command());
+  command.add_command(kBuffers, ring_command());
+  command.add_command(kBuffers, debug_log_command());
+  command.add_command(kBuffers, io_queue_command());
+  command.set_footer("everkernel encode BUFFER --help shows the options of each buffer.");
+  return command;
 }
 
 }  // namespace everkernel::cli

@@ -2,7 +2,6 @@
 // compiled code is kept.
 #include <fmt/format.h>
 
-#include <memory>
 #include <string>
 
 #include "backends.hpp"
@@ -19,7 +18,6 @@
 #include "everkernel/jit/code_cache.hpp"
 #include "everkernel/jit/native.hpp"
 #include "files.hpp"
-#include "options.hpp"
 #include "table.hpp"
 
 namespace everkernel::cli {
@@ -178,17 +176,17 @@ std::string human_text() {
       version(), backends.text(2), native_code, kept.text(2), format_text(), opcodes.text(2));
 }
 
+Result<void> info(const InfoOptions& options) {
+  return print(options.json ? json_text() : human_text());
+}
+
 }  // namespace
 
-void add_info(CLI::App& program, Action& action) {
-  const auto options = std::make_shared<InfoOptions>();
-  CLI::App* command =
-      program.add_subcommand("info", "Show the version, the wire format and the backends");
-  command->group("Commands");
-  add_json(*command, options->json);
-  command->callback([options, &action] {
-    action = [options] { return ended(print(options->json ? json_text() : human_text())); };
-  });
+Command info_command() {
+  Command command("info", "Show the version, the wire format and the backends");
+  InfoOptions& options = command.set_action(info);
+  command.add_json(options.json);
+  return command;
 }
 
 }  // namespace everkernel::cli

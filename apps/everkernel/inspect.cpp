@@ -1,7 +1,6 @@
 // `everkernel inspect`: reads buffers, decodes them, and shows them as JSON or text.
 #include <fmt/format.h>
 
-#include <memory>
 #include <string>
 #include <utility>
 
@@ -10,7 +9,6 @@
 #include "everkernel/telemetry/json.hpp"
 #include "files.hpp"
 #include "inspection.hpp"
-#include "options.hpp"
 
 namespace everkernel::cli {
 namespace {
@@ -103,28 +101,26 @@ Result<void> inspect(const InspectOptions& options) {
 
 }  // namespace
 
-void add_inspect(CLI::App& program, Action& action) {
-  const auto options = std::make_shared<InspectOptions>();
-  CLI::App* command = program.add_subcommand("inspect", "Decode buffers and show what is in them");
-  command->group("Commands");
-  add_path(*command, "--control", options->control, "Control buffer");
-  add_path(*command, "--ring", options->ring, "Ring; with --control also the counters");
-  add_path(*command, "--debug-log", options->debug_log, "Debug log");
-  add_path(*command, "--io-queue", options->io_queue, "IO queue");
-  add_words(*command, "--window-opcode", options->window_opcodes,
-            "Group the slots of this opcode by ticket (arg0); repeat", parse_opcode);
-  add_path(*command, "--previous-control", options->previous_control,
-           "An earlier control buffer: has work moved since?");
-  command->add_flag("--observables", options->observables, "Show the observables too");
-  command->add_flag("--all", options->all, "Show every row of long tables (JSON always does)");
-  add_json(*command, options->json);
-  command->footer(
+Command inspect_command() {
+  Command command("inspect", "Decode buffers and show what is in them");
+  InspectOptions& options = command.set_action(inspect);
+  command.add_path("--control", options.control, "Control buffer");
+  command.add_path("--ring", options.ring, "Ring; with --control also the counters");
+  command.add_path("--debug-log", options.debug_log, "Debug log");
+  command.add_path("--io-queue", options.io_queue, "IO queue");
+  command.add_words("--window-opcode", options.window_opcodes,
+                    "Group the slots of this opcode by ticket (arg0); repeat", kOpcode);
+  command.add_path("--previous-control", options.previous_control,
+                   "An earlier control buffer: has work moved since?");
+  command.add_flag("--observables", options.observables, "Show the observables too");
+  command.add_flag("--all", options.all, "Show every row of long tables (JSON always does)");
+  command.add_json(options.json);
+  command.set_footer(
       "Examples:\n"
       "  everkernel inspect --control control.bin --ring ring.bin\n"
       "  everkernel inspect --control now.bin --ring ring.bin --previous-control before.bin "
       "--json");
-  command->callback(
-      [options, &action] { action = [options] { return ended(inspect(*options)); }; });
+  return command;
 }
 
 }  // namespace everkernel::cli

@@ -6,7 +6,6 @@
 
 #include <cerrno>
 #include <cstring>
-#include <memory>
 #include <string>
 
 #include "commands.hpp"
@@ -14,7 +13,6 @@
 #include "everkernel/base/json_writer.hpp"
 #include "everkernel/protocol/ring_writer.hpp"
 #include "files.hpp"
-#include "options.hpp"
 
 namespace everkernel::cli {
 namespace {
@@ -206,24 +204,23 @@ Result<void> publish(const PublishOptions& options) {
 
 }  // namespace
 
-void add_publish(CLI::App& program, Action& action) {
-  const auto options = std::make_shared<PublishOptions>();
-  CLI::App* command = program.add_subcommand("publish", "Put work into the slots of a ring file");
-  command->group("Commands");
-  add_path(*command, "--ring", options->ring, "Ring to change in place");
-  add_word(*command, "--slot", options->slot, "First slot to fill; must be empty or done");
-  add_word(*command, "--tenant", options->tenant, "Whose work it is, 0..28");
-  add_word(*command, "--priority", options->priority,
-           "0..4, or critical, high, normal, low, idle; normal unless given", parse_priority);
-  add_word(*command, "--opcode", options->opcode, "One operation: a number or a built-in name",
-           parse_opcode);
-  add_words(*command, "--arg", options->args, "Its next operand; repeat for more, up to 12");
-  add_texts(*command, "--packed", options->packed, "One of several operations in one slot; repeat",
-            "OP:ARG,ARG");
-  add_path(*command, "--batch", options->batch, "Items for consecutive slots, then a fence");
-  add_word(*command, "--tag", options->tag, "What the fence stores; 0 unless given");
-  add_json(*command, options->json);
-  command->footer(
+Command publish_command() {
+  Command command("publish", "Put work into the slots of a ring file");
+  PublishOptions& options = command.set_action(publish);
+  command.add_path("--ring", options.ring, "Ring to change in place");
+  command.add_word("--slot", options.slot, "First slot to fill; must be empty or done");
+  command.add_word("--tenant", options.tenant, "Whose work it is, 0..28");
+  command.add_word("--priority", options.priority,
+                   "0..4, or critical, high, normal, low, idle; normal unless given", kPriority);
+  command.add_word("--opcode", options.opcode, "One operation: a number or a built-in name",
+                   kOpcode);
+  command.add_words("--arg", options.args, "Its next operand; repeat for more, up to 12");
+  command.add_texts("--packed", options.packed, "One of several operations in one slot; repeat",
+                    "OP:ARG,ARG");
+  command.add_path("--batch", options.batch, "Items for consecutive slots, then a fence");
+  command.add_word("--tag", options.tag, "What the fence stores; 0 unless given");
+  command.add_json(options.json);
+  command.set_footer(
       "Examples:\n"
       "  everkernel publish --ring ring.bin --slot 0 --tenant 0 --opcode STORE_U32 --arg 7 --arg "
       "160\n"
@@ -231,8 +228,7 @@ void add_publish(CLI::App& program, Action& action) {
       "NOP\n"
       "  everkernel publish --ring ring.bin --slot 2 --tenant 0 --batch items.bin --tag 1\n"
       "A slot that is in use is refused, and the file stays as it was.");
-  command->callback(
-      [options, &action] { action = [options] { return ended(publish(*options)); }; });
+  return command;
 }
 
 }  // namespace everkernel::cli

@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <memory>
 #include <string>
 #include <unordered_map>
 
@@ -14,7 +13,6 @@
 #include "everkernel/runtime/megakernel.hpp"
 #include "files.hpp"
 #include "job.hpp"
-#include "options.hpp"
 #include "progress.hpp"
 #include "run_outcome.hpp"
 
@@ -24,9 +22,9 @@ namespace {
 // Slots of the ring the run refills as it drains.
 constexpr Word kRingSlots = 1024;
 
-struct RunCommand {
+struct RunArguments {
   std::string job = {};
-  std::optional<std::chrono::nanoseconds> max_wall_time = {};
+  std::optional<std::chrono::nanoseconds> timeout = {};
   std::optional<Word> workers = {};
   bool no_dedupe = false;
   bool no_fuse = false;
@@ -40,20 +38,20 @@ struct RunCommand {
   bool json = false;
 };
 
-Result<void> check_usage(const RunCommand& command) {
-  if (command.max_wall_time && command.max_wall_time->count() <= 0) {
+Result<void> check_usage(const RunArguments& arguments) {
+  if (arguments.timeout && arguments.timeout->count() <= 0) {
     return bad_usage("--max-wall-time: no time at all", "give at least 1ns, or leave it out");
   }
-  if (command.workers == 0u) {
+  if (arguments.workers == 0u) {
     return bad_usage("--workers: 0 is no number of workers", "give 1 or more, or leave it out");
   }
-  if (command.hit_capacity == 0u) {
+  if (arguments.hit_capacity == 0u) {
     return bad_usage("--hit-capacity: 0 has no room", "give 1 or more, or leave it out");
   }
-  if (command.memory_budget == std::uint64_t{0}) {
+  if (arguments.memory_budget == std::uint64_t{0}) {
     return bad_usage("--memory-budget: nothing fits in 0 bytes", "give more, or leave it out");
   }
-  if (command.interpreter && command.jit) {
+  if (arguments.interpreter && arguments.jit) {
     return bad_usage("--interpreter and --jit do not go together", "give one of them, or none");
   }
   return {};
@@ -81,23 +79,23 @@ Result<std::vector<DataBuffer>> make_buffers(Megakernel& kernel, Job& job) {
   return buffers;
 }
 
-RunExecution execution_of(const RunCommand& command) {
-  if (command.interpreter) return RunExecution::interpreter;
-  return command.jit ? RunExecution::jit : RunExecution::automatic;
+RunExecution execution_of(const RunArguments& arguments) {
+  if (arguments.interpreter) return RunExecution::interpreter;
+  return arguments.jit ? RunExecution::jit : RunExecution::automatic;
 }
 
-Result<Report> run_items(Megakernel& kernel, const RunCommand& command, const Job& job) {
+Result<Report> run_items(Megakernel& kernel, const RunArguments& arguments, const Job& job) {
   ProgressBar bar;
   RunConfig config{.origins = job.origins,
                    .ordered = job.ordered,
-                   .dedupe = !command.no_dedupe,
-                   .fuse = !command.no_fuse,
-                   .lineage = command.lineage,
-                   .max_wall_time = command.max_wall_time.value_or(kDefaultRunTime),
-                   .worker_count = command.workers.value_or(0),
-                   .execution = execution_of(command),
-                   .hit_capacity = command.hit_capacity.value_or(0),
-                   .memory_budget_bytes = command.memory_budget.value_or(0)};
+                   .dedupe = !arguments.no_dedupe,
+                   .fuse = !arguments.no_fuse,
+                   .lineage = arguments.lineage,
+                   .max_wall_time = arguments.timeout.value_or(kDefaultRunTime),
+                   .worker_count = arguments.workers.value_or(0),
+                   .execution = execution_of(arguments),
+                   .hit_capacity = arguments.hit_capacity.value_or(0),
+                   .memory_budget_bytes = arguments.memory_budget.value_or(0)};
   if (bar.is_shown()) {
     config.progress = [&bar](const RunProgress& progress) { bar.update(progress); };
   }
@@ -126,11 +124,11 @@ Result<void> stage_outputs(OutputFolder& folder, RunOutcome& outcome) {
   return {};
 }
 
-Result<Ending> run(const RunCommand& command) {
-  EVERKERNEL_TRY(check_usage(command));
-  auto job = read_job(command.job, host_memory_bytes());
+Result<Ending> run(const RunArguments& arguments) {
+  EVERKERNEL_TRY(check_usage(arguments));
+  auto job = read_job(arguments.job, host_memory_bytes());
   if (!job) return Failure(job.error());
-  const auto chosen = choose_backend(command.backend);
+  const auto chosen = choose_backend(arguments.backend);
   if (!chosen) return Failure(chosen.error());
   // A run compiles code of its own where that pays.
   const auto execution = chosen->backend->capabilities().interpreter
@@ -144,13 +142,13 @@ Result<Ending> run(const RunCommand& command) {
   if (!buffers) return Failure(buffers.error());
   // Before the run, which may take an hour: a folder that cannot be written is known at once.
   std::optional<OutputFolder> folder;
-  if (command.outputs) {
-    auto opened = OutputFolder::open(*command.outputs);
+  if (arguments.outputs) {
+    auto opened = OutputFolder::open(*arguments.outputs);
     if (!opened) return Failure(opened.error());
     folder.emplace(std::move(*opened));
   }
 
-  const auto report = run_items(*kernel, command, *job);
+  const auto report = run_items(*kernel, arguments, *job);
   if (!report) return Failure(report.error());
   const backend::Capabilities& capabilities = chosen->backend->capabilities();
   RunOutcome outcome{.job = *job,
@@ -158,45 +156,45 @@ Result<Ending> run(const RunCommand& command) {
                      .backend = capabilities.id,
                      .backend_reason = chosen->reason,
                      .device = capabilities.device,
-                     .lineage = command.lineage};
+                     .lineage = arguments.lineage};
   EVERKERNEL_TRY(read_outputs(*buffers, outcome));
   if (folder) EVERKERNEL_TRY(stage_outputs(*folder, outcome));
-  EVERKERNEL_TRY(print(command.json ? json_text(outcome) : human_text(outcome)));
+  EVERKERNEL_TRY(print(arguments.json ? json_text(outcome) : human_text(outcome)));
   if (folder) EVERKERNEL_TRY(folder->commit());
   const bool is_whole = report->items_faulted == 0 && report->items_remaining == 0;
   return is_whole ? Ending::done : Ending::incomplete;
 }
 
-void add_options(CLI::App& command, RunCommand& options) {
-  command.add_option("JOB", options.job, "The job, as JSON")->required()->type_name("");
-  add_duration(command, "--max-wall-time", options.max_wall_time,
-               "When to come back with what is done: 500ms, 10s, 2m;\nan hour unless given");
-  add_word(command, "--workers", options.workers,
-           "Workers; the launch policy decides unless given");
-  command.add_flag("--no-dedupe", options.no_dedupe, "Run equal pure items each for itself");
-  command.add_flag("--no-fuse", options.no_fuse, "Run every item as a region of its own");
-  command.add_flag("--lineage", options.lineage, "Say which handlers contributed to each region");
-  command.add_flag("--interpreter", options.interpreter, "Run the reference interpreter");
-  command.add_flag("--jit", options.jit, "Run code compiled for this job");
-  add_word(command, "--hit-capacity", options.hit_capacity,
-           "Room for hits of emit; the launch policy decides\nunless given");
-  add_bytes(command, "--memory-budget", options.memory_budget,
-            "Memory the run may take, in bytes, or with KiB, MiB or\nGiB; no limit unless given");
-  add_path(command, "--outputs", options.outputs,
-           "Folder for the buffers the job names as outputs; made if\nit is not there")
-      ->type_name("DIR");
-  add_backend(command, options.backend);
-  add_json(command, options.json);
+void add_options(Command& command, RunArguments& arguments) {
+  command.add_path("JOB", arguments.job, "The job, as JSON");
+  command.add_duration(
+      "--max-wall-time", arguments.timeout,
+      "When to come back with what is done: 500ms, 10s, 2m;\nan hour unless given");
+  command.add_word("--workers", arguments.workers,
+                   "Workers; the launch policy decides unless given");
+  command.add_flag("--no-dedupe", arguments.no_dedupe, "Run equal pure items each for itself");
+  command.add_flag("--no-fuse", arguments.no_fuse, "Run every item as a region of its own");
+  command.add_flag("--lineage", arguments.lineage, "Say which handlers contributed to each region");
+  command.add_flag("--interpreter", arguments.interpreter, "Run the reference interpreter");
+  command.add_flag("--jit", arguments.jit, "Run code compiled for this job");
+  command.add_word("--hit-capacity", arguments.hit_capacity,
+                   "Room for hits of emit; the launch policy decides\nunless given");
+  command.add_bytes(
+      "--memory-budget", arguments.memory_budget,
+      "Memory the run may take, in bytes, or with KiB, MiB or\nGiB; no limit unless given");
+  command.add_folder("--outputs", arguments.outputs,
+                     "Folder for the buffers the job names as outputs; made if\nit is not there");
+  command.add_backend(arguments.backend);
+  command.add_json(arguments.json);
 }
 
 }  // namespace
 
-void add_run(CLI::App& program, Action& action) {
-  const auto options = std::make_shared<RunCommand>();
-  CLI::App* command = program.add_subcommand("run", "Run a whole work queue from a job file");
-  command->group("Commands");
-  add_options(*command, *options);
-  command->footer(
+Command run_command() {
+  Command command("run", "Run a whole work queue from a job file");
+  RunArguments& arguments = command.set_action(run);
+  add_options(command, arguments);
+  command.set_footer(
       "The result is that of running the items one after the other; docs/running-jobs.md has the\n"
       "format of jobs and explains the report. A job:\n"
       "  { \"handlers\": \"ops.ek\",\n"
@@ -205,7 +203,7 @@ void add_run(CLI::App& program, Action& action) {
       "    \"outputs\": [2] }\n"
       "Exit status: 0 every item is processed, 1 items became FAULT or remain, 2 bad usage or bad\n"
       "input, 3 the backend failed or is not there. With 2 and 3 nothing is written.");
-  command->callback([options, &action] { action = [options] { return run(*options); }; });
+  return command;
 }
 
 }  // namespace everkernel::cli
