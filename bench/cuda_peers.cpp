@@ -12,7 +12,7 @@ namespace {
 
 using namespace backend::cuda;
 
-constexpr auto kPatience = std::chrono::seconds(60);
+constexpr auto kTimeout = std::chrono::seconds(60);
 
 // Sizes are multiples of what a block handles: benchmarks choose them so, and nothing is checked.
 constexpr std::string_view kSource = R"(
@@ -219,7 +219,7 @@ Result<std::unique_ptr<Peers>> Peers::open() {
 }
 
 void Peers::wait() const {
-  const auto deadline = backend::Clock::now() + kPatience;
+  const auto deadline = backend::Clock::now() + kTimeout;
   CuResult result = kCuNotReady;
   while (result == kCuNotReady && backend::Clock::now() < deadline) {
     result = context_->driver().cuStreamQuery(stream_.get());

@@ -31,11 +31,11 @@ Result<Word> publish_sum(std::span<std::byte> ring) {
   if (!writer) return Failure(writer.error());
   std::vector<std::array<Word, 2>> args;
   for (Word i = 1; i <= kItems; ++i) args.push_back({i, kSum});
-  std::vector<protocol::BatchItem> items;
+  std::vector<protocol::Operation> operations;
   for (const auto& words : args) {
-    items.push_back({.opcode = Word(abi::Opcode::atomic_add), .args = words});
+    operations.push_back({.opcode = Word(abi::Opcode::atomic_add), .args = words});
   }
-  return writer->publish_batch({.first_slot = 0, .tag = kTag, .items = items});
+  return writer->publish_batch({.first_slot = 0, .tag = kTag, .operations = operations});
 }
 
 Result<bool> run() {

@@ -80,9 +80,9 @@ void write_abi(JsonWriter& json) {
   json.key("abi").begin_object();
   for (const Constant& constant : kConstants) json.field(constant.name, constant.value);
   json.key("control_regions").begin_array();
-  for (const abi::ControlRegion& region : abi::kControlRegions) {
-    json.begin_object().field("name", region.name);
-    json.field("first_word", region.words.first).field("word_count", region.words.count);
+  for (const abi::ControlTable& table : abi::kControlTables) {
+    json.begin_object().field("name", table.name);
+    json.field("first_word", table.words.first).field("word_count", table.words.count);
     json.end_object();
   }
   json.end_array().end_object();

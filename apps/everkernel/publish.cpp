@@ -112,7 +112,7 @@ Result<Word> publish_batch(protocol::RingWriter& writer, const PublishOptions& o
   for (const abi::WorkItem& item : *items) {
     args.push_back({item.input_handle, item.output_handle, item.param});
   }
-  std::vector<protocol::BatchItem> batch;
+  std::vector<protocol::Operation> batch;
   batch.reserve(items->size());
   for (std::size_t i = 0; i < items->size(); ++i) {
     batch.push_back({.opcode = (*items)[i].op_handle, .args = args[i]});
@@ -121,7 +121,7 @@ Result<Word> publish_batch(protocol::RingWriter& writer, const PublishOptions& o
                                .tenant = options.tenant,
                                .priority = priority,
                                .tag = options.tag.value_or(0),
-                               .items = batch});
+                               .operations = batch});
 }
 
 // Publishes into the private copy; gives the number of slots that changed.

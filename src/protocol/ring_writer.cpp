@@ -59,14 +59,14 @@ Result<void> check_opcodes(std::span<const WorkItem> items) {
   return {};
 }
 
-Result<void> check_batch_item(const BatchItem& item, std::size_t index) {
-  auto args = check_args(item.args.size());
+Result<void> check_batch_operation(const Operation& operation, std::size_t index) {
+  auto args = check_args(operation.args.size());
   if (!args) {
     args.error().message += fmt::format(" (item {})", index);
     return args;
   }
-  if (abi::is_publishable_opcode(item.opcode)) return {};
-  return unpublishable(item.opcode, fmt::format("item {}: ", index));
+  if (abi::is_publishable_opcode(operation.opcode)) return {};
+  return unpublishable(operation.opcode, fmt::format("item {}: ", index));
 }
 
 // The window rule, for a ring of `slot_count` slots.
@@ -81,11 +81,11 @@ Result<void> check_fits(Word first_slot, std::size_t count, std::size_t slot_cou
 
 }  // namespace
 
-Result<void> check_operation(const BatchItem& item, const Sender& sender) {
-  EVERKERNEL_TRY(check_args(item.args.size()));
+Result<void> check_operation(const Operation& operation, const Sender& sender) {
+  EVERKERNEL_TRY(check_args(operation.args.size()));
   EVERKERNEL_TRY(check_tenant(sender.tenant));
   EVERKERNEL_TRY(check_priority(sender.priority));
-  return check_opcode(item.opcode);
+  return check_opcode(operation.opcode);
 }
 
 Result<void> check_items(std::span<const WorkItem> items, const Sender& sender) {
@@ -152,12 +152,12 @@ Result<void> BasicRingWriter<Words>::check_free(Word first_slot, Word count) con
 
 template <class Words>
 Result<void> BasicRingWriter<Words>::publish(const SlotRequest& request) {
-  const BatchItem item{request.opcode, request.args};
+  const Operation operation{request.opcode, request.args};
   const Sender sender{request.tenant, request.priority};
   EVERKERNEL_TRY(check_inside(request.slot_index));
-  EVERKERNEL_TRY(check_operation(item, sender));
+  EVERKERNEL_TRY(check_operation(operation, sender));
   EVERKERNEL_TRY(check_free(request.slot_index, 1));
-  words_.store_slot(request.slot_index, published_slot(item, sender));
+  words_.store_slot(request.slot_index, published_slot(operation, sender));
   return {};
 }
 
@@ -190,23 +190,23 @@ template <class Words>
 Result<Word> BasicRingWriter<Words>::publish_batch(const BatchRequest& request) {
   EVERKERNEL_TRY(check_tenant(request.tenant));
   EVERKERNEL_TRY(check_priority(request.priority));
-  const auto slots = checked_add<std::size_t>(request.items.size(), 1);  // and the fence
+  const auto slots = checked_add<std::size_t>(request.operations.size(), 1);  // and the fence
   EVERKERNEL_TRY(check_fits(request.first_slot, slots.value_or(~std::size_t{0}), slot_count_));
-  for (std::size_t i = 0; i < request.items.size(); ++i) {
-    EVERKERNEL_TRY(check_batch_item(request.items[i], i));
+  for (std::size_t i = 0; i < request.operations.size(); ++i) {
+    EVERKERNEL_TRY(check_batch_operation(request.operations[i], i));
   }
-  const Word item_count = static_cast<Word>(request.items.size());
-  EVERKERNEL_TRY(check_free(request.first_slot, item_count + 1));
+  const Word operation_count = static_cast<Word>(request.operations.size());
+  EVERKERNEL_TRY(check_free(request.first_slot, operation_count + 1));
 
   const Sender sender{request.tenant, request.priority};
   std::size_t slot_index = request.first_slot;
-  for (const BatchItem& item : request.items) {
-    words_.store_slot(slot_index++, published_slot(item, sender));
+  for (const Operation& operation : request.operations) {
+    words_.store_slot(slot_index++, published_slot(operation, sender));
   }
-  const std::array<Word, 2> fence_args{item_count, request.tag};
-  const BatchItem fence{static_cast<Word>(abi::Opcode::batch_fence), fence_args};
+  const std::array<Word, 2> fence_args{operation_count, request.tag};
+  const Operation fence{static_cast<Word>(abi::Opcode::batch_fence), fence_args};
   words_.store_slot(slot_index, published_slot(fence, sender));
-  return item_count + 1;
+  return operation_count + 1;
 }
 
 template <class Words>

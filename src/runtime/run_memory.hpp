@@ -9,7 +9,7 @@
 
 #include "everkernel/backend/backend.hpp"
 #include "everkernel/memory/large_array.hpp"
-#include "everkernel/memory/shared_region.hpp"
+#include "everkernel/memory/shared_memory.hpp"
 #include "everkernel/planner/effects.hpp"
 #include "everkernel/planner/plan.hpp"
 #include "everkernel/planner/policy.hpp"
@@ -33,15 +33,15 @@ struct RunMemory {
   explicit RunMemory(const backend::KernelOptions& options)
       : effects(options.find_program(), options.unverified_handlers) {}
 
-  planner::EffectTable effects;                    ///< what opcodes do
-  planner::Plan plan;                              ///< of the last run
-  planner::PolicyCache policies;                   ///< recommendations
-  std::optional<planner::Topology> last_topology;  ///< for hysteresis
-  std::uint64_t last_requeues = 0;                 ///< of the last run
-  std::optional<memory::SharedRegion> region;      ///< ring and control words
-  memory::LargeArray<backend::Portion> portions;   ///< one a slot
-  memory::LargeArray<Word> spoilers;               ///< one a handle
-  memory::LargeArray<abi::Hit> hits;               ///< room for hits
+  planner::EffectTable effects;                       ///< what opcodes do
+  planner::Plan plan;                                 ///< of the last run
+  planner::PolicyCache policies;                      ///< recommendations
+  std::optional<planner::Topology> last_topology;     ///< for hysteresis
+  std::uint64_t last_requeues = 0;                    ///< of the last run
+  std::optional<memory::SharedMemory> shared_memory;  ///< ring and control words
+  memory::LargeArray<backend::Portion> portions;      ///< one a slot
+  memory::LargeArray<Word> spoilers;                  ///< one a handle
+  memory::LargeArray<abi::Hit> hits;                  ///< room for hits
 
   /// A compiled kernel.
   struct Entry {
@@ -53,10 +53,10 @@ struct RunMemory {
 
   /// Allocations for runs so far.
   Word allocations() const {
-    return region_allocations + portions.allocations() + spoilers.allocations() +
+    return shared_memory_allocations + portions.allocations() + spoilers.allocations() +
            hits.allocations();
   }
-  Word region_allocations = 0;  ///< times `region` was made
+  Word shared_memory_allocations = 0;  ///< times `shared_memory` was created
 };
 
 /// A kernel for a run, and whether it was compiled before.

@@ -169,7 +169,7 @@ template <class Words>
 std::optional<Code> perform(test::Storage<Words>& ring, const Call& call) {
   auto writer = *BasicRingWriter<Words>::bind(ring.span());
   std::vector<abi::WorkItem> items;
-  std::vector<BatchItem> batch;
+  std::vector<Operation> batch;
   for (const Word opcode : call.opcodes) {
     items.push_back({opcode, call.tag, call.status, opcode});
     batch.push_back({opcode, call.args});

@@ -151,7 +151,7 @@ TYPED_TEST(PublishAllocations, there_are_none_in_any_publish_not_even_the_first)
   static constexpr Word kArgs[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
   static constexpr abi::WorkItem kItems[] = {{40, 1, 2, 3}, {41, 4, 5, 6}};
   const protocol::PackedOp ops[] = {{1, std::span(kArgs).first(2)}, {2, std::span(kArgs).first(3)}};
-  const protocol::BatchItem batch[] = {{40, kArgs}, {41, {}}};
+  const protocol::Operation batch[] = {{40, kArgs}, {41, {}}};
   for (const int lap : {1, 2}) {
     SCOPED_TRACE(lap);
     bool is_accepted = true;
@@ -166,7 +166,8 @@ TYPED_TEST(PublishAllocations, there_are_none_in_any_publish_not_even_the_first)
               }),
               0u);
     EXPECT_EQ(allocations_of([&] {
-                is_accepted &= writer.publish_batch({.first_slot = 4, .items = batch}).has_value();
+                is_accepted &=
+                    writer.publish_batch({.first_slot = 4, .operations = batch}).has_value();
               }),
               0u);
     EXPECT_TRUE(is_accepted);

@@ -44,19 +44,19 @@ struct PackedRequest {
   std::span<const PackedOp> ops = {};  ///< run in order
 };
 
-/// One operation of a batch.
-struct BatchItem {
+/// An operation without its slot and sender.
+struct Operation {
   Word opcode = 0;                  ///< a built-in or a handler's number
   std::span<const Word> args = {};  ///< at most 12
 };
 
 /// Operations for consecutive slots, and a fence behind them that completes when they all have.
 struct BatchRequest {
-  Word first_slot = 0;                    ///< slot of the first operation
-  Word tenant = 0;                        ///< whose work they are, 0..28
-  Word priority = kDefaultPriority;       ///< 0..4
-  Word tag = 0;                           ///< what the fence stores into the first observable
-  std::span<const BatchItem> items = {};  ///< one a slot, then the fence
+  Word first_slot = 0;                         ///< slot of the first operation
+  Word tenant = 0;                             ///< whose work they are, 0..28
+  Word priority = kDefaultPriority;            ///< 0..4
+  Word tag = 0;                                ///< what the fence stores into the first observable
+  std::span<const Operation> operations = {};  ///< one a slot, then the fence
 };
 
 /// Whose work an operation is and how urgent, apart from its slot.
@@ -67,24 +67,24 @@ struct Sender {
 
 /// Checks an operation as publishing does: arguments, tenant, priority, opcode. Fails with
 /// `invalid_argument`.
-Result<void> check_operation(const BatchItem& item, const Sender& sender);
+Result<void> check_operation(const Operation& operation, const Sender& sender);
 /// Whether check_operation() would pass: for callers that publish millions a second.
-inline bool is_publishable(const BatchItem& item, const Sender& sender) {
-  return item.args.size() <= abi::kSlotArgs && sender.tenant <= abi::kMaxTenant &&
-         sender.priority < abi::kPriorityCount && abi::is_publishable_opcode(item.opcode);
+inline bool is_publishable(const Operation& operation, const Sender& sender) {
+  return operation.args.size() <= abi::kSlotArgs && sender.tenant <= abi::kMaxTenant &&
+         sender.priority < abi::kPriorityCount && abi::is_publishable_opcode(operation.opcode);
 }
 /// Checks work items as publishing does: tenant, priority, every opcode. Fails with
 /// `invalid_argument`.
 Result<void> check_items(std::span<const abi::WorkItem> items, const Sender& sender);
 
 /// The slot of an operation that passed check_operation().
-inline abi::Slot published_slot(const BatchItem& item, const Sender& sender) {
+inline abi::Slot published_slot(const Operation& operation, const Sender& sender) {
   abi::Slot slot{abi::SlotStatus::published,
-                 item.opcode,
+                 operation.opcode,
                  sender.tenant,
                  abi::priority_word(sender.priority, 0),
                  {}};
-  for (std::size_t i = 0; i < item.args.size(); ++i) slot.args[i] = item.args[i];
+  for (std::size_t i = 0; i < operation.args.size(); ++i) slot.args[i] = operation.args[i];
   return slot;
 }
 

@@ -1,5 +1,5 @@
 // memfd, sealed against shrinking, mapped once.
-#include "everkernel/memory/shared_region.hpp"
+#include "everkernel/memory/shared_memory.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -38,12 +38,12 @@ Result<std::size_t> page_rounded_sum(std::span<const std::size_t> part_bytes) {
 
 }  // namespace
 
-Result<SharedRegion> SharedRegion::create(std::span<const std::size_t> part_bytes) {
+Result<SharedMemory> SharedMemory::create(std::span<const std::size_t> part_bytes) {
   const auto total = page_rounded_sum(part_bytes);
   if (!total) return Failure(total.error());
   const int descriptor = ::memfd_create("everkernel", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (descriptor < 0) return refused("memfd_create", *total, errno);
-  SharedRegion region(descriptor, {});
+  SharedMemory memory(descriptor, {});
   if (::ftruncate(descriptor, static_cast<off_t>(*total)) != 0) {
     return refused("ftruncate", *total, errno);
   }
@@ -53,21 +53,21 @@ Result<SharedRegion> SharedRegion::create(std::span<const std::size_t> part_byte
   }
   void* const address = ::mmap(nullptr, *total, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
   if (address == MAP_FAILED) return refused("mmap", *total, errno);
-  region.mapping_ = {static_cast<std::byte*>(address), *total};
+  memory.mapping_ = {static_cast<std::byte*>(address), *total};
   std::size_t first = 0;
   for (const std::size_t bytes : part_bytes) {
-    region.parts_.push_back(region.mapping_.subspan(first, bytes));
+    memory.parts_.push_back(memory.mapping_.subspan(first, bytes));
     first += (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
   }
-  return region;
+  return memory;
 }
 
-SharedRegion::SharedRegion(SharedRegion&& other) noexcept
+SharedMemory::SharedMemory(SharedMemory&& other) noexcept
     : descriptor_(std::exchange(other.descriptor_, -1)),
       mapping_(std::exchange(other.mapping_, {})),
       parts_(std::move(other.parts_)) {}
 
-SharedRegion& SharedRegion::operator=(SharedRegion&& other) noexcept {
+SharedMemory& SharedMemory::operator=(SharedMemory&& other) noexcept {
   if (this == &other) return *this;
   drop();
   descriptor_ = std::exchange(other.descriptor_, -1);
@@ -76,11 +76,11 @@ SharedRegion& SharedRegion::operator=(SharedRegion&& other) noexcept {
   return *this;
 }
 
-SharedRegion::~SharedRegion() {
+SharedMemory::~SharedMemory() {
   drop();
 }
 
-void SharedRegion::drop() noexcept {
+void SharedMemory::drop() noexcept {
   if (!mapping_.empty()) ::munmap(mapping_.data(), mapping_.size());
   if (descriptor_ >= 0) ::close(descriptor_);
   mapping_ = {};

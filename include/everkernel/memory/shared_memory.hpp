@@ -13,25 +13,25 @@
 namespace everkernel::memory {
 
 /// Owns a memfd and its mapping. Move-only.
-class SharedRegion {
+class SharedMemory {
  public:
   /// Zeroed memory with a part of each length, in that order, each beginning on a page. Fails with
   /// `io` or `out_of_memory`.
-  static Result<SharedRegion> create(std::span<const std::size_t> part_bytes);
+  static Result<SharedMemory> create(std::span<const std::size_t> part_bytes);
 
-  SharedRegion(SharedRegion&& other) noexcept;             ///< takes over
-  SharedRegion& operator=(SharedRegion&& other) noexcept;  ///< drops its own, takes over
-  ~SharedRegion();                                         ///< unmaps and closes
+  SharedMemory(SharedMemory&& other) noexcept;             ///< takes over
+  SharedMemory& operator=(SharedMemory&& other) noexcept;  ///< drops its own, takes over
+  ~SharedMemory();                                         ///< unmaps and closes
 
   /// The bytes of a part; `index` is below the number of parts.
   std::span<std::byte> part(std::size_t index) const { return parts_[index]; }
   /// The file descriptor, for another process to map. Stays owned here.
   int file_descriptor() const { return descriptor_; }
-  /// Length of the whole region.
+  /// Length of all parts and the padding between them.
   std::size_t size_bytes() const { return mapping_.size(); }
 
  private:
-  SharedRegion(int descriptor, std::span<std::byte> mapping)
+  SharedMemory(int descriptor, std::span<std::byte> mapping)
       : descriptor_(descriptor), mapping_(mapping) {}
   void drop() noexcept;
 
