@@ -185,10 +185,9 @@ void expect(bool holds, std::string_view what) {
 }
 
 Result<void> check_peer_source() {
-  const auto nvrtc = Nvrtc::load();
-  if (!nvrtc) return Failure(nvrtc.error());
+  const auto nvrtc = EVERKERNEL_TRY(Nvrtc::load());
   for (const int architecture : {80, 90, 100}) {
-    EVERKERNEL_TRY(nvrtc->compile(request_for(architecture)));
+    EVERKERNEL_TRY(nvrtc.compile(request_for(architecture)));
   }
   return {};
 }
@@ -200,22 +199,16 @@ Peers::Peers(std::shared_ptr<Context> context, Current current, Stream stream, M
       module_(std::move(module)) {}
 
 Result<std::unique_ptr<Peers>> Peers::open() {
-  const auto driver = Driver::load();
-  if (!driver) return Failure(driver.error());
-  const auto facts = probe_device(*driver, 0);
-  if (!facts) return Failure(facts.error());
-  const auto nvrtc = Nvrtc::load();
-  if (!nvrtc) return Failure(nvrtc.error());
-  auto context = Context::create(*driver, *facts);
-  if (!context) return Failure(context.error());
-  auto current = (*context)->enter();
-  if (!current) return Failure(current.error());
-  auto stream = Stream::create(*context);
-  if (!stream) return Failure(stream.error());
-  auto module = Module::load(*context, *nvrtc, nullptr, request_for(facts->architecture));
-  if (!module) return Failure(module.error());
+  const auto driver = EVERKERNEL_TRY(Driver::load());
+  const auto facts = EVERKERNEL_TRY(probe_device(driver, 0));
+  const auto nvrtc = EVERKERNEL_TRY(Nvrtc::load());
+  auto context = EVERKERNEL_TRY(Context::create(driver, facts));
+  auto current = EVERKERNEL_TRY(context->enter());
+  auto stream = EVERKERNEL_TRY(Stream::create(context));
+  auto module =
+      EVERKERNEL_TRY(Module::load(context, nvrtc, nullptr, request_for(facts.architecture)));
   return std::unique_ptr<Peers>(
-      new Peers(*context, std::move(*current), std::move(*stream), std::move(*module)));
+      new Peers(context, std::move(current), std::move(stream), std::move(module)));
 }
 
 void Peers::wait() const {

@@ -28,13 +28,12 @@ constexpr char kLetters[] = {'C', 'H', 'N', 'L', 'I'};
 
 // Fills the ring from its end, so that the order of publishing is not the order of running.
 Result<void> publish_all(std::span<std::byte> ring) {
-  auto writer = protocol::RingWriter::bind(ring);
-  if (!writer) return Failure(writer.error());
+  protocol::RingWriter writer = EVERKERNEL_TRY(protocol::RingWriter::bind(ring));
   const auto offsets = protocol::default_priority_offsets(kSlots);
   const Word args[] = {0, kOrder};
   for (Word priority = abi::kPriorityCount; priority-- > 0;) {
     for (Word slot = offsets[priority]; slot < offsets[priority + 1]; ++slot) {
-      EVERKERNEL_TRY(writer->publish(
+      EVERKERNEL_TRY(writer.publish(
           {.slot_index = slot, .priority = priority, .opcode = kOpcode, .args = args}));
     }
   }
@@ -42,20 +41,17 @@ Result<void> publish_all(std::span<std::byte> ring) {
 }
 
 Result<std::string> run() {
-  auto program = ir::parse(kHandlers);
-  if (!program) return Failure(program.error());
-  auto verified = ir::verify(std::move(*program));
-  if (!verified) return Failure(verified.error());
+  ir::Program program = EVERKERNEL_TRY(ir::parse(kHandlers));
+  const ir::VerifiedProgram verified = EVERKERNEL_TRY(ir::verify(std::move(program)));
   // One worker, so that there is one order to see.
-  auto kernel =
+  Megakernel kernel = EVERKERNEL_TRY(
       Megakernel::create(backend::cpu::make_backend(), {.slot_count = kSlots,
                                                         .workgroup_size = 4,
-                                                        .handlers = *verified,
+                                                        .handlers = verified,
                                                         .schedule = backend::Schedule::priority,
-                                                        .worker_count = 1});
-  if (!kernel) return Failure(kernel.error());
-  const auto order = kernel->create_buffer({.handle = kOrder, .word_count = kSlots + 1});
-  if (!order) return Failure(order.error());
+                                                        .worker_count = 1}));
+  const DataBuffer order =
+      EVERKERNEL_TRY(kernel.create_buffer({.handle = kOrder, .word_count = kSlots + 1}));
 
   const protocol::ControlLayout layout;
   std::vector<std::byte> control(*protocol::control_bytes(layout));
@@ -63,11 +59,11 @@ Result<std::string> run() {
   EVERKERNEL_TRY(protocol::encode_control(layout, control));
   EVERKERNEL_TRY(publish_all(ring));
   const Submission submissions[] = {HostBuffers{.control = control, .ring = ring}};
-  const auto report = kernel->dispatch({.submissions = submissions, .readback = Readback::none});
-  if (!report) return Failure(report.error());
+  const DispatchReport report =
+      EVERKERNEL_TRY(kernel.dispatch({.submissions = submissions, .readback = Readback::none}));
 
   std::vector<Word> words(kSlots + 1);
-  EVERKERNEL_TRY(order->read(0, words));
+  EVERKERNEL_TRY(order.read(0, words));
   std::string letters;
   for (Word i = 0; i < std::min(words[0], kSlots); ++i) letters += kLetters[words[i + 1]];
   return letters;

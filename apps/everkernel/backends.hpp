@@ -19,7 +19,8 @@ struct ChosenBackend {
   std::string reason = {};  ///< what `auto` decided by; empty when the user named it
 };
 
-/// Opens what `--backend` names: auto, cpu or cuda. Fails with `unsupported` when it is not there.
+/// Opens the backend that `--backend` names: auto, cpu or cuda. Fails with `unsupported` if it is
+/// not available.
 Result<ChosenBackend> choose_backend(const std::string& choice);
 
 /// What `auto` chose and why, for people.

@@ -111,7 +111,8 @@ std::string run(std::vector<std::string> words, bool quiet) {
   argv.push_back(nullptr);
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
-  // Standard output is one JSON object then; a person at a terminal still sees the tables.
+  // Standard output takes the JSON object, so the tables go to a terminal on standard error, if
+  // any.
   if (quiet && ::isatty(STDERR_FILENO) != 0) {
     posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
   } else if (quiet) {
@@ -139,10 +140,9 @@ Result<Json> measure(const fs::path& program, const fs::path& scratch,
                 fmt::format("{} failed: {}", in_quotes(program.native()), failure),
                 "run it by itself to see what it says");
   }
-  const auto bytes = read_file(file);
-  if (!bytes) return Failure(bytes.error());
-  const auto* text = reinterpret_cast<const char*>(bytes->data());
-  Json result = Json::parse(text, text + bytes->size(), nullptr, false);
+  const Bytes bytes = EVERKERNEL_TRY(read_file(file));
+  const auto* text = reinterpret_cast<const char*>(bytes.data());
+  Json result = Json::parse(text, text + bytes.size(), nullptr, false);
   if (!result.is_object()) {
     return fail(Code::unsupported,
                 fmt::format("{} wrote no JSON object", in_quotes(program.native())));
@@ -168,20 +168,17 @@ Json gathered(const std::vector<std::pair<std::string, Json>>& results) {
 Result<void> bench(const BenchOptions& options) {
   std::error_code error;
   const fs::path folder = fs::read_symlink("/proc/self/exe", error).parent_path();
-  const auto names = chosen_benchmarks(options, folder);
-  if (!names) return Failure(names.error());
+  const std::vector<std::string> names = EVERKERNEL_TRY(chosen_benchmarks(options, folder));
   if (options.list) {
-    if (options.json) return print(Json{{"benchmarks", *names}}.dump() + "\n");
-    return print(fmt::format("{}\n", fmt::join(*names, "\n")));
+    if (options.json) return print(Json{{"benchmarks", names}}.dump() + "\n");
+    return print(fmt::format("{}\n", fmt::join(names, "\n")));
   }
-  const auto scratch = ScratchFolder::make();
-  if (!scratch) return Failure(scratch.error());
+  const ScratchFolder scratch = EVERKERNEL_TRY(ScratchFolder::make());
   std::vector<std::pair<std::string, Json>> results;
-  for (const std::string& name : *names) {
+  for (const std::string& name : names) {
     if (!options.json) EVERKERNEL_TRY(print(fmt::format("# {}\n", name)));
-    auto result = measure(folder / (name + std::string(kSuffix)), scratch->path(), options);
-    if (!result) return Failure(result.error());
-    results.emplace_back(name, std::move(*result));
+    const fs::path program = folder / (name + std::string(kSuffix));
+    results.emplace_back(name, EVERKERNEL_TRY(measure(program, scratch.path(), options)));
   }
   if (!options.json) return {};
   return print(gathered(results).dump() + "\n");
@@ -197,8 +194,11 @@ Command bench_command() {
   command.add_flag("--list", options.list, "Name the benchmarks there are, and run none");
   command.add_json(options.json);
   command.set_footer(
-      "Runs the programs NAME_bench that lie beside this one; bench/README.md says what each\n"
-      "measures. With --json: machine, commit, and of each benchmark the medians and spread.\n"
+      "Runs the programs NAME_bench in the folder of this program; each also measures other "
+      "libraries\n"
+      "for comparison. bench/README.md describes them. --json prints the machine, the commit, and "
+      "the\n"
+      "median and spread of each measurement.\n"
       "Examples:\n"
       "  everkernel bench --smoke\n"
       "  everkernel bench protocol --json");

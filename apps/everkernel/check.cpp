@@ -40,16 +40,13 @@ Result<std::string> emit(const ir::VerifiedProgram& program, std::string_view ki
 }
 
 Result<Checked> check_file(const CheckOptions& options) {
-  auto program = parse_handlers(options.path);
-  if (!program) return Failure(program.error());
-  std::string printed = options.print ? ir::print(*program) : "";
-  const auto verified = verify_handlers(options.path, std::move(*program));
-  if (!verified) return Failure(verified.error());
-  Checked checked{.program = *verified, .printed = std::move(printed)};
+  ir::Program program = EVERKERNEL_TRY(parse_handlers(options.path));
+  std::string printed = options.print ? ir::print(program) : "";
+  const ir::VerifiedProgram verified =
+      EVERKERNEL_TRY(verify_handlers(options.path, std::move(program)));
+  Checked checked{.program = verified, .printed = std::move(printed)};
   if (!options.emit) return checked;
-  auto code = emit(checked.program, *options.emit);
-  if (!code) return Failure(code.error());
-  checked.code = std::move(*code);
+  checked.code = EVERKERNEL_TRY(emit(checked.program, *options.emit));
   return checked;
 }
 
@@ -120,11 +117,10 @@ std::string table_text(const CheckOptions& options, const Checked& checked) {
 }
 
 Result<void> check(const CheckOptions& options) {
-  const auto checked = check_file(options);
-  if (!checked) return Failure(checked.error());
-  if (options.json) return print(json_text(options, *checked));
-  if (options.print || options.emit) return print(checked->printed + checked->code);
-  return print(table_text(options, *checked));
+  const Checked checked = EVERKERNEL_TRY(check_file(options));
+  if (options.json) return print(json_text(options, checked));
+  if (options.print || options.emit) return print(checked.printed + checked.code);
+  return print(table_text(options, checked));
 }
 
 }  // namespace

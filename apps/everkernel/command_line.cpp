@@ -129,7 +129,7 @@ Failure usage_error(const CLI::App& program, const CLI::ParseError& error, const
   const CLI::App& command = innermost(program);
   const auto unknown = program.remaining(true);
   if (!unknown.empty()) return unexpected(command, unknown.front());
-  return bad_usage(error.what(), fmt::format("{} --help shows how it is used", full_name(command)));
+  return bad_usage(error.what(), fmt::format("see {} --help", full_name(command)));
 }
 
 Action printer(std::string text) {

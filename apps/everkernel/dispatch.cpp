@@ -100,13 +100,12 @@ Result<BufferInput> parse_buffer(std::string_view text) {
     return bad_usage(fmt::format("--buffer: {} names no file", in_quotes(text)),
                      "--buffer HANDLE=FILE, and :r, :w or :rw behind it");
   }
-  const auto handle = parse_number("--buffer", text.substr(0, equals));
-  if (!handle) return Failure(handle.error());
-  if (*handle == 0 || *handle > memory::kMaxHandle) {
-    return bad_usage(fmt::format("--buffer: {} is not a handle", *handle),
+  const Word handle = EVERKERNEL_TRY(parse_number("--buffer", text.substr(0, equals)));
+  if (handle == 0 || handle > memory::kMaxHandle) {
+    return bad_usage(fmt::format("--buffer: {} is not a handle", handle),
                      fmt::format("handles are 1..{}", memory::kMaxHandle));
   }
-  return BufferInput{.handle = *handle, .path = std::string(path), .access = access};
+  return BufferInput{.handle = handle, .path = std::string(path), .access = access};
 }
 
 Result<BufferInput> read_buffer(std::string_view text) {
@@ -126,34 +125,29 @@ Result<BufferInput> read_buffer(std::string_view text) {
 
 Result<void> read_handlers(const DispatchArguments& arguments, DispatchInput& input) {
   if (!arguments.handlers) return {};
-  auto program = parse_handlers(*arguments.handlers);
-  if (!program) return Failure(program.error());
-  auto verified = verify_handlers(*arguments.handlers, std::move(*program));
-  if (!verified) return Failure(verified.error());
-  if (arguments.jit && verified->payload() == nullptr) {
+  ir::Program program = EVERKERNEL_TRY(parse_handlers(*arguments.handlers));
+  ir::VerifiedProgram verified =
+      EVERKERNEL_TRY(verify_handlers(*arguments.handlers, std::move(program)));
+  if (arguments.jit && verified.payload() == nullptr) {
     return bad_usage(fmt::format("--jit: {} has no payload", in_quotes(*arguments.handlers)),
                      "payload { ... } is what runs for every slot");
   }
-  input.handlers = std::move(*verified);
+  input.handlers = std::move(verified);
   return {};
 }
 
 Result<DispatchInput> read_all(const DispatchArguments& arguments) {
-  auto control = read_input<protocol::ControlView>(arguments.control);
-  if (!control) return Failure(control.error());
-  auto ring = read_input<protocol::RingView>(arguments.ring);
-  if (!ring) return Failure(ring.error());
-  if (ring->view.slot_count() == 0) {
+  auto control = EVERKERNEL_TRY(read_input<protocol::ControlView>(arguments.control));
+  auto ring = EVERKERNEL_TRY(read_input<protocol::RingView>(arguments.ring));
+  if (ring.view.slot_count() == 0) {
     return bad_usage(fmt::format("{}: the ring has no slots", arguments.ring));
   }
-  DispatchInput input{.control = std::move(*control), .ring = std::move(*ring)};
+  DispatchInput input{.control = std::move(control), .ring = std::move(ring)};
   EVERKERNEL_TRY(read_input(arguments.debug_log, input.debug_log));
   EVERKERNEL_TRY(read_input(arguments.io_queue, input.io_queue));
   EVERKERNEL_TRY(read_handlers(arguments, input));
   for (const std::string& text : arguments.buffers) {
-    auto buffer = read_buffer(text);
-    if (!buffer) return Failure(buffer.error());
-    input.buffers.push_back(std::move(*buffer));
+    input.buffers.push_back(EVERKERNEL_TRY(read_buffer(text)));
   }
   return input;
 }
@@ -213,9 +207,8 @@ Result<DispatchReport> run(Megakernel& kernel, const DispatchArguments& argument
 
 Result<void> stage(OutputFolder& folder, const std::string& name, std::span<const std::byte> bytes,
                    DispatchOutcome& outcome) {
-  auto path = folder.stage(name, bytes);
-  if (!path) return Failure(path.error());
-  outcome.files.push_back({.path = std::move(*path), .bytes = bytes.size()});
+  std::string path = EVERKERNEL_TRY(folder.stage(name, bytes));
+  outcome.files.push_back({.path = std::move(path), .bytes = bytes.size()});
   return {};
 }
 
@@ -240,10 +233,9 @@ Result<void> stage_all(OutputFolder& folder, const SubmissionReport& report,
 Result<DispatchOutcome> judge(const Megakernel& kernel, const ChosenBackend& chosen,
                               const DispatchInput& input, const DispatchReport& report) {
   const SubmissionReport& submission = report.submissions.front();
-  const auto control = protocol::ControlView::parse(submission.control);
-  if (!control) return Failure(control.error());
-  const auto ring = protocol::RingView::parse(submission.ring);
-  if (!ring) return Failure(ring.error());
+  const protocol::ControlView control =
+      EVERKERNEL_TRY(protocol::ControlView::parse(submission.control));
+  const protocol::RingView ring = EVERKERNEL_TRY(protocol::RingView::parse(submission.ring));
   const backend::Capabilities& capabilities = chosen.backend->capabilities();
   const backend::DrainEnd end = submission.counts.end;
   return DispatchOutcome{
@@ -256,34 +248,27 @@ Result<DispatchOutcome> judge(const Megakernel& kernel, const ChosenBackend& cho
       .workgroup_size = kernel.workgroup_size(),
       .stats = report.stats,
       .end = end,
-      .debug_dropped = control->debug_dropped() - input.control.view.debug_dropped(),
-      .faults = fault_groups(input.ring.view, *ring),
-      .remaining = remaining_groups(*control, *ring, end)};
+      .debug_dropped = control.debug_dropped() - input.control.view.debug_dropped(),
+      .faults = fault_groups(input.ring.view, ring),
+      .remaining = remaining_groups(control, ring, end)};
 }
 
 Result<Ending> dispatch(const DispatchArguments& arguments) {
   EVERKERNEL_TRY(check_served(arguments));
-  const auto input = read_all(arguments);
-  if (!input) return Failure(input.error());
-  const auto chosen = choose_backend(arguments.backend);
-  if (!chosen) return Failure(chosen.error());
-  auto kernel = make_kernel(arguments, *input, chosen->backend);
-  if (!kernel) return Failure(kernel.error());
-  const auto buffers = make_buffers(*kernel, *input);
-  if (!buffers) return Failure(buffers.error());
+  const DispatchInput input = EVERKERNEL_TRY(read_all(arguments));
+  const ChosenBackend chosen = EVERKERNEL_TRY(choose_backend(arguments.backend));
+  Megakernel kernel = EVERKERNEL_TRY(make_kernel(arguments, input, chosen.backend));
+  const std::vector<DataBuffer> buffers = EVERKERNEL_TRY(make_buffers(kernel, input));
   // Before the run, which may take a minute: a folder that cannot be written is known at once.
-  auto folder = OutputFolder::open(arguments.out);
-  if (!folder) return Failure(folder.error());
+  OutputFolder folder = EVERKERNEL_TRY(OutputFolder::open(arguments.out));
 
-  const auto report = run(*kernel, arguments, *input);
-  if (!report) return Failure(report.error());
-  auto outcome = judge(*kernel, *chosen, *input, *report);
-  if (!outcome) return Failure(outcome.error());
-  outcome->schedule = schedule_of(arguments.schedule);
-  EVERKERNEL_TRY(stage_all(*folder, report->submissions.front(), *input, *buffers, *outcome));
-  EVERKERNEL_TRY(print(arguments.json ? json_text(*outcome) : human_text(*outcome)));
-  EVERKERNEL_TRY(folder->commit());
-  const bool is_whole = outcome->stats.items_faulted == 0 && outcome->stats.items_remaining == 0;
+  const DispatchReport report = EVERKERNEL_TRY(run(kernel, arguments, input));
+  DispatchOutcome outcome = EVERKERNEL_TRY(judge(kernel, chosen, input, report));
+  outcome.schedule = schedule_of(arguments.schedule);
+  EVERKERNEL_TRY(stage_all(folder, report.submissions.front(), input, buffers, outcome));
+  EVERKERNEL_TRY(print(arguments.json ? json_text(outcome) : human_text(outcome)));
+  EVERKERNEL_TRY(folder.commit());
+  const bool is_whole = outcome.stats.items_faulted == 0 && outcome.stats.items_remaining == 0;
   return is_whole ? Ending::done : Ending::incomplete;
 }
 
@@ -306,13 +291,16 @@ void add_inputs(Command& command, DispatchArguments& arguments) {
 }
 
 void add_how(Command& command, DispatchArguments& arguments) {
-  command.add_choice("--schedule", arguments.schedule, {"direct", "priority", "ticket"},
-                     "How workers come to slots; direct unless given");
+  command.add_choice(
+      "--schedule", arguments.schedule, {"direct", "priority", "ticket"},
+      "Order of the slots: direct gives each worker a share of the\nring (default), priority "
+      "starts with the most urgent slots,\nticket follows the order of publishing");
   command.add_word("--workgroup-size", arguments.workgroup_size,
                    "Lanes of a group; divides the slots. Unless given the\n"
                    "largest power of two up to 256 that does");
   command.add_duration("--deadline", arguments.timeout,
-                       "When to come back with what is done: 500ms, 5s, 2m;\n60s unless given");
+                       "Time limit, such as 500ms, 5s or 2m; 60s by default. Items\nthat have not "
+                       "ended by then remain");
   command.add_word("--workers", arguments.workers,
                    "Workers; as many as the device has unless given");
   command.add_backend(arguments.backend);
@@ -329,8 +317,9 @@ Command dispatch_command() {
   command.add_json(arguments.json);
   command.set_footer(
       "Writes control.bin, ring.bin, debug_log.bin, io_queue.bin, hits.bin (16-byte records: slot\n"
-      "and the three values of emit) and a buffer-HANDLE.bin for each buffer that handlers may\n"
-      "write; the files that were given are only read.\n"
+      "and the three values of emit) and buffer-HANDLE.bin for each buffer that handlers may "
+      "write.\n"
+      "The input files are only read.\n"
       "Examples:\n"
       "  everkernel dispatch --control control.bin --ring ring.bin --out results\n"
       "  everkernel dispatch --control control.bin --ring ring.bin --handlers saxpy.ek \\\n"

@@ -70,30 +70,27 @@ std::string report_text(const EncodeOptions& options, protocol::Buffer buffer, s
 // taken cannot be taken back, so there the report comes last.
 Result<void> write_buffer(const EncodeOptions& options, protocol::Buffer buffer, const Bytes& bytes,
                           std::initializer_list<Fact> facts) {
-  auto file = OutputFile::stage(options.output, bytes);
-  if (!file) return Failure(file.error());
-  if (file->is_standard_output()) return file->commit();
+  OutputFile file = EVERKERNEL_TRY(OutputFile::stage(options.output, bytes));
+  if (file.is_standard_output()) return file.commit();
   const std::string report = report_text(options, buffer, bytes.size(), facts);
-  if (file->is_direct()) {
-    EVERKERNEL_TRY(file->commit());
+  if (file.is_direct()) {
+    EVERKERNEL_TRY(file.commit());
     return print(report);
   }
   EVERKERNEL_TRY(print(report));
-  return file->commit();
+  return file.commit();
 }
 
 Result<void> encode_control(const EncodeControlOptions& options) {
   const protocol::ControlLayout layout{.shutdown = options.shutdown,
                                        .tenant_count = options.tenants,
                                        .observable_slots = options.observable_slots.value_or(0)};
-  const auto size = protocol::control_bytes(layout);
-  if (!size) return Failure(size.error());
-  Bytes bytes(*size);
+  const std::size_t size = EVERKERNEL_TRY(protocol::control_bytes(layout));
+  Bytes bytes(size);
   EVERKERNEL_TRY(protocol::encode_control(layout, bytes));
   if (options.priority_slots) {
-    auto writer = protocol::ControlWriter::bind(bytes);
-    if (!writer) return Failure(writer.error());
-    EVERKERNEL_TRY(writer->set_priority_offsets(*options.priority_slots));
+    protocol::ControlWriter writer = EVERKERNEL_TRY(protocol::ControlWriter::bind(bytes));
+    EVERKERNEL_TRY(writer.set_priority_offsets(*options.priority_slots));
   }
   return write_buffer(options, protocol::Buffer::control, bytes,
                       {{"tenants", "tenant", layout.tenant_count},
@@ -101,20 +98,17 @@ Result<void> encode_control(const EncodeControlOptions& options) {
 }
 
 Result<void> encode_ring(const EncodeRingOptions& options) {
-  const auto size = protocol::ring_bytes(options.slots);
-  if (!size) return Failure(size.error());
+  const std::size_t size = EVERKERNEL_TRY(protocol::ring_bytes(options.slots));
   std::vector<abi::WorkItem> items;
   if (options.items) {
-    auto read = read_items(*options.items);
-    if (!read) return Failure(read.error());
-    items = std::move(*read);
+    items = EVERKERNEL_TRY(read_items(*options.items));
   }
   if (items.size() > options.slots) {
     return bad_usage(fmt::format("--items: {} holds {}, the ring has {}", in_quotes(*options.items),
                                  counted(items.size(), "item"), counted(options.slots, "slot")),
                      fmt::format("--slots {} or more has room for them", items.size()));
   }
-  Bytes bytes(*size);
+  Bytes bytes(size);
   // Without items this is an empty ring, and the tenant is still checked.
   EVERKERNEL_TRY(
       protocol::encode_items({.tenant = options.tenant.value_or(0), .items = items}, bytes));
@@ -123,18 +117,16 @@ Result<void> encode_ring(const EncodeRingOptions& options) {
 }
 
 Result<void> encode_debug_log(const EncodeDebugLogOptions& options) {
-  const auto size = protocol::debug_log_bytes(options.records);
-  if (!size) return Failure(size.error());
-  Bytes bytes(*size);
+  const std::size_t size = EVERKERNEL_TRY(protocol::debug_log_bytes(options.records));
+  Bytes bytes(size);
   EVERKERNEL_TRY(protocol::encode_debug_log(options.records, bytes));
   return write_buffer(options, protocol::Buffer::debug_log, bytes,
                       {{"records", "record", options.records}});
 }
 
 Result<void> encode_io_queue(const EncodeIoQueueOptions& options) {
-  const auto size = protocol::io_queue_bytes(options.slots);
-  if (!size) return Failure(size.error());
-  Bytes bytes(*size);
+  const std::size_t size = EVERKERNEL_TRY(protocol::io_queue_bytes(options.slots));
+  Bytes bytes(size);
   EVERKERNEL_TRY(protocol::encode_io_queue(options.slots, bytes));
   return write_buffer(options, protocol::Buffer::io_queue, bytes,
                       {{"slots", "slot", options.slots}});

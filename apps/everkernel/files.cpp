@@ -97,9 +97,8 @@ Result<std::size_t> read_behind(int descriptor, const std::string& path,
 
 Result<Bytes> read_all(int descriptor, const std::string& path) {
   Bytes bytes;
-  const auto size = read_behind(descriptor, path, bytes, 0);
-  if (!size) return Failure(size.error());
-  bytes.resize(*size);
+  const std::size_t size = EVERKERNEL_TRY(read_behind(descriptor, path, bytes, 0));
+  bytes.resize(size);
   return bytes;
 }
 
@@ -308,14 +307,13 @@ OutputFolder::~OutputFolder() {
 
 Result<std::string> OutputFolder::stage(const std::string& name, std::span<const std::byte> bytes) {
   const std::string path = std::filesystem::path(path_) / name;
-  auto file = OutputFile::stage(path, bytes);
-  if (!file) return Failure(file.error());
+  OutputFile file = EVERKERNEL_TRY(OutputFile::stage(path, bytes));
   // What a device has taken cannot be taken back when another file fails.
-  if (file->is_direct()) {
+  if (file.is_direct()) {
     return fail(Code::io,
                 fmt::format("cannot write {}: it is not a regular file", in_quotes(path)));
   }
-  files_.push_back(std::move(*file));
+  files_.push_back(std::move(file));
   return path;
 }
 

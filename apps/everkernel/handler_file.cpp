@@ -20,9 +20,8 @@ Failure at_place(const std::string& path, Error error) {
 }  // namespace
 
 Result<ir::Program> parse_handlers(const std::string& path) {
-  const auto bytes = read_file(path);
-  if (!bytes) return Failure(bytes.error());
-  auto program = ir::parse({reinterpret_cast<const char*>(bytes->data()), bytes->size()});
+  const Bytes bytes = EVERKERNEL_TRY(read_file(path));
+  auto program = ir::parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
   if (!program) return at_place(path, program.error());
   return program;
 }

@@ -29,11 +29,10 @@ inline Failure in_file(const std::string& path, Error error) {
 /// Reads a file and checks its bytes.
 template <class View>
 Result<Input<View>> read_input(const std::string& path) {
-  auto bytes = read_file(path);
-  if (!bytes) return Failure(bytes.error());
-  const auto view = View::parse(*bytes);
+  Bytes bytes = EVERKERNEL_TRY(read_file(path));
+  const auto view = View::parse(bytes);
   if (!view) return in_file(path, view.error());
-  return Input<View>{path, std::move(*bytes), *view};
+  return Input<View>{path, std::move(bytes), *view};
 }
 
 /// Reads a file into its place, if it was given.
@@ -41,9 +40,7 @@ template <class View>
 Result<void> read_input(const std::optional<std::string>& path,
                         std::optional<Input<View>>& target) {
   if (!path) return {};
-  auto input = read_input<View>(*path);
-  if (!input) return Failure(input.error());
-  target.emplace(std::move(*input));
+  target.emplace(EVERKERNEL_TRY(read_input<View>(*path)));
   return {};
 }
 

@@ -44,9 +44,8 @@ Result<void> check_combination(const InspectOptions& options) {
 }
 
 Result<void> read_watchdog(const std::string& path, Inspection& inspection) {
-  const auto bytes = read_file(path);
-  if (!bytes) return Failure(bytes.error());
-  const auto done_count = protocol::read_done_count(*bytes);
+  const Bytes bytes = EVERKERNEL_TRY(read_file(path));
+  const auto done_count = protocol::read_done_count(bytes);
   if (!done_count) return in_file(path, done_count.error());
   inspection.watchdog = inspection.telemetry.watchdog(*done_count);
   return {};

@@ -278,25 +278,24 @@ Result<void> check_served(const JobText& text, const Job& job) {
 }  // namespace
 
 Result<Job> read_job(const std::string& path, std::uint64_t memory_bytes) {
-  auto text = parse_job(path);
-  if (!text) return Failure(text.error());
+  JobText text = EVERKERNEL_TRY(parse_job(path));
   Job job{.path = path,
-          .items = std::move(text->items),
-          .origins = std::move(text->origins),
-          .ordered = text->ordered,
-          .outputs = std::move(text->outputs)};
-  HandleSet handles(text->buffers.size());
-  EVERKERNEL_TRY(check_handles(*text, job, handles));
-  EVERKERNEL_TRY(read_handlers(*text, job));
+          .items = std::move(text.items),
+          .origins = std::move(text.origins),
+          .ordered = text.ordered,
+          .outputs = std::move(text.outputs)};
+  HandleSet handles(text.buffers.size());
+  EVERKERNEL_TRY(check_handles(text, job, handles));
+  EVERKERNEL_TRY(read_handlers(text, job));
   const std::size_t inline_count = job.items.size();
-  EVERKERNEL_TRY(read_more_items(*text, job));
+  EVERKERNEL_TRY(read_more_items(text, job));
   ItemChecker checker(job, handles);
   EVERKERNEL_TRY(checker.check("items", 0, inline_count));
   EVERKERNEL_TRY(checker.check("items_file", inline_count, job.items.size()));
   // Last, for it may take long: the words.
-  EVERKERNEL_TRY(check_total(*text, job, memory_bytes));
-  EVERKERNEL_TRY(read_buffers(*text, job));
-  EVERKERNEL_TRY(check_served(*text, job));
+  EVERKERNEL_TRY(check_total(text, job, memory_bytes));
+  EVERKERNEL_TRY(read_buffers(text, job));
+  EVERKERNEL_TRY(check_served(text, job));
   return job;
 }
 

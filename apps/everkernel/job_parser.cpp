@@ -539,9 +539,8 @@ Failure job_error(const std::string& path, const std::string& place, const std::
 }
 
 Result<JobText> parse_job(const std::string& path) {
-  auto file = InputFile::open(path);
-  if (!file) return Failure(file.error());
-  const auto text = std::make_unique<FileText>(std::move(*file));
+  InputFile file = EVERKERNEL_TRY(InputFile::open(path));
+  const auto text = std::make_unique<FileText>(std::move(file));
   std::istream stream(text.get());
   JobParser parser(path);
   const bool parsed = nlohmann::json::sax_parse(stream, &parser);

@@ -35,7 +35,8 @@ int status_of(Code code) {
   return kBackendFailed;
 }
 
-// Not fmt::print, which throws when standard error is closed: the exit status must still come out.
+// Writes to standard error and ignores a failure: the exit status still tells the result.
+// fmt::print would throw if standard error is closed.
 void say(const std::string& text) {
   std::fputs(text.c_str(), stderr);
 }
@@ -72,10 +73,16 @@ Command program() {
   program.add_command(kCommands, run_command());
   program.add_command(kCommands, bench_command());
   program.set_footer(
-      "COMMAND --help tells more. Buffers are plain files of little-endian 32-bit words.\n"
-      "Exit status: 0 done, 1 ran, but items became FAULT or remain, 2 bad usage or bad input, 3 "
-      "the\n"
-      "backend failed or is not there. With 2 and 3 nothing was written.");
+      "everkernel COMMAND --help shows the options of a command. Most users need `run` only; "
+      "encode,\n"
+      "publish, dispatch and inspect work on the buffers underneath, files of little-endian "
+      "32-bit\n"
+      "words.\n"
+      "Exit status:\n"
+      "  0  everything was done\n"
+      "  1  the command ran, but items ended as FAULT or have not ended\n"
+      "  2  wrong usage or wrong input; no file was written\n"
+      "  3  the backend failed or is not available; no file was written");
   return program;
 }
 

@@ -1,7 +1,8 @@
 // `everkernel publish`: puts one operation, several packed ones, or a batch into a ring file.
 //
-// The work is published into a private copy first, so a refusal cannot touch the file; then only
-// the slots that changed are written back, in place: other programs may have the file open.
+// The operations are published into a private copy first, so that an error leaves the file
+// unchanged. Then only the changed slots are written back, in place: other programs may have the
+// file open.
 #include <fmt/format.h>
 
 #include <cerrno>
@@ -64,20 +65,17 @@ Result<void> check_combination(const PublishOptions& options) {
 
 Result<PackedText> parse_packed(std::string_view text) {
   const auto colon = text.find(':');
-  const auto opcode = parse_opcode("--packed", text.substr(0, colon));
-  if (!opcode) return Failure(opcode.error());
-  if (*opcode > 0xFF) {
+  const Word opcode = EVERKERNEL_TRY(parse_opcode("--packed", text.substr(0, colon)));
+  if (opcode > 0xFF) {
     return bad_usage(fmt::format("--packed: {} does not fit: an inner opcode has 8 bits",
                                  in_quotes(text.substr(0, colon))),
                      "publish it in a slot of its own, with --opcode");
   }
-  PackedText op{.opcode = *opcode};
+  PackedText op{.opcode = opcode};
   std::string_view rest = colon == text.npos ? "" : text.substr(colon + 1);
   while (!rest.empty()) {
     const auto comma = rest.find(',');
-    const auto arg = parse_number("--packed", rest.substr(0, comma));
-    if (!arg) return Failure(arg.error());
-    op.args.push_back(*arg);
+    op.args.push_back(EVERKERNEL_TRY(parse_number("--packed", rest.substr(0, comma))));
     if (comma == rest.npos) break;
     rest.remove_prefix(comma + 1);
     if (rest.empty())
@@ -90,9 +88,7 @@ Result<Word> publish_packed(protocol::RingWriter& writer, const PublishOptions& 
                             Word priority) {
   std::vector<PackedText> texts;
   for (const std::string& text : options.packed) {
-    auto op = parse_packed(text);
-    if (!op) return Failure(op.error());
-    texts.push_back(std::move(*op));
+    texts.push_back(EVERKERNEL_TRY(parse_packed(text)));
   }
   std::vector<protocol::PackedOp> ops;
   for (const PackedText& text : texts) {
@@ -105,17 +101,16 @@ Result<Word> publish_packed(protocol::RingWriter& writer, const PublishOptions& 
 
 Result<Word> publish_batch(protocol::RingWriter& writer, const PublishOptions& options,
                            Word priority) {
-  const auto items = read_items(*options.batch);
-  if (!items) return Failure(items.error());
+  const std::vector<abi::WorkItem> items = EVERKERNEL_TRY(read_items(*options.batch));
   std::vector<std::array<Word, 3>> args;
-  args.reserve(items->size());
-  for (const abi::WorkItem& item : *items) {
+  args.reserve(items.size());
+  for (const abi::WorkItem& item : items) {
     args.push_back({item.input_handle, item.output_handle, item.param});
   }
   std::vector<protocol::Operation> batch;
-  batch.reserve(items->size());
-  for (std::size_t i = 0; i < items->size(); ++i) {
-    batch.push_back({.opcode = (*items)[i].op_handle, .args = args[i]});
+  batch.reserve(items.size());
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    batch.push_back({.opcode = items[i].op_handle, .args = args[i]});
   }
   return writer.publish_batch({.first_slot = options.slot,
                                .tenant = options.tenant,
@@ -191,15 +186,12 @@ Result<InPlaceFile> open_ring(const std::string& path) {
 
 Result<void> publish(const PublishOptions& options) {
   EVERKERNEL_TRY(check_combination(options));
-  const auto file = open_ring(options.ring);
-  if (!file) return Failure(file.error());
-  const auto before = file->read();
-  if (!before) return Failure(before.error());
-  Bytes after = *before;
-  const auto slot_count = publish_into(after, options);
-  if (!slot_count) return Failure(slot_count.error());
-  EVERKERNEL_TRY(print(report_text(options, *slot_count)));
-  return write_slots(*file, *before, after, options.slot, *slot_count);
+  const InPlaceFile file = EVERKERNEL_TRY(open_ring(options.ring));
+  const Bytes before = EVERKERNEL_TRY(file.read());
+  Bytes after = before;
+  const Word slot_count = EVERKERNEL_TRY(publish_into(after, options));
+  EVERKERNEL_TRY(print(report_text(options, slot_count)));
+  return write_slots(file, before, after, options.slot, slot_count);
 }
 
 }  // namespace
@@ -217,7 +209,9 @@ Command publish_command() {
   command.add_words("--arg", options.args, "Its next operand; repeat for more, up to 12");
   command.add_texts("--packed", options.packed, "One of several operations in one slot; repeat",
                     "OP:ARG,ARG");
-  command.add_path("--batch", options.batch, "Items for consecutive slots, then a fence");
+  command.add_path("--batch", options.batch,
+                   "Publish the items of a file into consecutive slots, then a\nfence that "
+                   "completes after them");
   command.add_word("--tag", options.tag, "What the fence stores; 0 unless given");
   command.add_json(options.json);
   command.set_footer(

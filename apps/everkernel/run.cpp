@@ -69,12 +69,11 @@ std::uint64_t host_memory_bytes() {
 Result<std::vector<DataBuffer>> make_buffers(Megakernel& kernel, Job& job) {
   std::vector<DataBuffer> buffers;
   for (JobBuffer& given : job.buffers) {
-    auto buffer = kernel.create_buffer(
-        {.handle = given.handle, .word_count = given.word_count, .owner = given.owner});
-    if (!buffer) return Failure(buffer.error());
-    if (!given.words.empty()) EVERKERNEL_TRY(buffer->write(0, given.words));
+    DataBuffer buffer = EVERKERNEL_TRY(kernel.create_buffer(
+        {.handle = given.handle, .word_count = given.word_count, .owner = given.owner}));
+    if (!given.words.empty()) EVERKERNEL_TRY(buffer.write(0, given.words));
     given.words = {};  // they lie in the buffer now, and may be most of the memory
-    buffers.push_back(std::move(*buffer));
+    buffers.push_back(std::move(buffer));
   }
   return buffers;
 }
@@ -117,59 +116,50 @@ Result<void> read_outputs(std::span<const DataBuffer> buffers, RunOutcome& outco
 Result<void> stage_outputs(OutputFolder& folder, RunOutcome& outcome) {
   for (const RunOutput& output : outcome.outputs) {
     const auto bytes = std::as_bytes(std::span(output.words));
-    auto path = folder.stage(fmt::format("buffer-{}.bin", output.handle), bytes);
-    if (!path) return Failure(path.error());
-    outcome.files.push_back({.path = std::move(*path), .bytes = bytes.size()});
+    std::string path =
+        EVERKERNEL_TRY(folder.stage(fmt::format("buffer-{}.bin", output.handle), bytes));
+    outcome.files.push_back({.path = std::move(path), .bytes = bytes.size()});
   }
   return {};
 }
 
 Result<Ending> run(const RunArguments& arguments) {
   EVERKERNEL_TRY(check_usage(arguments));
-  auto job = read_job(arguments.job, host_memory_bytes());
-  if (!job) return Failure(job.error());
-  const auto chosen = choose_backend(arguments.backend);
-  if (!chosen) return Failure(chosen.error());
+  Job job = EVERKERNEL_TRY(read_job(arguments.job, host_memory_bytes()));
+  const ChosenBackend chosen = EVERKERNEL_TRY(choose_backend(arguments.backend));
   // A run compiles code of its own where that pays.
-  const auto execution = chosen->backend->capabilities().interpreter
+  const auto execution = chosen.backend->capabilities().interpreter
                              ? backend::Execution::interpreter
                              : backend::Execution::automatic;
-  auto kernel = Megakernel::create(
-      chosen->backend,
-      {.slot_count = kRingSlots, .handlers = job->handlers, .execution = execution});
-  if (!kernel) return Failure(kernel.error());
-  const auto buffers = make_buffers(*kernel, *job);
-  if (!buffers) return Failure(buffers.error());
+  Megakernel kernel = EVERKERNEL_TRY(Megakernel::create(
+      chosen.backend,
+      {.slot_count = kRingSlots, .handlers = job.handlers, .execution = execution}));
+  const std::vector<DataBuffer> buffers = EVERKERNEL_TRY(make_buffers(kernel, job));
   // Before the run, which may take an hour: a folder that cannot be written is known at once.
   std::optional<OutputFolder> folder;
-  if (arguments.outputs) {
-    auto opened = OutputFolder::open(*arguments.outputs);
-    if (!opened) return Failure(opened.error());
-    folder.emplace(std::move(*opened));
-  }
+  if (arguments.outputs) folder.emplace(EVERKERNEL_TRY(OutputFolder::open(*arguments.outputs)));
 
-  const auto report = run_items(*kernel, arguments, *job);
-  if (!report) return Failure(report.error());
-  const backend::Capabilities& capabilities = chosen->backend->capabilities();
-  RunOutcome outcome{.job = *job,
-                     .report = *report,
+  const Report report = EVERKERNEL_TRY(run_items(kernel, arguments, job));
+  const backend::Capabilities& capabilities = chosen.backend->capabilities();
+  RunOutcome outcome{.job = job,
+                     .report = report,
                      .backend = capabilities.id,
-                     .backend_reason = chosen->reason,
+                     .backend_reason = chosen.reason,
                      .device = capabilities.device,
                      .lineage = arguments.lineage};
-  EVERKERNEL_TRY(read_outputs(*buffers, outcome));
+  EVERKERNEL_TRY(read_outputs(buffers, outcome));
   if (folder) EVERKERNEL_TRY(stage_outputs(*folder, outcome));
   EVERKERNEL_TRY(print(arguments.json ? json_text(outcome) : human_text(outcome)));
   if (folder) EVERKERNEL_TRY(folder->commit());
-  const bool is_whole = report->items_faulted == 0 && report->items_remaining == 0;
+  const bool is_whole = report.items_faulted == 0 && report.items_remaining == 0;
   return is_whole ? Ending::done : Ending::incomplete;
 }
 
 void add_options(Command& command, RunArguments& arguments) {
   command.add_path("JOB", arguments.job, "The job, as JSON");
-  command.add_duration(
-      "--max-wall-time", arguments.timeout,
-      "When to come back with what is done: 500ms, 10s, 2m;\nan hour unless given");
+  command.add_duration("--max-wall-time", arguments.timeout,
+                       "Time limit, such as 500ms, 10s or 2m; an hour by default.\nItems that have "
+                       "not ended by then remain");
   command.add_word("--workers", arguments.workers,
                    "Workers; the launch policy decides unless given");
   command.add_flag("--no-dedupe", arguments.no_dedupe, "Run equal pure items each for itself");
@@ -195,8 +185,9 @@ Command run_command() {
   RunArguments& arguments = command.set_action(run);
   add_options(command, arguments);
   command.set_footer(
-      "The result is that of running the items one after the other; docs/running-jobs.md has the\n"
-      "format of jobs and explains the report. A job:\n"
+      "The result is the same as if the items ran one after the other. docs/running-jobs.md "
+      "describes\n"
+      "jobs and the report. A job:\n"
       "  { \"handlers\": \"ops.ek\",\n"
       "    \"buffers\": [ {\"handle\": 1, \"u32\": [1, 2, 3]}, {\"handle\": 2, \"zeros\": 3} ],\n"
       "    \"items\": [ {\"op\": 64, \"input\": 1, \"output\": 2} ],\n"

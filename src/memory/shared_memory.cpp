@@ -39,21 +39,20 @@ Result<std::size_t> page_rounded_sum(std::span<const std::size_t> part_bytes) {
 }  // namespace
 
 Result<SharedMemory> SharedMemory::create(std::span<const std::size_t> part_bytes) {
-  const auto total = page_rounded_sum(part_bytes);
-  if (!total) return Failure(total.error());
+  const std::size_t total = EVERKERNEL_TRY(page_rounded_sum(part_bytes));
   const int descriptor = ::memfd_create("everkernel", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-  if (descriptor < 0) return refused("memfd_create", *total, errno);
+  if (descriptor < 0) return refused("memfd_create", total, errno);
   SharedMemory memory(descriptor, {});
-  if (::ftruncate(descriptor, static_cast<off_t>(*total)) != 0) {
-    return refused("ftruncate", *total, errno);
+  if (::ftruncate(descriptor, static_cast<off_t>(total)) != 0) {
+    return refused("ftruncate", total, errno);
   }
   // Nobody who maps it may make it shorter: a ring that vanishes is a bus error.
   if (::fcntl(descriptor, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
-    return refused("sealing", *total, errno);
+    return refused("sealing", total, errno);
   }
-  void* const address = ::mmap(nullptr, *total, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
-  if (address == MAP_FAILED) return refused("mmap", *total, errno);
-  memory.mapping_ = {static_cast<std::byte*>(address), *total};
+  void* const address = ::mmap(nullptr, total, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+  if (address == MAP_FAILED) return refused("mmap", total, errno);
+  memory.mapping_ = {static_cast<std::byte*>(address), total};
   std::size_t first = 0;
   for (const std::size_t bytes : part_bytes) {
     memory.parts_.push_back(memory.mapping_.subspan(first, bytes));

@@ -15,12 +15,12 @@ using abi::WordRange;
 // Fails unless the buffer is whole words and holds all of `range`.
 Result<void> check_holds(std::span<const std::byte> control, WordRange range,
                          std::string_view name) {
-  const auto words = whole_units(Buffer::control, control.size(), abi::kWordBytes);
-  if (!words) return Failure(words.error());
-  if (*words >= range.end()) return {};
+  const std::size_t words =
+      EVERKERNEL_TRY(whole_units(Buffer::control, control.size(), abi::kWordBytes));
+  if (words >= range.end()) return {};
   return fail(Code::corrupt,
               fmt::format("control: word {} ({}) is missing: the buffer has {} bytes ({} words)",
-                          range.end() - 1, name, control.size(), *words),
+                          range.end() - 1, name, control.size(), words),
               fmt::format("read back at least {} bytes", range.end() * abi::kWordBytes));
 }
 
@@ -59,9 +59,8 @@ Result<std::size_t> control_bytes(const ControlLayout& layout) {
 }
 
 Result<void> encode_control(const ControlLayout& layout, std::span<std::byte> target) {
-  const auto needed = control_bytes(layout);
-  if (!needed) return Failure(needed.error());
-  EVERKERNEL_TRY(check_target(Buffer::control, target.size(), *needed));
+  const std::size_t needed = EVERKERNEL_TRY(control_bytes(layout));
+  EVERKERNEL_TRY(check_target(Buffer::control, target.size(), needed));
 
   std::array<Word, abi::kControlWords> fixed{};
   fixed[abi::kControlShutdown.first] = layout.shutdown ? 1 : 0;
@@ -149,9 +148,8 @@ Result<Word> ControlView::observable(Word index) const {
 template <class Words>
 Result<BasicControlWriter<Words>> BasicControlWriter<Words>::bind(std::span<std::byte> control) {
   EVERKERNEL_TRY(check_whole(control));
-  const auto words = Words::bind(Buffer::control, control);
-  if (!words) return Failure(words.error());
-  return BasicControlWriter(*words);
+  const Words words = EVERKERNEL_TRY(Words::bind(Buffer::control, control));
+  return BasicControlWriter(words);
 }
 
 template <class Words>

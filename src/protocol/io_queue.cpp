@@ -36,21 +36,20 @@ Result<std::size_t> io_queue_bytes(Word slot_count) {
 }
 
 Result<void> encode_io_queue(Word slot_count, std::span<std::byte> target) {
-  const auto needed = io_queue_bytes(slot_count);
-  if (!needed) return Failure(needed.error());
-  EVERKERNEL_TRY(check_target(Buffer::io_queue, target.size(), *needed));
+  const std::size_t needed = EVERKERNEL_TRY(io_queue_bytes(slot_count));
+  EVERKERNEL_TRY(check_target(Buffer::io_queue, target.size(), needed));
   std::ranges::fill(target, std::byte{0});
   return {};
 }
 
 Result<IoQueueView> IoQueueView::parse(std::span<const std::byte> queue) {
-  const auto slots = whole_units(Buffer::io_queue, queue.size(), abi::kIoSlotBytes);
-  if (!slots) return Failure(slots.error());
-  if (*slots == 0 || *slots > abi::kMaxIoSlots) {
+  const std::size_t slots =
+      EVERKERNEL_TRY(whole_units(Buffer::io_queue, queue.size(), abi::kIoSlotBytes));
+  if (slots == 0 || slots > abi::kMaxIoSlots) {
     return fail(Code::corrupt, fmt::format("io_queue: {} slots ({} bytes), an IO queue has 1..{}",
-                                           *slots, queue.size(), abi::kMaxIoSlots));
+                                           slots, queue.size(), abi::kMaxIoSlots));
   }
-  return IoQueueView(queue, static_cast<Word>(*slots));
+  return IoQueueView(queue, static_cast<Word>(slots));
 }
 
 IoSlot IoQueueView::slot(Word slot_index) const {
@@ -62,11 +61,9 @@ IoSlot IoQueueView::slot(Word slot_index) const {
 
 template <class Words>
 Result<BasicIoQueueWriter<Words>> BasicIoQueueWriter<Words>::bind(std::span<std::byte> queue) {
-  const auto view = IoQueueView::parse(queue);
-  if (!view) return Failure(view.error());
-  const auto words = Words::bind(Buffer::io_queue, queue);
-  if (!words) return Failure(words.error());
-  return BasicIoQueueWriter(*words, view->slot_count());
+  const IoQueueView view = EVERKERNEL_TRY(IoQueueView::parse(queue));
+  const Words words = EVERKERNEL_TRY(Words::bind(Buffer::io_queue, queue));
+  return BasicIoQueueWriter(words, view.slot_count());
 }
 
 template <class Words>
@@ -109,10 +106,9 @@ Result<IoStatus> BasicIoQueueWriter<Words>::status(Word slot_index) const {
 
 template <class Words>
 Result<void> BasicIoQueueWriter<Words>::complete(Word slot_index, Word error_number) {
-  const auto found = status(slot_index);
-  if (!found) return Failure(found.error());
-  if (*found != IoStatus::published && *found != IoStatus::claimed) {
-    return wrong_status(slot_index, *found, "published or claimed");
+  const IoStatus found = EVERKERNEL_TRY(status(slot_index));
+  if (found != IoStatus::published && found != IoStatus::claimed) {
+    return wrong_status(slot_index, found, "published or claimed");
   }
   if (error_number != 0) {
     words_.store_relaxed(std::size_t{slot_index} * abi::kIoSlotWords + abi::kIoTagWord,
@@ -125,9 +121,8 @@ Result<void> BasicIoQueueWriter<Words>::complete(Word slot_index, Word error_num
 
 template <class Words>
 Result<void> BasicIoQueueWriter<Words>::release(Word slot_index) {
-  const auto found = status(slot_index);
-  if (!found) return Failure(found.error());
-  if (!abi::is_complete(*found)) return wrong_status(slot_index, *found, "ok, error or done");
+  const IoStatus found = EVERKERNEL_TRY(status(slot_index));
+  if (!abi::is_complete(found)) return wrong_status(slot_index, found, "ok, error or done");
   words_.store_release(status_word(slot_index), static_cast<Word>(IoStatus::empty));
   return {};
 }

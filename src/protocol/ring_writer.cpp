@@ -95,11 +95,10 @@ Result<void> check_items(std::span<const WorkItem> items, const Sender& sender) 
 }
 
 Result<void> encode_items(const ItemWindow& window, std::span<std::byte> ring) {
-  const auto slots = whole_units(Buffer::ring, ring.size(), abi::kSlotBytes);
-  if (!slots) return Failure(slots.error());
-  EVERKERNEL_TRY(check_fits(window.first_slot, window.items.size(), *slots));
+  const std::size_t slots = EVERKERNEL_TRY(whole_units(Buffer::ring, ring.size(), abi::kSlotBytes));
+  EVERKERNEL_TRY(check_fits(window.first_slot, window.items.size(), slots));
   EVERKERNEL_TRY(check_opcodes(window.items));
-  const auto in_limit = ring_bytes(static_cast<Word>(std::min<std::size_t>(*slots, ~Word{0})));
+  const auto in_limit = ring_bytes(static_cast<Word>(std::min<std::size_t>(slots, ~Word{0})));
   if (!in_limit) return Failure(in_limit.error());
   EVERKERNEL_TRY(check_tenant(window.tenant));
   EVERKERNEL_TRY(check_priority(window.priority));
@@ -118,11 +117,9 @@ Result<void> encode_items(const ItemWindow& window, std::span<std::byte> ring) {
 
 template <class Words>
 Result<BasicRingWriter<Words>> BasicRingWriter<Words>::bind(std::span<std::byte> ring) {
-  const auto view = RingView::parse(ring);
-  if (!view) return Failure(view.error());
-  const auto words = Words::bind(Buffer::ring, ring);
-  if (!words) return Failure(words.error());
-  return BasicRingWriter(*words, view->slot_count());
+  const RingView view = EVERKERNEL_TRY(RingView::parse(ring));
+  const Words words = EVERKERNEL_TRY(Words::bind(Buffer::ring, ring));
+  return BasicRingWriter(words, view.slot_count());
 }
 
 template <class Words>
@@ -177,13 +174,12 @@ Result<Word> BasicRingWriter<Words>::publish_items(const ItemWindow& window) {
 
 template <class Words>
 Result<void> BasicRingWriter<Words>::publish_packed(const PackedRequest& request) {
-  const auto args = pack(request.ops);
-  if (!args) return Failure(args.error());
+  const auto args = EVERKERNEL_TRY(pack(request.ops));
   return publish({.slot_index = request.slot_index,
                   .tenant = request.tenant,
                   .priority = request.priority,
                   .opcode = static_cast<Word>(abi::Opcode::packed_slot),
-                  .args = *args});
+                  .args = args});
 }
 
 template <class Words>

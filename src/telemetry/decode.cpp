@@ -204,17 +204,9 @@ void decode_ring(const RingView& view, std::span<const Word> window_opcodes, Dec
 Result<void> decode(const DecodeRequest& request, DecodeScratch& scratch,
                     RingTelemetry& telemetry) {
   std::optional<ControlView> control;
-  if (request.control) {
-    const auto view = ControlView::parse(*request.control);
-    if (!view) return Failure(view.error());
-    control = *view;
-  }
+  if (request.control) control = EVERKERNEL_TRY(ControlView::parse(*request.control));
   std::optional<RingView> ring;
-  if (request.ring) {
-    const auto view = RingView::parse(*request.ring);
-    if (!view) return Failure(view.error());
-    ring = *view;
-  }
+  if (request.ring) ring = EVERKERNEL_TRY(RingView::parse(*request.ring));
 
   // Nothing fails from here on. What was not given is emptied in place, keeping its storage.
   static constexpr std::array<std::byte, abi::kControlWords * abi::kWordBytes> kNoControl{};
