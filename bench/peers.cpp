@@ -1,6 +1,6 @@
 #include "peers.hpp"
 
-#include "everkernel/base/spin.hpp"
+#include "base/spin.hpp"
 
 #if defined(EVERKERNEL_HAS_TBB)
 #include <tbb/parallel_for.h>

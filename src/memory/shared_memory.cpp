@@ -1,5 +1,5 @@
 // memfd, sealed against shrinking, mapped once.
-#include "everkernel/memory/shared_memory.hpp"
+#include "memory/shared_memory.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -10,7 +10,7 @@
 #include <cstring>
 #include <utility>
 
-#include "everkernel/base/checked.hpp"
+#include "base/checked.hpp"
 
 namespace everkernel::memory {
 namespace {

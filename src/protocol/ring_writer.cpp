@@ -5,9 +5,9 @@
 
 #include <algorithm>
 
+#include "base/checked.hpp"
 #include "everkernel/abi/control.hpp"
 #include "everkernel/abi/opcode.hpp"
-#include "everkernel/base/checked.hpp"
 #include "everkernel/protocol/ring.hpp"
 
 namespace everkernel::protocol {

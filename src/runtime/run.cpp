@@ -8,7 +8,7 @@
 #include <mutex>
 #include <utility>
 
-#include "everkernel/base/checked.hpp"
+#include "base/checked.hpp"
 #include "everkernel/planner/lineage.hpp"
 #include "everkernel/planner/opcode_ranks.hpp"
 #include "everkernel/planner/waves.hpp"

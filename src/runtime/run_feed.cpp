@@ -6,7 +6,7 @@
 #include <array>
 #include <mutex>
 
-#include "everkernel/base/spin.hpp"
+#include "base/spin.hpp"
 #include "everkernel/protocol/control.hpp"
 #include "everkernel/protocol/debug_log.hpp"
 #include "everkernel/protocol/io_queue.hpp"

@@ -9,10 +9,10 @@
 
 #include "everkernel/backend/backend.hpp"
 #include "everkernel/memory/large_array.hpp"
-#include "everkernel/memory/shared_memory.hpp"
 #include "everkernel/planner/effects.hpp"
 #include "everkernel/planner/plan.hpp"
 #include "everkernel/planner/policy.hpp"
+#include "memory/shared_memory.hpp"
 #include "runtime/state.hpp"
 
 namespace everkernel {

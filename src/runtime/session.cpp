@@ -17,16 +17,16 @@
 #include <utility>
 #include <vector>
 
+#include "base/spin.hpp"
 #include "everkernel/abi/fault.hpp"
 #include "everkernel/abi/opcode.hpp"
-#include "everkernel/base/spin.hpp"
-#include "everkernel/memory/shared_memory.hpp"
 #include "everkernel/protocol/control.hpp"
 #include "everkernel/protocol/debug_log.hpp"
 #include "everkernel/protocol/io_queue.hpp"
 #include "everkernel/protocol/packed.hpp"
 #include "everkernel/protocol/ring.hpp"
 #include "everkernel/telemetry/decode.hpp"
+#include "memory/shared_memory.hpp"
 #include "runtime/state.hpp"
 
 namespace everkernel {

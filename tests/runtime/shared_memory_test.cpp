@@ -1,5 +1,5 @@
 // The memory a session's ring lies in.
-#include "everkernel/memory/shared_memory.hpp"
+#include "memory/shared_memory.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>

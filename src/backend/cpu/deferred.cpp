@@ -1,6 +1,6 @@
 // Queues of slots that wait for another look.
 #include "backend/cpu/deferred.hpp"
-#include "everkernel/base/spin.hpp"
+#include "base/spin.hpp"
 
 #include <mutex>
 

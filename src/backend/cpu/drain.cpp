@@ -14,7 +14,7 @@
 #include <mutex>
 #include <thread>
 
-#include "everkernel/base/spin.hpp"
+#include "base/spin.hpp"
 #include "everkernel/protocol/control.hpp"
 
 namespace everkernel::backend::cpu {

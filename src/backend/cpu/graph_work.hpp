@@ -9,9 +9,9 @@
 #include "backend/cpu/executor.hpp"
 #include "backend/cpu/tally.hpp"
 #include "backend/cpu/worker.hpp"
+#include "base/spin.hpp"
 #include "everkernel/backend/graph.hpp"
 #include "everkernel/backend/live.hpp"
-#include "everkernel/base/spin.hpp"
 
 namespace everkernel::backend::cpu {
 

@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/spin.hpp"
 #include "everkernel/base/assert.hpp"
-#include "everkernel/base/spin.hpp"
 
 namespace everkernel::backend::cuda {
 namespace {
