@@ -1,4 +1,4 @@
-// memfd, sealed against shrinking, mapped once.
+// A memfd, sealed against resizing and mapped once.
 #include "memory/shared_memory.hpp"
 
 #include <fcntl.h>
@@ -22,7 +22,7 @@ Failure refused(std::string_view call, std::size_t size_bytes, int number) {
   return fail(
       code,
       fmt::format("shared memory: {} of {} bytes: {}", call, size_bytes, std::strerror(number)),
-      "ask for a smaller ring, or raise the limits of this process", number);
+      "use a smaller ring, or raise the memory limits of this process", number);
 }
 
 Result<std::size_t> page_rounded_sum(std::span<const std::size_t> part_bytes) {
@@ -30,7 +30,8 @@ Result<std::size_t> page_rounded_sum(std::span<const std::size_t> part_bytes) {
   for (const std::size_t bytes : part_bytes) {
     const auto padded = checked_add(bytes, kPageBytes - 1);
     const auto sum = checked_add(total, padded.value_or(0) / kPageBytes * kPageBytes);
-    if (!padded || !sum) return fail(Code::out_of_memory, "shared memory: its length overflows");
+    if (!padded || !sum)
+      return fail(Code::out_of_memory, "shared memory: the sum of the part lengths overflows");
     total = *sum;
   }
   return total == 0 ? kPageBytes : total;
@@ -46,7 +47,7 @@ Result<SharedMemory> SharedMemory::create(std::span<const std::size_t> part_byte
   if (::ftruncate(descriptor, static_cast<off_t>(total)) != 0) {
     return refused("ftruncate", total, errno);
   }
-  // Nobody who maps it may make it shorter: a ring that vanishes is a bus error.
+  // Sealed: if another process shortened the memory, an access to the ring would raise SIGBUS.
   if (::fcntl(descriptor, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
     return refused("sealing", total, errno);
   }

@@ -1,4 +1,4 @@
-// Control words: made from a layout, read through a checked view, changed one word at a time.
+// The control buffer: encoded from a layout, read through a checked view, changed word by word.
 #include "everkernel/protocol/control.hpp"
 
 #include <fmt/format.h>
@@ -21,7 +21,7 @@ Result<void> check_holds(std::span<const std::byte> control, WordRange range,
   return fail(Code::corrupt,
               fmt::format("control: word {} ({}) is missing: the buffer has {} bytes ({} words)",
                           range.end() - 1, name, control.size(), words),
-              fmt::format("read back at least {} bytes", range.end() * abi::kWordBytes));
+              fmt::format("pass at least {} bytes", range.end() * abi::kWordBytes));
 }
 
 Result<void> check_whole(std::span<const std::byte> control) {
@@ -122,7 +122,7 @@ std::array<Word, abi::kControlPriorityOffsets.count> ControlView::priority_offse
 }
 
 bool ControlView::tenant_enabled(Word tenant) const {
-  // 64 bits: base and tenant are any words, and their sum must not wrap into the table.
+  // 64 bits: base and tenant may be any words, and their sum must not wrap around into the table.
   const std::uint64_t index = std::uint64_t{word(abi::kControlTenantBase.first)} + tenant;
   if (index < abi::kControlTenantMasks.first || index >= abi::kControlTenantMasks.end()) {
     return false;
@@ -137,12 +137,13 @@ Word ControlView::observable_count() const {
 
 Result<Word> ControlView::observable(Word index) const {
   if (index < observable_count()) return word(std::size_t{abi::kControlFirstObservable} + index);
-  return fail(Code::invalid_argument,
-              fmt::format("control: observable {} (word {}) is not there: the buffer has {} bytes "
-                          "and {} observables",
-                          index, std::uint64_t{abi::kControlFirstObservable} + index, bytes_.size(),
-                          observable_count()),
-              "ask the encoder for more observable slots");
+  return fail(
+      Code::invalid_argument,
+      fmt::format("control: observable {} (word {}) does not exist: the buffer has {} bytes "
+                  "and {} observables",
+                  index, std::uint64_t{abi::kControlFirstObservable} + index, bytes_.size(),
+                  observable_count()),
+      "encode the control buffer with more observable slots");
 }
 
 template <class Words>

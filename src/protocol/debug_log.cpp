@@ -1,4 +1,4 @@
-// The debug log: a cursor that never passes the end, and records behind it.
+// The debug log: a cursor that never passes the end, followed by records.
 #include "everkernel/protocol/debug_log.hpp"
 
 #include <fmt/format.h>
@@ -13,13 +13,14 @@ namespace {
 using abi::DebugRecord;
 using abi::kDebugRecordWords;
 
-// Words of whole records in a log of that many bytes; fails unless there is a cursor.
+// Words of the whole records that fit a log of `size_bytes`. Fails if there is no word for the
+// cursor.
 Result<Word> capacity_words(std::size_t size_bytes) {
   const std::size_t words =
       EVERKERNEL_TRY(whole_units(Buffer::debug_log, size_bytes, abi::kWordBytes));
   if (words == 0) {
     return fail(Code::corrupt, "debug_log: word 0 (cursor) is missing: the buffer has 0 bytes",
-                "an empty log is one word");
+                "an empty log has one word");
   }
   const std::size_t records =
       std::min<std::size_t>((words - 1) / kDebugRecordWords, abi::kMaxDebugRecords);
@@ -81,9 +82,9 @@ Result<BasicDebugLogWriter<Words>> BasicDebugLogWriter<Words>::bind(std::span<st
 
 template <class Words>
 bool BasicDebugLogWriter<Words>::append(const DebugRecord& record) {
-  // Reserving by compare-and-swap keeps the cursor inside the log at every moment, which a
-  // fetch-and-add that is taken back afterwards would not. A failed round means another thread
-  // appended, so there are at most as many rounds as the log has records.
+  // Compare-and-swap keeps the cursor inside the log at every moment; a fetch-and-add would pass
+  // the end before it is undone. If a round fails, another thread has appended, so that there are
+  // at most as many rounds as the log has records.
   Word cursor = words_.load_relaxed(abi::kDebugCursor);
   for (;;) {
     const bool is_sound = cursor % kDebugRecordWords == 0 && cursor <= capacity_words_;

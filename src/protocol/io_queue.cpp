@@ -1,4 +1,4 @@
-// IO slots: taken by compare-and-swap, filled, published, answered, released.
+// IO slots: claimed by compare-and-swap, filled, published, completed, released.
 #include "everkernel/protocol/io_queue.hpp"
 
 #include <fmt/format.h>
@@ -71,12 +71,12 @@ Result<Word> BasicIoQueueWriter<Words>::submit(const IoRequest& request) {
   if (request.op != abi::IoOp::read && request.op != abi::IoOp::write &&
       request.op != abi::IoOp::fence) {
     return fail(Code::invalid_argument,
-                fmt::format("io_queue: {} is no IO operation", static_cast<Word>(request.op)),
+                fmt::format("io_queue: {} is not an IO operation", static_cast<Word>(request.op)),
                 "operations are read (1), write (2) and fence (3)");
   }
   for (Word slot = 0; slot < slot_count_; ++slot) {
-    // CLAIMED keeps other askers away while the words are filled; PUBLISHED, stored with release,
-    // hands them to the service.
+    // CLAIMED keeps other requesters away while the words are filled; PUBLISHED, stored with
+    // release, makes them visible to the IO service.
     if (!words_.claim(status_word(slot), static_cast<Word>(IoStatus::empty),
                       static_cast<Word>(IoStatus::claimed))) {
       continue;
@@ -93,14 +93,14 @@ Result<Word> BasicIoQueueWriter<Words>::submit(const IoRequest& request) {
     return slot;
   }
   return fail(Code::queue_full, fmt::format("io_queue: none of the {} slots is empty", slot_count_),
-              "serve the requests that wait, or make a longer queue");
+              "complete and release requests, or make a longer queue");
 }
 
 template <class Words>
 Result<IoStatus> BasicIoQueueWriter<Words>::status(Word slot_index) const {
   if (slot_index < slot_count_) return IoStatus{words_.load_acquire(status_word(slot_index))};
   return fail(Code::invalid_argument,
-              fmt::format("io_queue: slot {} is not there: the queue has {} slots ({} bytes)",
+              fmt::format("io_queue: slot {} does not exist: the queue has {} slots ({} bytes)",
                           slot_index, slot_count_, slot_count_ * abi::kIoSlotBytes));
 }
 

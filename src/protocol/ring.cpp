@@ -1,4 +1,4 @@
-// Rings as bytes: made empty, and read through a checked view.
+// Rings: encoded empty, and read through a checked view.
 #include "everkernel/protocol/ring.hpp"
 
 #include <fmt/format.h>
@@ -34,7 +34,7 @@ Result<RingView> RingView::parse(std::span<const std::byte> ring) {
 Result<Word> RingView::count(abi::SlotStatus status, Word first_n) const {
   if (first_n > slot_count_) {
     return fail(Code::invalid_argument,
-                fmt::format("ring: slot {} is not there: the ring has {} slots ({} bytes)",
+                fmt::format("ring: slot {} does not exist: the ring has {} slots ({} bytes)",
                             first_n - 1, slot_count_, std::size_t{slot_count_} * abi::kSlotBytes));
   }
   Word count = 0;

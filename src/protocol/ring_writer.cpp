@@ -1,4 +1,4 @@
-// Publishing: every check of the wire format in its order, then the stores.
+// Publishing: the checks in the order of the wire format, then the stores.
 #include "everkernel/protocol/ring_writer.hpp"
 
 #include <fmt/format.h>
@@ -39,11 +39,11 @@ Result<void> check_args(std::size_t count) {
               "pass longer data in a buffer and its handle in the slot");
 }
 
-// `item` is the place in a batch or window, empty for a single slot.
+// `item` is "item N: " for an item of a batch or window, empty for a single slot.
 Failure unpublishable(Word opcode, std::string_view item) {
   return fail(Code::invalid_argument,
-              fmt::format("ring: {0}opcode {1} ({1:#x}) is reserved for the system", item, opcode),
-              "handlers have numbers 8..0xffef and 0x10000..0x7fffffff");
+              fmt::format("ring: {0}opcode {1} ({1:#x}) is reserved", item, opcode),
+              "opcodes of handlers are 8..0xffef and 0x10000..0x7fffffff");
 }
 
 Result<void> check_opcode(Word opcode) {
@@ -69,14 +69,14 @@ Result<void> check_batch_operation(const Operation& operation, std::size_t index
   return unpublishable(operation.opcode, fmt::format("item {}: ", index));
 }
 
-// The window rule, for a ring of `slot_count` slots.
+// Fails unless `count` slots from `first_slot` on fit a ring of `slot_count` slots.
 Result<void> check_fits(Word first_slot, std::size_t count, std::size_t slot_count) {
   const auto end = checked_add<std::size_t>(first_slot, count);
   if (end && *end <= slot_count) return {};
   return fail(Code::invalid_argument,
               fmt::format("ring: {} slots from slot {} do not fit a ring of {} slots", count,
                           first_slot, slot_count),
-              "publish a shorter window, or make a larger ring");
+              "publish fewer items, or make a larger ring");
 }
 
 }  // namespace
@@ -103,7 +103,7 @@ Result<void> encode_items(const ItemWindow& window, std::span<std::byte> ring) {
   EVERKERNEL_TRY(check_tenant(window.tenant));
   EVERKERNEL_TRY(check_priority(window.priority));
 
-  // Each line is written once: a slot either takes its item or is cleared.
+  // Each cache line is written once: a slot either gets an item or is cleared.
   auto words = *PrivateWords::bind(Buffer::ring, ring);
   const std::size_t first_byte = std::size_t{window.first_slot} * abi::kSlotBytes;
   std::ranges::fill(ring.first(first_byte), std::byte{0});
@@ -126,9 +126,9 @@ template <class Words>
 Result<void> BasicRingWriter<Words>::check_inside(Word slot_index) const {
   if (slot_index < slot_count_) return {};
   return fail(Code::invalid_argument,
-              fmt::format("ring: slot {} is not there: the ring has {} slots ({} bytes)",
+              fmt::format("ring: slot {} does not exist: the ring has {} slots ({} bytes)",
                           slot_index, slot_count_, std::size_t{slot_count_} * abi::kSlotBytes),
-              "slots count from 0");
+              "slots are counted from 0");
 }
 
 template <class Words>
@@ -142,7 +142,7 @@ Result<void> BasicRingWriter<Words>::check_free(Word first_slot, Word count) con
                             std::size_t{i} * abi::kSlotWords, abi::status_name(found),
                             static_cast<Word>(found)),
                 is_fault ? "reset the faulted slot first"
-                         : "wait until the slot is DONE, or publish into another");
+                         : "wait until the slot is DONE, or use another slot");
   }
   return {};
 }
@@ -207,7 +207,8 @@ Result<Word> BasicRingWriter<Words>::publish_batch(const BatchRequest& request) 
 
 template <class Words>
 void BasicRingWriter<Words>::clear(Word slot_index) {
-  // The fault code goes with the fault; everything else stays readable until the next publish.
+  // The fault code is cleared with the status; the other words stay readable until the next
+  // publish.
   const std::size_t line = std::size_t{slot_index} * abi::kSlotWords;
   const Word priority = abi::priority_of(words_.load_relaxed(line + 3));
   words_.store_relaxed(line + 3, abi::priority_word(priority, 0));

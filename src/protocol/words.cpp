@@ -14,7 +14,7 @@ Result<LiveWords> LiveWords::bind(Buffer buffer, std::span<std::byte> bytes) {
   const auto misalignment = reinterpret_cast<std::uintptr_t>(bytes.data()) % abi::kSlotBytes;
   if (misalignment != 0) {
     return fail(Code::invalid_argument,
-                fmt::format("{}: live memory begins {} bytes behind a {}-byte line",
+                fmt::format("{}: live memory begins {} bytes behind a {}-byte boundary",
                             buffer_name(buffer), misalignment, abi::kSlotBytes),
                 "allocate it with mmap, or with std::aligned_alloc(64, …)");
   }

@@ -15,9 +15,9 @@ inline constexpr WordRange kControlShutdown{0, 1};
 inline constexpr WordRange kControlDoneCount{1, 1};
 /// Word: index of the tenant mask table.
 inline constexpr WordRange kControlTenantBase{2, 1};
-/// Words: one mask a tenant, non-zero = may run.
+/// Words: one mask for each tenant; non-zero = its slots may run.
 inline constexpr WordRange kControlTenantMasks{3, 29};
-/// Words: most slots of that tenant claimed at one time; 0 = nothing runs.
+/// Words: for each tenant, most of its slots that may be claimed at one time; 0 = none runs.
 inline constexpr WordRange kControlTenantQuotas{32, 32};
 /// Words: claims of each tenant, cumulative.
 inline constexpr WordRange kControlTenantFairness{64, 32};
@@ -27,7 +27,7 @@ inline constexpr WordRange kControlMetrics{96, 32};
 inline constexpr WordRange kControlEpoch{128, 1};
 /// Words: first slot of each priority, then the end.
 inline constexpr WordRange kControlPriorityOffsets{129, 6};
-/// Word: urgent claims since the last other one.
+/// Word: claims of urgent slots since the last claim of another priority.
 inline constexpr WordRange kControlStarvation{135, 1};
 /// Words: claims of each priority, cumulative.
 inline constexpr WordRange kControlPriorityFairness{136, 5};
@@ -58,7 +58,7 @@ inline constexpr Word kDefaultTenantQuota = 1'000'000;
 /// Most observables a control buffer may have.
 inline constexpr Word kMaxObservables = 1'048'576;
 
-/// A named table of the control buffer.
+/// A named table of the control buffer; many have one word only.
 struct ControlTable {
   const char* name;  ///< as in error messages
   WordRange words;   ///< where it lies
