@@ -1,7 +1,7 @@
-// A batch and its fence: several operations, and a slot behind them that completes when they all
-// have. A host that sees the epoch advance may read every result of the batch.
+// A batch and its fence: several operations, and a slot after them that completes when all of them
+// have. When the host sees the epoch advance, it may read every result of the batch.
 //
-// This is the bounded way to run: buffers go in, dispatch() drains them, buffers come back.
+// dispatch() is the bounded way to run: it takes buffers, drains the ring and returns the buffers.
 #include <fmt/format.h>
 
 #include <array>
@@ -22,10 +22,10 @@ using abi::Word;
 
 constexpr Word kItems = 16;
 constexpr Word kSum =
-    abi::kControlWords + 1;  // the fence stores its tag into the observable before
+    abi::kControlWords + 1;  // the fence stores its tag into the observable before this one
 constexpr Word kTag = 99;
 
-// 1 + 2 + … + kItems, an addition a slot, and the fence.
+// Publishes 1 + 2 + … + kItems as one addition per slot, and the fence.
 Result<Word> publish_sum(std::span<std::byte> ring) {
   protocol::RingWriter writer = EVERKERNEL_TRY(protocol::RingWriter::bind(ring));
   std::vector<std::array<Word, 2>> args;

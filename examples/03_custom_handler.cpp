@@ -1,5 +1,5 @@
-// An operation of your own: handler text is verified and compiled, and reaches your data through
-// buffers that work items name by handle.
+// A custom operation: the text of a handler is verified and compiled. The handler uses data in
+// buffers, which work items name by handle.
 #include <fmt/format.h>
 
 #include <bit>

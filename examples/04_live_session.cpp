@@ -1,4 +1,5 @@
-// A live session: the kernel stays, two threads feed it at one time, and anyone may look.
+// A live session: the kernel keeps running, two threads publish at one time, and any thread may
+// take a snapshot.
 #include <fmt/format.h>
 
 #include <array>
@@ -18,7 +19,7 @@ using abi::Word;
 constexpr Word kItems = 20'000;
 constexpr auto kTimeout = std::chrono::seconds(30);
 
-// Adds 1 to an observable, kItems times, as one tenant; waits for its last item.
+// Adds 1 to an observable kItems times, as one tenant, and waits for the last item.
 Result<void> produce(Session& session, Word tenant) {
   const std::array<Word, 2> args{1, abi::kControlWords + tenant};
   Ticket last = {};

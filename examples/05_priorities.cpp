@@ -1,5 +1,5 @@
-// Priorities: the ring is split in five, and workers take the most urgent part first. Every 16
-// urgent items an ordinary one gets its turn, so that nothing waits for ever.
+// Priorities: the ring is divided into five parts, and workers take the most urgent part first.
+// After every 16 urgent items a worker takes a less urgent one, so that every item runs eventually.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace {
 using namespace everkernel;
 using abi::Word;
 
-// Writes down in which order items ran: word 0 counts them, the others hold their priorities.
+// Records the order in which items ran: word 0 counts them, the others hold their priorities.
 constexpr std::string_view kHandlers =
     "handler note = 64 { let place = atomic_add(output[0], 1); output[1 + place] = priority; }";
 constexpr Word kOpcode = 64;
@@ -43,7 +43,7 @@ Result<void> publish_all(std::span<std::byte> ring) {
 Result<std::string> run() {
   ir::Program program = EVERKERNEL_TRY(ir::parse(kHandlers));
   const ir::VerifiedProgram verified = EVERKERNEL_TRY(ir::verify(std::move(program)));
-  // One worker, so that there is one order to see.
+  // One worker, so that the order is defined.
   Megakernel kernel = EVERKERNEL_TRY(
       Megakernel::create(backend::cpu::make_backend(), {.slot_count = kSlots,
                                                         .workgroup_size = 4,
@@ -76,7 +76,7 @@ int main() {
   if (!letters) fmt::print("error: {}\n", letters.error().message);
   if (!letters) return 1;
   fmt::print("{}\n", *letters);
-  // All of them ran; urgent work was over before low began, but normal had a turn in between.
+  // All items ran; the urgent ones ended before the low ones began, but normal ones ran in between.
   const bool is_right = letters->size() == kSlots && letters->front() == 'C' &&
                         letters->rfind('H') < letters->find('L') &&
                         letters->find('N') < letters->rfind('H') && letters->back() == 'I';
