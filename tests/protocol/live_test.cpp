@@ -135,7 +135,7 @@ TEST(LiveRing, a_consumer_finds_every_published_slot_whole) {
   LineBytes ring(kLiveSlots * 64);
   Watch watch;
   PlainWords plain{};
-  std::atomic<Word> published = ~Word{0};  // nobody knows yet
+  std::atomic<Word> published = ~Word{0};  // not known yet
   std::thread publisher([&] { published = publish_items(ring, plain, watch); });
   std::thread consumer([&] { consume_items(ring, plain, published, watch); });
   publisher.join();
@@ -241,20 +241,22 @@ TEST(LiveDebugLog, two_threads_fill_it_exactly) {
   }
 }
 
-// Slots of the queue: one makes the askers fight for it, four let requests stand side by side.
+// Slots of the queue: with one slot the requesters compete for it, with four requests overlap.
 class LiveIoQueue : public testing::TestWithParam<Word> {};
 INSTANTIATE_TEST_SUITE_P(Slots, LiveIoQueue, testing::Values(1u, 4u));
 
-constexpr Word kIoRequests = 20'000;  // of each asker
+constexpr Word kIoRequests = 20'000;  // of each requester
 
-// A plain word of each asker beside its request, and one beside the answer.
+// A plain word that each requester stores with its request, and one that the service stores with
+// the completion.
 struct PlainPair {
   Word request = 0;
   Word answer = 0;
 };
 using PlainPairs = std::array<PlainPair, 2>;
 
-// Submits, waits for the answer, checks that it is its own, and frees the slot.
+// Submits a request, waits for its completion, checks that it belongs to the request, and frees the
+// slot.
 void ask(Word thread, LineBytes& queue, PlainPair& plain, Watch& watch) {
   auto writer = *LiveIoQueueWriter::bind(queue.span());
   const auto words = *LiveWords::bind(Buffer::io_queue, queue.span());
@@ -284,7 +286,7 @@ void ask(Word thread, LineBytes& queue, PlainPair& plain, Watch& watch) {
   }
 }
 
-// Answers every request once, each third with an error, until nobody asks any more.
+// Completes every request once, every third with an error, until all requesters have ended.
 void serve(Word slot_count, const std::atomic<int>& askers, LineBytes& queue, PlainPairs& plain,
            Watch& watch) {
   auto writer = *LiveIoQueueWriter::bind(queue.span());
@@ -295,7 +297,8 @@ void serve(Word slot_count, const std::atomic<int>& askers, LineBytes& queue, Pl
       return words.load_acquire(at * 8 + 6) == 1;
     };
     if (!watch.wait_until([&] { return find() || askers.load() == 0; })) return;
-    if (words.load_acquire(at * 8 + 6) != 1) return;  // an asker leaves with its last answer
+    if (words.load_acquire(at * 8 + 6) != 1)
+      return;  // a requester may end after its last completion
     const Word tag = words.load_relaxed(at * 8 + 7);
     const std::array<Word, 5> found{words.load_relaxed(at * 8 + 1), words.load_relaxed(at * 8 + 2),
                                     words.load_relaxed(at * 8 + 3), words.load_relaxed(at * 8 + 4),

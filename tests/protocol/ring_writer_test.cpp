@@ -20,7 +20,7 @@ using test::words_of;
 constexpr Word kMaxWord = 0xFFFFFFFFu;
 constexpr Word kAnyArgs[1000] = {};
 
-// Numbers that occur nowhere else in a message: by them a table tells which rule was reported.
+// Numbers that occur nowhere else in a message, so that they identify the rule of an error.
 constexpr Word kFarSlot = 4242;
 constexpr Word kBadTenant = 1029;
 constexpr Word kBadPriority = 2005;
@@ -28,7 +28,7 @@ constexpr Word kBadOpcode = 0x8000BEEF;
 constexpr Word kBadStatus = 99099;
 constexpr std::size_t kManyArgs = 813;
 
-// What every rule can break; each publish call reads the parts it has.
+// The arguments that rules check; each publish function uses those that it has.
 struct Attempt {
   Word slot = 1;
   Word tenant = 3;
@@ -223,7 +223,7 @@ TYPED_TEST(RingWriterTest, every_call_takes_the_publishable_opcodes_only) {
   }
 }
 
-// What a slot's status means to the host's calls.
+// Which calls of the host accept a slot with which status.
 struct StatusRow {
   Word status;
   bool can_publish, can_reset, can_cancel;

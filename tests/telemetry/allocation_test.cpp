@@ -25,7 +25,7 @@ std::size_t allocations_of(Call call) {
   return test::allocation_count() - before;
 }
 
-// Optimisers may leave out an allocation nobody looks at; this looks.
+// Keeps the compiler from removing an allocation whose memory is not used.
 void look_at(const void* block) {
   asm volatile("" : : "r"(block) : "memory");
 }
@@ -112,8 +112,8 @@ TEST(DecodeAllocations, the_second_decode_of_a_shape_has_none) {
   EXPECT_EQ(telemetry.control.observables.size(), 3u);
 }
 
-// A supervisor's first look often comes before anything ran. The shape is that of the buffers:
-// which counters are zero is no part of it.
+// The first snapshot of a supervisor is often taken before anything ran. Later snapshots must not
+// allocate although more counters are non-zero: only the size of the buffers may matter.
 TEST(DecodeAllocations, counters_that_leave_zero_cost_none) {
   const Bytes idle = test::control_of({{3, 1}});
   Bytes busy = idle;
