@@ -1,6 +1,6 @@
-// Threads on live memory, as a host and its workers use it. Without TSan they show lost, torn and
-// doubled items. Live words are all atomic, so a missing acquire or release is no race by itself:
-// each hand-over is accompanied by a plain word, and TSan sees whether the order covers that one.
+// Threads on live memory, as a host and its workers use it. Without TSan the tests find lost, torn
+// and repeated items. Live words are atomic, so that a missing acquire or release alone is not a
+// data race: each thread also passes a plain word, and TSan reports if no memory order covers it.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -25,18 +25,17 @@ using abi::SlotStatus;
 using test::Bytes;
 using test::LineBytes;
 
-// Ends every spin of a test: set when a thread has found something wrong or the time is over.
+// Ends every spin loop of a test: set if a thread has found an error or the time is over.
 class Watch {
  public:
-  // Whether a thread that makes work should stop early. Threads that hand a small ring back and
-  // forth need a turn of the scheduler for each hand-over: on a busy machine that is slow, and no
-  // failure.
+  // Whether a publishing thread should stop early. Threads that share a small ring may need a time
+  // slice of the scheduler for each lap: on a busy machine that is slow, but not a failure.
   bool is_enough() const { return std::chrono::steady_clock::now() > enough_; }
   bool is_over() {
     if (std::chrono::steady_clock::now() > deadline_) report("the deadline passed");
     return is_over_.load(std::memory_order_relaxed);
   }
-  // Called by one thread or another, first one wins; read after they are joined.
+  // Keeps the first error of any thread; read after the threads are joined.
   void report(const std::string& problem) {
     if (!is_reported_.test_and_set()) problem_ = problem;
     is_over_.store(true, std::memory_order_relaxed);
@@ -66,7 +65,7 @@ Word mix(Word seed, Word word) {
   return (seed ^ word) * 0x9E3779B1u + (seed >> 15);
 }
 
-// Item `number`: every word of its slot differs from lap to lap, and arg11 seals all of them.
+// Item `number`: every word of its slot differs from lap to lap, and arg11 is a checksum of them.
 struct Item {
   explicit Item(Word number) {
     for (Word i = 0; i < 11; ++i) args[i] = mix(number, i);
@@ -92,9 +91,9 @@ struct Item {
 
 constexpr Word kLiveSlots = 8;
 constexpr Word kLiveItems = 200'000;
-using PlainWords = std::array<Word, kLiveSlots>;  // one beside each slot
+using PlainWords = std::array<Word, kLiveSlots>;  // one for each slot
 
-// Publishes item after item, each into the slot behind the last one's. Gives how many there were.
+// Publishes items into consecutive slots. Gives the number of items.
 Word publish_items(LineBytes& ring, PlainWords& plain, Watch& watch) {
   auto writer = *LiveRingWriter::bind(ring.span());
   const auto words = *LiveWords::bind(Buffer::ring, ring.span());
@@ -111,7 +110,7 @@ Word publish_items(LineBytes& ring, PlainWords& plain, Watch& watch) {
   return kLiveItems;
 }
 
-// Takes them in the same order and completes them, until `published` of them.
+// Takes the items in the same order and completes them, until there were `published` of them.
 void consume_items(LineBytes& ring, const PlainWords& plain, const std::atomic<Word>& published,
                    Watch& watch) {
   auto words = *LiveWords::bind(Buffer::ring, ring.span());
@@ -119,7 +118,7 @@ void consume_items(LineBytes& ring, const PlainWords& plain, const std::atomic<W
     const std::size_t line = number % kLiveSlots * 16;
     const auto has_item = [&] { return words.load_acquire(line) == 1; };
     if (!watch.wait_until([&] { return has_item() || number == published.load(); })) return;
-    if (!has_item()) return;  // that was the last
+    if (!has_item()) return;  // there are no more
     std::array<Word, 16> slot;
     for (std::size_t i = 0; i < 16; ++i) slot[i] = words.load_relaxed(line + i);
     const Word seal =
@@ -145,7 +144,7 @@ TEST(LiveRing, a_consumer_finds_every_published_slot_whole) {
   EXPECT_EQ(RingView::parse(ring.span())->count(SlotStatus::done, kLiveSlots), kLiveSlots);
 }
 
-// The seal above must be able to fail: a changed word of any kind breaks it.
+// The checksum above must be able to fail: it changes if any word changes.
 TEST(LiveRing, the_seal_notices_every_single_word) {
   const Item item(12'345);
   Word words[16] = {1, Item::opcode(12'345), 12'345 % 29, 12'345 % 5};
@@ -207,7 +206,7 @@ TEST(LiveDebugLog, two_threads_fill_it_exactly) {
   LineBytes log((1 + kRecords * 4) * 4);
   Watch watch;
   std::array<Word, 2> appended{};
-  std::latch start(2);  // or one would be done before the other begins
+  std::latch start(2);  // so that neither thread ends before the other begins
   const auto fill = [&](Word thread) {
     auto writer = *LiveDebugLogWriter::bind(log.span());
     start.arrive_and_wait();
@@ -231,7 +230,7 @@ TEST(LiveDebugLog, two_threads_fill_it_exactly) {
   const auto view = DebugLogView::parse(log.span());
   ASSERT_TRUE(view);
   ASSERT_EQ(view->record_count(), kRecords);
-  std::array<Word, 2> next{};  // each thread's records stand in its own order, none twice
+  std::array<Word, 2> next{};  // the records of each thread are in its order, none twice
   for (Word i = 0; i < kRecords; ++i) {
     const abi::DebugRecord record = view->record(i);
     ASSERT_LT(record.fmt_id, 2u) << i;
