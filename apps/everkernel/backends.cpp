@@ -1,4 +1,4 @@
-// Which backends there are. Asking for one that is not there is an error, never another one.
+// The backends of this build. A backend that is asked for by name is never replaced by another one.
 #include "backends.hpp"
 
 #include <fmt/format.h>
@@ -20,11 +20,11 @@ Result<ChosenBackend> choose_backend(const std::string& choice) {
   const backend::Capabilities& found = cuda->capabilities();
   if (found.supported) {
     return ChosenBackend{.backend = std::move(cuda),
-                         .reason = choice == "auto" ? "cuda runs here" : std::string()};
+                         .reason = choice == "auto" ? "a CUDA GPU is available" : std::string()};
   }
   if (choice == "cuda") {
     return fail(Code::unsupported, fmt::format("--backend cuda: {}", found.reason),
-                "--backend cpu runs on every machine");
+                "use --backend cpu, which runs on every machine");
   }
   return ChosenBackend{.backend = backend::cpu::make_backend(), .reason = found.reason};
 }

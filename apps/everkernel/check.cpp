@@ -1,7 +1,6 @@
 // `everkernel check`: verifies the handlers of a file, and shows what was understood.
 //
-// Nothing runs here. The text that --print gives and the code that --emit gives are what the
-// runtime would use.
+// Nothing runs here. --print and --emit show the text and the code that the runtime would use.
 #include <fmt/format.h>
 
 #include <string>
@@ -26,14 +25,14 @@ struct CheckOptions {
   bool json = false;
 };
 
-// What a file holds, verified, and the texts that were asked for.
+// A verified file, and the texts that the options ask for.
 struct Checked {
   ir::VerifiedProgram program;
   std::string printed = {};
   std::string code = {};
 };
 
-// The code of the kind that was asked for.
+// The generated code: `kind` is llvm or cuda.
 Result<std::string> emit(const ir::VerifiedProgram& program, std::string_view kind) {
   if (kind == "cuda") return jit::emit_cuda(program, {.payload = program.payload() != nullptr});
   return jit::emit_llvm(program, {});
@@ -54,7 +53,7 @@ std::size_t instruction_count(const ir::VerifiedHandler& handler) {
   return handler.handler.body.exprs.size() + handler.handler.body.stmts.size();
 }
 
-// What the handler touches, in words.
+// The effects of a handler, in words.
 std::string touches(const ir::Effects& effects) {
   std::string text;
   const auto add = [&text](bool is_there, std::string_view word) {
@@ -126,17 +125,19 @@ Result<void> check(const CheckOptions& options) {
 }  // namespace
 
 Command check_command() {
-  Command command("check", "Verify the handlers of a file");
+  Command command("check", "Verify a file of handlers; show it or the code made from it");
   CheckOptions& options = command.set_action(check);
-  command.add_path("FILE", options.path, "Handlers, as text");
-  command.add_flag("--print", options.print, "Print the handlers as they were understood");
-  command.add_choice("--emit", options.emit, {"llvm", "cuda"}, "Print the generated code");
+  command.add_path("FILE", options.path, "Handlers in the handler language (docs/handlers.md)");
+  command.add_flag("--print", options.print, "Print the handlers as the parser understood them");
+  command.add_choice("--emit", options.emit, {"llvm", "cuda"},
+                     "Print the code generated for the CPU or the GPU");
   command.add_json(options.json);
   command.set_footer(
       "Examples:\n"
       "  everkernel check ops.ek\n"
       "  everkernel check ops.ek --print\n"
-      "A mistake is shown as FILE:LINE:COLUMN and what to do about it; the exit status is 2.");
+      "  everkernel check ops.ek --emit cuda\n"
+      "A mistake is reported as FILE:LINE:COLUMN with a hint; the exit status is 2.");
   return command;
 }
 

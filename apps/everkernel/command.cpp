@@ -41,7 +41,8 @@ Option single_value(const std::string& name, std::string type, std::string help,
 }
 
 Result<std::string> parse_path(std::string_view option, std::string_view text) {
-  if (text.empty()) return bad_usage(fmt::format("{}: the path is empty", option));
+  if (text.empty())
+    return bad_usage(fmt::format("{}: the path is empty", option), "give the path of a file");
   return std::string(text);
 }
 
@@ -51,8 +52,8 @@ Option choice(const std::string& name, Target& target, const Texts& choices,
   const auto parse = [choices](std::string_view option,
                                const std::string& text) -> Result<std::string> {
     if (std::ranges::find(choices, text) != choices.end()) return text;
-    return bad_usage(fmt::format("{} does not know {}", option, in_quotes(text)),
-                     fmt::format("it takes {}", fmt::join(choices, ", ")));
+    return bad_usage(fmt::format("{}: {} is not a choice", option, in_quotes(text)),
+                     fmt::format("give one of {}", fmt::join(choices, ", ")));
   };
   Option option =
       single_value(name, fmt::format("{}", fmt::join(choices, "|")), help, target, parse);
@@ -151,7 +152,7 @@ void Command::add_json(bool& target) {
 
 void Command::add_backend(std::string& target) {
   add_choice("--backend", target, {"auto", "cpu", "cuda"},
-             "Where it runs; auto is cuda if it is there, else cpu");
+             "Where items run; auto (default) takes cuda if available, else\ncpu");
 }
 
 Failure bad_usage(std::string message, std::string hint) {

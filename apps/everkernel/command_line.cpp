@@ -105,14 +105,14 @@ std::string commands_of(const CLI::App& command) {
 // The error of an argument that no option takes: a mistyped option, or a word in place of a
 // command.
 Failure unexpected(const CLI::App& command, const std::string& argument) {
-  const std::string help = fmt::format("{} --help lists them all", full_name(command));
+  const std::string help = fmt::format("see {} --help", full_name(command));
   if (argument.starts_with('-')) {
     return bad_usage(fmt::format("{} has no option {}", full_name(command), in_quotes(argument)),
                      help);
   }
   if (command.get_subcommands({}).empty()) {
     return bad_usage(fmt::format("{} does not take {}", full_name(command), in_quotes(argument)),
-                     "values follow their option; " + help);
+                     "a value must follow its option; " + help);
   }
   return bad_usage(fmt::format("{} has no command {}", full_name(command), in_quotes(argument)),
                    fmt::format("commands: {}", commands_of(command)));
@@ -124,7 +124,8 @@ Failure usage_error(const CLI::App& program, const CLI::ParseError& error, const
   if (const auto* bad = dynamic_cast<const BadUsage*>(&error)) return Failure(bad->error());
   // Only an option at the very end can lack its value: elsewhere CLI11 takes the next argument.
   if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr) {
-    return bad_usage(fmt::format("{} needs a value", in_quotes(last)));
+    return bad_usage(fmt::format("{} needs a value", in_quotes(last)),
+                     fmt::format("see {} --help", full_name(innermost(program))));
   }
   const CLI::App& command = innermost(program);
   const auto unknown = program.remaining(true);

@@ -1,7 +1,7 @@
-// `everkernel dispatch`: runs what is published in a ring file, once, and writes what came of it.
+// `everkernel dispatch`: runs the published slots of a ring file once and writes the results.
 //
-// The files that were given are only read. Everything is checked and run before the first file is
-// written, so that a failure leaves the output folder as it was.
+// The input files are only read. Everything is checked and run before the first file is written, so
+// that a failure leaves the output folder unchanged.
 #include <fmt/format.h>
 
 #include <bit>
@@ -23,7 +23,7 @@
 namespace everkernel::cli {
 namespace {
 
-// Hits there is room for unless somebody says otherwise.
+// Hits that are kept without --hit-capacity.
 constexpr Word kDefaultHitCapacity = 1024;
 
 struct DispatchArguments {
@@ -45,7 +45,7 @@ struct DispatchArguments {
   bool json = false;
 };
 
-// One --buffer: the words of a file behind a handle.
+// The value of one --buffer, with the words of its file.
 struct BufferInput {
   Word handle = 0;
   std::string path = {};
@@ -65,20 +65,21 @@ struct DispatchInput {
 
 // --- reading -----------------------------------------------------------------------------------
 
-// What a later version will do is refused, not passed over.
+// An option of a later version is an error: ignoring it would give other results than asked for.
 Result<void> check_served(const DispatchArguments& arguments) {
   if (!arguments.files.empty()) {
     return bad_usage("--file: this version has no IO service",
-                     "items that ask for IO stay wait_io, with their request in io_queue.bin; "
-                     "--buffer gives handlers the words of a file");
+                     "items that request IO remain WAIT_IO, with the request in io_queue.bin; use "
+                     "--buffer to give handlers the words of a file");
   }
   if (arguments.jit && !arguments.handlers) {
-    return bad_usage("--jit needs --handlers", "the payload of that file runs for every slot");
+    return bad_usage("--jit needs --handlers",
+                     "--jit runs the payload of the handler file for every slot");
   }
   return {};
 }
 
-// Takes the access off the end of `text`; without one it is both.
+// Removes the access from the end of `text` and gives it; without one it is read and write.
 memory::Access take_access(std::string_view& text) {
   constexpr std::pair<std::string_view, memory::Access> kAccesses[] = {
       {":rw", memory::Access::read_write},
@@ -98,7 +99,7 @@ Result<BufferInput> parse_buffer(std::string_view text) {
   const memory::Access access = take_access(path);
   if (path.empty()) {
     return bad_usage(fmt::format("--buffer: {} names no file", in_quotes(text)),
-                     "--buffer HANDLE=FILE, and :r, :w or :rw behind it");
+                     "the form is --buffer HANDLE=FILE, optionally followed by :r, :w or :rw");
   }
   const Word handle = EVERKERNEL_TRY(parse_number("--buffer", text.substr(0, equals)));
   if (handle == 0 || handle > memory::kMaxHandle) {
@@ -115,7 +116,7 @@ Result<BufferInput> read_buffer(std::string_view text) {
   if (!words) {
     Error error = words.error();
     if (error.native == ENOENT && buffer->path.find(':') != std::string::npos) {
-      error.hint = "what handlers may do stands behind the file as :r, :w or :rw";
+      error.hint = "only :r, :w and :rw may follow the file name";
     }
     return Failure(std::move(error));
   }
@@ -130,7 +131,7 @@ Result<void> read_handlers(const DispatchArguments& arguments, DispatchInput& in
       EVERKERNEL_TRY(verify_handlers(*arguments.handlers, std::move(program)));
   if (arguments.jit && verified.payload() == nullptr) {
     return bad_usage(fmt::format("--jit: {} has no payload", in_quotes(*arguments.handlers)),
-                     "payload { ... } is what runs for every slot");
+                     "add payload { ... } to the file: it runs for every slot");
   }
   input.handlers = std::move(verified);
   return {};
@@ -140,7 +141,8 @@ Result<DispatchInput> read_all(const DispatchArguments& arguments) {
   auto control = EVERKERNEL_TRY(read_input<protocol::ControlView>(arguments.control));
   auto ring = EVERKERNEL_TRY(read_input<protocol::RingView>(arguments.ring));
   if (ring.view.slot_count() == 0) {
-    return bad_usage(fmt::format("{}: the ring has no slots", arguments.ring));
+    return bad_usage(fmt::format("{}: the ring has no slots", arguments.ring),
+                     "make one with slots: everkernel encode ring --slots N -o FILE");
   }
   DispatchInput input{.control = std::move(control), .ring = std::move(ring)};
   EVERKERNEL_TRY(read_input(arguments.debug_log, input.debug_log));
@@ -259,7 +261,8 @@ Result<Ending> dispatch(const DispatchArguments& arguments) {
   const ChosenBackend chosen = EVERKERNEL_TRY(choose_backend(arguments.backend));
   Megakernel kernel = EVERKERNEL_TRY(make_kernel(arguments, input, chosen.backend));
   const std::vector<DataBuffer> buffers = EVERKERNEL_TRY(make_buffers(kernel, input));
-  // Before the run, which may take a minute: a folder that cannot be written is known at once.
+  // Opened before the run, which may take a minute: a folder that cannot be written is reported at
+  // once.
   OutputFolder folder = EVERKERNEL_TRY(OutputFolder::open(arguments.out));
 
   const DispatchReport report = EVERKERNEL_TRY(run(kernel, arguments, input));
@@ -273,60 +276,66 @@ Result<Ending> dispatch(const DispatchArguments& arguments) {
 }
 
 void add_inputs(Command& command, DispatchArguments& arguments) {
-  command.add_path("--control", arguments.control, "Control buffer");
-  command.add_path("--ring", arguments.ring, "Ring with the work");
+  command.add_path("--control", arguments.control, "Control buffer to start from");
+  command.add_path("--ring", arguments.ring, "Ring whose published slots run");
   command.add_path("--debug-log", arguments.debug_log,
-                   "Debug log; without it PRINTF records are dropped and counted");
-  command.add_path("--io-queue", arguments.io_queue, "IO queue; without it there is one slot");
-  command.add_path("--handlers", arguments.handlers, "Handlers, as text");
-  command.add_flag("--jit", arguments.jit, "Run the payload of the handlers for every slot");
+                   "Debug log to append to; without it PRINTF records are dropped\n"
+                   "and counted");
+  command.add_path("--io-queue", arguments.io_queue,
+                   "IO queue to start from; one empty slot by default");
+  command.add_path("--handlers", arguments.handlers,
+                   "Handlers of the ring's opcodes (docs/handlers.md)");
+  command.add_flag("--jit", arguments.jit, "Run the payload of --handlers for every slot");
   command.add_texts("--buffer", arguments.buffers,
-                    "Words that handlers find by their handle; repeat. They may\n"
-                    "read and write them unless :r or :w says otherwise",
+                    "Buffer that handlers address by HANDLE; repeat for more.\n"
+                    "Handlers may read and write it unless :r or :w is given",
                     "HANDLE=FILE[:r|w|rw]");
-  command.add_texts("--file", arguments.files, "Not served by this version",
+  command.add_texts("--file", arguments.files, "Not available: this version has no IO service",
                     "HANDLE=PATH[:r|w|rw]");
   command.add_word("--hit-capacity", arguments.hit_capacity,
-                   "Room for hits of emit, 1024 unless given; more are dropped\nand counted");
+                   "Hits of emit to keep, 1024 by default; further hits are\n"
+                   "dropped and counted");
 }
 
 void add_how(Command& command, DispatchArguments& arguments) {
-  command.add_choice(
-      "--schedule", arguments.schedule, {"direct", "priority", "ticket"},
-      "Order of the slots: direct gives each worker a share of the\nring (default), priority "
-      "starts with the most urgent slots,\nticket follows the order of publishing");
+  command.add_choice("--schedule", arguments.schedule, {"direct", "priority", "ticket"},
+                     "Order of the slots: direct gives each worker a share of the\n"
+                     "ring (default), priority starts with the most urgent slots,\n"
+                     "ticket follows the order of publishing");
   command.add_word("--workgroup-size", arguments.workgroup_size,
-                   "Lanes of a group; divides the slots. Unless given the\n"
-                   "largest power of two up to 256 that does");
+                   "Lanes of a workgroup; must divide the number of slots. By\n"
+                   "default the largest power of two up to 256 that does");
   command.add_duration("--deadline", arguments.timeout,
-                       "Time limit, such as 500ms, 5s or 2m; 60s by default. Items\nthat have not "
-                       "ended by then remain");
+                       "Time limit, such as 500ms, 5s or 2m; 60s by default. Items\n"
+                       "that have not ended by then remain");
   command.add_word("--workers", arguments.workers,
-                   "Workers; as many as the device has unless given");
+                   "Number of workers; by default as many as the device has");
   command.add_backend(arguments.backend);
 }
 
 }  // namespace
 
 Command dispatch_command() {
-  Command command("dispatch", "Run what is published in a ring, once, to its end");
+  Command command("dispatch", "Run the published slots of a ring file once");
   DispatchArguments& arguments = command.set_action(dispatch);
   add_inputs(command, arguments);
   add_how(command, arguments);
-  command.add_folder("--out", arguments.out, "Folder for the results; made if it is not there");
+  command.add_folder("--out", arguments.out,
+                     "Folder for the result files; created if it does not exist");
   command.add_json(arguments.json);
   command.set_footer(
       "Writes control.bin, ring.bin, debug_log.bin, io_queue.bin, hits.bin (16-byte records: slot\n"
-      "and the three values of emit) and buffer-HANDLE.bin for each buffer that handlers may "
-      "write.\n"
-      "The input files are only read.\n"
+      "and the three values of emit), and buffer-HANDLE.bin for each buffer that handlers may\n"
+      "write. The input files are only read.\n"
       "Examples:\n"
       "  everkernel dispatch --control control.bin --ring ring.bin --out results\n"
       "  everkernel dispatch --control control.bin --ring ring.bin --handlers saxpy.ek \\\n"
       "    --buffer 1=x.bin:r --buffer 2=y.bin --deadline 5s --out results\n"
-      "Exit status: 0 every item is done, 1 items became FAULT or remain, 2 bad usage or bad "
-      "input,\n"
-      "3 the backend failed or is not there. With 2 and 3 nothing is written.");
+      "Exit status:\n"
+      "  0  every item is done\n"
+      "  1  items ended as FAULT or have not ended\n"
+      "  2  wrong usage or wrong input; no file was written\n"
+      "  3  the backend failed or is not available; no file was written");
   return command;
 }
 

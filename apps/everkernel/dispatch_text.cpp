@@ -1,4 +1,4 @@
-// The report of `dispatch`: how the items ended, what the faults ask for, where the files are.
+// The report of `dispatch`: how the items ended, advice for faults, and the written files.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,47 +21,50 @@ namespace {
 using abi::SlotStatus;
 using backend::DrainEnd;
 
-// Rows of a table; `inspect` shows every slot.
+// Rows of a table; `inspect` shows all slots.
 constexpr std::size_t kShownRows = 16;
 
-// What a person does about a fault.
+// What the user can do about a fault.
 std::string advice(Word code) {
-  if (code >= abi::kFirstUserFault) return "the handler raised it: its text says when";
+  if (code >= abi::kFirstUserFault) {
+    return fmt::format("the handler ran fault {}: check its condition in the source",
+                       code - abi::kFirstUserFault);
+  }
   switch (abi::FaultCode{code}) {
     case abi::FaultCode::unknown_opcode:
-      return "no handler has this opcode: --handlers names a file with one";
+      return "no handler has this opcode: give a file that has one with --handlers";
     case abi::FaultCode::index_out_of_range:
-      return "an index outside its buffer: correct the operand, or give a longer buffer (encode "
+      return "an index is outside its buffer: correct the operand, or give a longer buffer (encode "
              "control --observable-slots, --buffer)";
     case abi::FaultCode::tenant_out_of_range:
-      return "tenants are 0..28, and control word 2 is 3";
+      return "a tenant must be 0..28, and control word 2 must be 3";
     case abi::FaultCode::fuel_exhausted:
-      return fmt::format("its loops took more than {} turns: bound them, or yield in between",
+      return fmt::format("the loops of the handler took more than {} turns: bound them, or yield",
                          grouped(ir::kDefaultFuel));
     case abi::FaultCode::permission_denied:
-      return "tenants but 0 write control words from 160 up alone; --buffer HANDLE=FILE:rw lets "
-             "handlers read and write";
+      return "tenants other than 0 may write control words from 160 up only; --buffer "
+             "HANDLE=FILE:rw lets handlers read and write a buffer";
     case abi::FaultCode::bad_packed_payload:
-      return "publish --packed makes payloads that keep the rules";
+      return "the payload breaks the format: make it with publish --packed";
     case abi::FaultCode::bad_fence:
-      return "the fence counts more slots than lie before it";
+      return "the fence counts more slots than precede it";
     case abi::FaultCode::io_error:
-      return "the IO queue shows the error of its request";
+      return "the IO request failed: inspect --io-queue shows its error";
     case abi::FaultCode::bad_buffer_handle:
-      return "no buffer has this handle: --buffer HANDLE=FILE gives it one";
+      return "no buffer has the handle: give one with --buffer HANDLE=FILE";
     case abi::FaultCode::deadline:
-      return "it still ran at the deadline: --deadline gives more time";
+      return "the item still ran at the deadline: raise --deadline";
     case abi::FaultCode::maybe_executed:
-      return "the device was lost while it ran: see whether its results are there";
+      return "the device was lost while the item ran: check whether its results are there";
     case abi::FaultCode::input_faulted:
-      return "an item it depends on is FAULT: see to that one";
+      return "an item it depends on is FAULT: fix that item first";
     case abi::FaultCode::none:
       break;
   }
   return "";
 }
 
-// Why a slot that the explainer finds nothing wrong with has not ended.
+// Why a slot has not ended for which SlotExplainer gives no reason.
 std::string open_reason(SlotStatus status, DrainEnd end) {
   if (status == SlotStatus::wait_io) return "waits for IO, which this version does not serve";
   if (status == SlotStatus::claimed) return "was claimed before this run";
@@ -73,13 +76,13 @@ std::string open_reason(SlotStatus status, DrainEnd end) {
     case DrainEnd::complete:
       break;
   }
-  return "comes back without getting further";
+  return "yields or requeues without progress";
 }
 
 std::string end_text(DrainEnd end) {
   switch (end) {
     case DrainEnd::complete:
-      return "nothing was left that could run";
+      return "every slot that could run has run";
     case DrainEnd::shutdown:
       return "shutdown was set";
     case DrainEnd::deadline:
@@ -88,7 +91,7 @@ std::string end_text(DrainEnd end) {
   return "";
 }
 
-// The rows, most frequent first, with the groups of a map in its own order among equals.
+// The groups, largest first; groups of one size keep the order of the map.
 template <class Group, class Key>
 std::vector<Group> by_count(const std::map<Key, Group>& groups) {
   std::vector<Group> rows;
@@ -168,7 +171,7 @@ std::vector<RemainingGroup> remaining_groups(const protocol::ControlView& contro
     const abi::Slot slot = ring.slot(i);
     std::string why = explainer.explain(slot);
     if (!abi::is_active(slot.status)) continue;
-    // The number of its IO slot would make a group of each.
+    // The reason of a WAIT_IO slot contains the index of its IO slot, which would split the group.
     if (why.empty() || slot.status == SlotStatus::wait_io) why = open_reason(slot.status, end);
     RemainingGroup& group = groups[{slot.status, slot.opcode, why}];
     group.status = slot.status;
@@ -217,14 +220,14 @@ std::string human_text(const DispatchOutcome& outcome) {
   facts.add({"remaining", grouped(outcome.stats.items_remaining), "items that have not ended"});
   if (outcome.debug_dropped != 0) {
     facts.add({"dropped", grouped(outcome.debug_dropped),
-               "debug records that found no room: --debug-log names a larger log"});
+               "debug records that did not fit: give a larger --debug-log"});
   }
   if (outcome.stats.hits != 0) {
     facts.add({"hits", grouped(outcome.stats.hits), "of emit, in hits.bin"});
   }
   if (outcome.stats.hits_dropped != 0) {
     facts.add({"dropped", grouped(outcome.stats.hits_dropped),
-               "hits of emit that found no room: --hit-capacity gives more"});
+               "hits of emit that did not fit: raise --hit-capacity"});
   }
   std::string text =
       fmt::format("dispatch  {}, {}  {}, {} schedule\n", outcome.backend,

@@ -43,7 +43,7 @@ struct EncodeIoQueueOptions : EncodeOptions {
   Word slots = 0;
 };
 
-// A number the report repeats, so that a script need not compute it from the length.
+// A number of the report: scripts read it instead of computing it from the length.
 struct Fact {
   std::string_view key;   // in JSON
   std::string_view noun;  // for people
@@ -66,8 +66,8 @@ std::string report_text(const EncodeOptions& options, protocol::Buffer buffer, s
   return text + "\n";
 }
 
-// A file appears only after its report went out: a failed command leaves none. What a device has
-// taken cannot be taken back, so there the report comes last.
+// A regular file is put in place after its report is printed: a command that fails leaves no file.
+// Bytes written to a device cannot be taken back, so for a device the report is printed last.
 Result<void> write_buffer(const EncodeOptions& options, protocol::Buffer buffer, const Bytes& bytes,
                           std::initializer_list<Fact> facts) {
   OutputFile file = EVERKERNEL_TRY(OutputFile::stage(options.output, bytes));
@@ -106,10 +106,10 @@ Result<void> encode_ring(const EncodeRingOptions& options) {
   if (items.size() > options.slots) {
     return bad_usage(fmt::format("--items: {} holds {}, the ring has {}", in_quotes(*options.items),
                                  counted(items.size(), "item"), counted(options.slots, "slot")),
-                     fmt::format("--slots {} or more has room for them", items.size()));
+                     fmt::format("make the ring larger: --slots {}", items.size()));
   }
   Bytes bytes(size);
-  // Without items this is an empty ring, and the tenant is still checked.
+  // Without items this makes an empty ring and still checks the tenant.
   EVERKERNEL_TRY(
       protocol::encode_items({.tenant = options.tenant.value_or(0), .items = items}, bytes));
   return write_buffer(options, protocol::Buffer::ring, bytes,
@@ -133,54 +133,60 @@ Result<void> encode_io_queue(const EncodeIoQueueOptions& options) {
 }
 
 void add_common(Command& command, EncodeOptions& options) {
-  command.add_path("-o,--output", options.output, "File to write; replaced if it is there");
+  command.add_path("-o,--output", options.output, "File to write; an existing file is replaced");
   command.add_json(options.json);
 }
 
 Command control_command() {
-  Command command("control", "Flags, counters and observables");
+  Command command("control", "Make a control buffer: flags, counters and observables");
   EncodeControlOptions& options = command.set_action(encode_control);
-  command.add_word("--tenants", options.tenants, "Tenants that may run, 0..29");
+  command.add_word("--tenants", options.tenants, "Number of tenants whose items may run, 0..29");
   command.add_word("--observable-slots", options.observable_slots,
-                   "Result words behind the fixed part");
+                   "Number of result words behind the fixed part; 0 by default");
   command.add_word("--priority-slots", options.priority_slots,
-                   "Split a ring of N slots among the priorities");
-  command.add_flag("--shutdown", options.shutdown, "Set the shutdown flag");
+                   "Divide a ring of N slots among the priorities");
+  command.add_flag("--shutdown", options.shutdown, "Set the shutdown flag: workers run nothing");
   add_common(command, options);
   command.set_footer(
-      "Example:\n  everkernel encode control --tenants 2 --observable-slots 8 -o control.bin");
+      "Example:\n"
+      "  everkernel encode control --tenants 2 --observable-slots 8 -o control.bin");
   return command;
 }
 
 Command ring_command() {
-  Command command("ring", "Work slots, empty or filled");
+  Command command("ring", "Make a ring of work slots, empty or filled with items");
   EncodeRingOptions& options = command.set_action(encode_ring);
-  command.add_word("--slots", options.slots, "Slots of the ring");
-  command.add_word("--tenant", options.tenant, "Whose items they are, 0..28; 0 unless given");
+  command.add_word("--slots", options.slots, "Number of slots");
+  command.add_word("--tenant", options.tenant, "Tenant of the items, 0..28; 0 by default");
   command.add_path("--items", options.items,
-                   "Publish these from slot 0 on: 16-byte records of\n"
+                   "Items to publish from slot 0 on, as 16-byte records:\n"
                    "op_handle, input_handle, output_handle, param");
   add_common(command, options);
   command.set_footer(
-      "Example:\n  everkernel encode ring --slots 256 --items items.bin -o ring.bin");
+      "Example:\n"
+      "  everkernel encode ring --slots 256 --items items.bin -o ring.bin");
   return command;
 }
 
 Command debug_log_command() {
-  Command command("debug-log", "Room for PRINTF records");
+  Command command("debug-log", "Make an empty log for PRINTF records");
   EncodeDebugLogOptions& options = command.set_action(encode_debug_log);
-  command.add_word("--records", options.records, "Records the log has room for");
+  command.add_word("--records", options.records, "Number of records the log has room for");
   add_common(command, options);
-  command.set_footer("Example:\n  everkernel encode debug-log --records 1024 -o debug_log.bin");
+  command.set_footer(
+      "Example:\n"
+      "  everkernel encode debug-log --records 1024 -o debug_log.bin");
   return command;
 }
 
 Command io_queue_command() {
-  Command command("io-queue", "Slots for IO requests");
+  Command command("io-queue", "Make an empty queue for IO requests");
   EncodeIoQueueOptions& options = command.set_action(encode_io_queue);
-  command.add_word("--slots", options.slots, "IO slots, 1..64");
+  command.add_word("--slots", options.slots, "Number of IO slots, 1..64");
   add_common(command, options);
-  command.set_footer("Example:\n  everkernel encode io-queue --slots 64 -o io_queue.bin");
+  command.set_footer(
+      "Example:\n"
+      "  everkernel encode io-queue --slots 64 -o io_queue.bin");
   return command;
 }
 
@@ -188,7 +194,7 @@ Command io_queue_command() {
 
 Command encode_command() {
   constexpr std::string_view kBuffers = "Buffers";
-  Command command("encode", "Make a fresh buffer as a file");
+  Command command("encode", "Make a fresh buffer file: control, ring, debug-log or io-queue");
   command.add_command(kBuffers, control_command());
   command.add_command(kBuffers, ring_command());
   command.add_command(kBuffers, debug_log_command());

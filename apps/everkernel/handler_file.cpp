@@ -1,4 +1,4 @@
-// Text to verified handlers, with the file's name in front of what is wrong.
+// Reads, parses and verifies files of handlers.
 #include "handler_file.hpp"
 
 #include <fmt/format.h>
@@ -11,7 +11,7 @@
 namespace everkernel::cli {
 namespace {
 
-// The message begins with line and column already.
+// The message already begins with line and column.
 Failure at_place(const std::string& path, Error error) {
   error.message = fmt::format("{}:{}", path, error.message);
   return Failure(std::move(error));

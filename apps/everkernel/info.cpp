@@ -27,13 +27,13 @@ struct InfoOptions {
   bool json = false;
 };
 
-// Why handlers do not become native code; empty when they do.
+// Why this build cannot compile handlers to native code; empty if it can.
 std::string_view native_code_reason() {
   if (jit::has_native_code()) return "";
   return "built without LLVM 19: handlers run on the interpreter";
 }
 
-/// Where compiled code is kept, or why it is not.
+// The folder of the code cache, or the reason why there is none.
 struct CodeCacheState {
   std::string directory;
   std::string reason;
@@ -42,7 +42,7 @@ struct CodeCacheState {
 CodeCacheState code_cache_state() {
   const auto cache = jit::CodeCache::open({});
   if (!cache) return {"", fmt::format("{}; {}", cache.error().message, cache.error().hint)};
-  if (!cache->is_enabled()) return {"", "EVERKERNEL_CACHE_DIR switches it off"};
+  if (!cache->is_enabled()) return {"", "EVERKERNEL_CACHE_DIR is off"};
   return {cache->directory().string(), ""};
 }
 
@@ -183,7 +183,7 @@ Result<void> info(const InfoOptions& options) {
 }  // namespace
 
 Command info_command() {
-  Command command("info", "Show the version, the wire format and the backends");
+  Command command("info", "Show the version, the backends and the wire format");
   InfoOptions& options = command.set_action(info);
   command.add_json(options.json);
   return command;

@@ -28,13 +28,13 @@ struct InspectOptions {
 Result<void> check_combination(const InspectOptions& options) {
   if (options.previous_control && !(options.control && options.ring)) {
     return bad_usage("--previous-control needs --control and --ring",
-                     "the watchdog compares it with both as they are now");
+                     "the watchdog compares the earlier control buffer with the current buffers");
   }
   if (options.observables && !options.control) {
     return bad_usage("--observables needs --control", "observables lie in the control buffer");
   }
   if (!options.window_opcodes.empty() && !options.ring) {
-    return bad_usage("--window-opcode needs --ring", "windows are groups of ring slots");
+    return bad_usage("--window-opcode needs --ring", "windows group the slots of a ring");
   }
   if (!options.control && !options.ring && !options.debug_log && !options.io_queue) {
     return bad_usage("nothing to inspect",
@@ -101,18 +101,23 @@ Result<void> inspect(const InspectOptions& options) {
 }  // namespace
 
 Command inspect_command() {
-  Command command("inspect", "Decode buffers and show what is in them");
+  Command command("inspect", "Decode buffer files and show their contents");
   InspectOptions& options = command.set_action(inspect);
-  command.add_path("--control", options.control, "Control buffer");
-  command.add_path("--ring", options.ring, "Ring; with --control also the counters");
-  command.add_path("--debug-log", options.debug_log, "Debug log");
-  command.add_path("--io-queue", options.io_queue, "IO queue");
+  command.add_path("--control", options.control, "Control buffer: counters, tenants, priorities");
+  command.add_path("--ring", options.ring,
+                   "Ring: slots and their states; with --control also ratios");
+  command.add_path("--debug-log", options.debug_log, "Debug log: PRINTF records");
+  command.add_path("--io-queue", options.io_queue, "IO queue: requests and their states");
   command.add_words("--window-opcode", options.window_opcodes,
-                    "Group the slots of this opcode by ticket (arg0); repeat", kOpcode);
+                    "Group the slots of this opcode by ticket (operand 0); repeat\n"
+                    "for more opcodes",
+                    kOpcode);
   command.add_path("--previous-control", options.previous_control,
-                   "An earlier control buffer: has work moved since?");
-  command.add_flag("--observables", options.observables, "Show the observables too");
-  command.add_flag("--all", options.all, "Show every row of long tables (JSON always does)");
+                   "An earlier copy of the control buffer: shows whether the\n"
+                   "workers have made progress since");
+  command.add_flag("--observables", options.observables,
+                   "Show the observables of the control buffer");
+  command.add_flag("--all", options.all, "Show every row of long tables; --json always does");
   command.add_json(options.json);
   command.set_footer(
       "Examples:\n"

@@ -59,24 +59,23 @@ int finish(const Result<Ending>& result) {
   return kDone;
 }
 
-Command program() {
+Command make_program() {
   constexpr std::string_view kCommands = "Commands";
+  constexpr std::string_view kBufferCommands = "Commands on buffer files";
   Command program(
       "everkernel",
-      "Runs work queues on a persistent megakernel; makes, fills and reads its shared buffers.");
-  program.add_command(kCommands, info_command());
-  program.add_command(kCommands, encode_command());
-  program.add_command(kCommands, publish_command());
-  program.add_command(kCommands, inspect_command());
-  program.add_command(kCommands, check_command());
-  program.add_command(kCommands, dispatch_command());
+      "Runs queues of work items on a persistent megakernel, on a GPU or on CPU threads.");
   program.add_command(kCommands, run_command());
+  program.add_command(kCommands, check_command());
+  program.add_command(kCommands, info_command());
   program.add_command(kCommands, bench_command());
+  program.add_command(kBufferCommands, encode_command());
+  program.add_command(kBufferCommands, publish_command());
+  program.add_command(kBufferCommands, dispatch_command());
+  program.add_command(kBufferCommands, inspect_command());
   program.set_footer(
-      "everkernel COMMAND --help shows the options of a command. Most users need `run` only; "
-      "encode,\n"
-      "publish, dispatch and inspect work on the buffers underneath, files of little-endian "
-      "32-bit\n"
+      "everkernel COMMAND --help shows the options of a command. `run` does all of a job; the\n"
+      "commands on buffer files do its steps by hand. A buffer file holds little-endian 32-bit\n"
       "words.\n"
       "Exit status:\n"
       "  0  everything was done\n"
@@ -88,12 +87,12 @@ Command program() {
 
 int run(int argc, char** argv) {
   reserve_standard_streams();
-  const Command everkernel = program();
+  const Command program = make_program();
   if (argc < 2) {
-    say(help_text(everkernel));
+    say(help_text(program));
     return kBadInput;
   }
-  const auto action = parse_command_line(everkernel, argc, argv);
+  const auto action = parse_command_line(program, argc, argv);
   if (!action) return report(action.error());
   return finish((*action)());
 }
@@ -107,10 +106,11 @@ int main(int argc, char** argv) {
     return cli::run(argc, argv);
   } catch (const std::bad_alloc&) {
     return cli::report(
-        {.code = Code::out_of_memory, .message = "there is not enough memory for these buffers"});
+        {.code = Code::out_of_memory, .message = "not enough memory for these buffers"});
   } catch (const std::exception& failure) {
-    return cli::report({.code = Code::unsupported,
-                        .message = failure.what(),
-                        .hint = "this is a bug in everkernel"});
+    return cli::report(
+        {.code = Code::unsupported,
+         .message = failure.what(),
+         .hint = "this is a bug in everkernel: please report it with the command line"});
   }
 }

@@ -31,7 +31,7 @@ struct PublishOptions {
   bool json = false;
 };
 
-// One --packed: the operation, and the words its arguments are.
+// The value of one --packed: an operation and its operands.
 struct PackedText {
   Word opcode = 0;
   std::vector<Word> args = {};
@@ -43,18 +43,18 @@ Result<void> check_combination(const PublishOptions& options) {
   if (!options.packed.empty()) given.push_back("--packed");
   if (options.batch) given.push_back("--batch");
   if (given.empty()) {
-    return bad_usage("one of --opcode, --packed and --batch is needed",
+    return bad_usage("one of --opcode, --packed and --batch is required",
                      "--opcode OP publishes one operation, --packed several in one slot, --batch "
                      "a file of items and a fence");
   }
   if (given.size() > 1) {
     return bad_usage(fmt::format("{} and {} contradict each other", given[0], given[1]),
-                     "publish them one after another, into slots of their own");
+                     "use one command for each, with different slots");
   }
   if (!options.args.empty() && !options.opcode) {
     return bad_usage(fmt::format("--arg does not go with {}", given[0]),
-                     options.batch ? "the items of the file carry their own operands"
-                                   : "operands follow their operation: --packed OP:ARG,ARG");
+                     options.batch ? "the items in the file have their own operands"
+                                   : "give the operands with the operation: --packed OP:ARG,ARG");
   }
   if (options.tag && !options.batch) {
     return bad_usage(fmt::format("--tag does not go with {}", given[0]),
@@ -69,7 +69,7 @@ Result<PackedText> parse_packed(std::string_view text) {
   if (opcode > 0xFF) {
     return bad_usage(fmt::format("--packed: {} does not fit: an inner opcode has 8 bits",
                                  in_quotes(text.substr(0, colon))),
-                     "publish it in a slot of its own, with --opcode");
+                     "publish it with --opcode, in a slot of its own");
   }
   PackedText op{.opcode = opcode};
   std::string_view rest = colon == text.npos ? "" : text.substr(colon + 1);
@@ -79,7 +79,8 @@ Result<PackedText> parse_packed(std::string_view text) {
     if (comma == rest.npos) break;
     rest.remove_prefix(comma + 1);
     if (rest.empty())
-      return bad_usage(fmt::format("--packed: {} ends in a comma", in_quotes(text)));
+      return bad_usage(fmt::format("--packed: {} ends in a comma", in_quotes(text)),
+                       "separate operands by single commas: --packed OP:ARG,ARG");
   }
   return op;
 }
@@ -119,7 +120,7 @@ Result<Word> publish_batch(protocol::RingWriter& writer, const PublishOptions& o
                                .operations = batch});
 }
 
-// Publishes into the private copy; gives the number of slots that changed.
+// Publishes into the private copy. Gives the number of changed slots.
 Result<Word> publish_into(Bytes& ring, const PublishOptions& options) {
   auto writer = protocol::RingWriter::bind(ring);
   if (!writer) {
@@ -138,8 +139,9 @@ Result<Word> publish_into(Bytes& ring, const PublishOptions& options) {
   return 1;
 }
 
-// Writes the slots back, their statuses last, as the wire format asks of every publisher: a reader
-// of the file finds a slot free, or complete. A write that fails early has published nothing.
+// Writes the slots back, their status words last, as the wire format requires of every publisher: a
+// reader of the file sees a slot either free or complete. If the first write fails, nothing is
+// published.
 Result<void> write_slots(const InPlaceFile& file, const Bytes& before, const Bytes& after,
                          Word first_slot, Word slot_count) {
   const std::size_t offset = std::size_t{first_slot} * abi::kSlotBytes;
@@ -180,7 +182,7 @@ Result<InPlaceFile> open_ring(const std::string& path) {
   auto file = InPlaceFile::open(path);
   if (file || file.error().native != ENOENT) return file;
   Error error = file.error();
-  error.hint = "everkernel encode ring --slots N -o FILE makes a ring";
+  error.hint = "make a ring first: everkernel encode ring --slots N -o FILE";
   return Failure(std::move(error));
 }
 
@@ -197,31 +199,31 @@ Result<void> publish(const PublishOptions& options) {
 }  // namespace
 
 Command publish_command() {
-  Command command("publish", "Put work into the slots of a ring file");
+  Command command("publish", "Write operations into the slots of a ring file");
   PublishOptions& options = command.set_action(publish);
-  command.add_path("--ring", options.ring, "Ring to change in place");
-  command.add_word("--slot", options.slot, "First slot to fill; must be empty or done");
-  command.add_word("--tenant", options.tenant, "Whose work it is, 0..28");
+  command.add_path("--ring", options.ring, "Ring file to change in place");
+  command.add_word("--slot", options.slot, "First slot to fill; it must be EMPTY or DONE");
+  command.add_word("--tenant", options.tenant, "Tenant of the operations, 0..28");
   command.add_word("--priority", options.priority,
-                   "0..4, or critical, high, normal, low, idle; normal unless given", kPriority);
-  command.add_word("--opcode", options.opcode, "One operation: a number or a built-in name",
-                   kOpcode);
-  command.add_words("--arg", options.args, "Its next operand; repeat for more, up to 12");
-  command.add_texts("--packed", options.packed, "One of several operations in one slot; repeat",
-                    "OP:ARG,ARG");
+                   "0..4, or critical, high, normal, low, idle; normal by default", kPriority);
+  command.add_word("--opcode", options.opcode,
+                   "Publish one operation: an opcode or a built-in name", kOpcode);
+  command.add_words("--arg", options.args, "Next operand of --opcode; repeat for more, up to 12");
+  command.add_texts("--packed", options.packed,
+                    "Publish several operations in one slot; repeat for each", "OP:ARG,ARG");
   command.add_path("--batch", options.batch,
-                   "Publish the items of a file into consecutive slots, then a\nfence that "
-                   "completes after them");
-  command.add_word("--tag", options.tag, "What the fence stores; 0 unless given");
+                   "Publish the items of a file into consecutive slots, then a\n"
+                   "fence that completes after them");
+  command.add_word("--tag", options.tag, "Word that the fence of --batch stores; 0 by default");
   command.add_json(options.json);
   command.set_footer(
       "Examples:\n"
-      "  everkernel publish --ring ring.bin --slot 0 --tenant 0 --opcode STORE_U32 --arg 7 --arg "
-      "160\n"
-      "  everkernel publish --ring ring.bin --slot 1 --tenant 0 --packed STORE_U32:7,160 --packed "
-      "NOP\n"
+      "  everkernel publish --ring ring.bin --slot 0 --tenant 0 --opcode STORE_U32 \\\n"
+      "    --arg 7 --arg 160\n"
+      "  everkernel publish --ring ring.bin --slot 1 --tenant 0 --packed STORE_U32:7,160 \\\n"
+      "    --packed NOP\n"
       "  everkernel publish --ring ring.bin --slot 2 --tenant 0 --batch items.bin --tag 1\n"
-      "A slot that is in use is refused, and the file stays as it was.");
+      "If a slot is in use, the command fails and the file stays unchanged.");
   return command;
 }
 

@@ -1,7 +1,7 @@
-// `everkernel run`: a whole work queue, planned, published, run and reported.
+// `everkernel run`: plans, runs and reports all items of a job file.
 //
-// The job is checked whole before anything runs, and everything has run before the first file is
-// written: a failure leaves the output folder as it was.
+// The whole job is checked before anything runs, and everything has run before the first file is
+// written: a failure leaves the output folder unchanged.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@
 namespace everkernel::cli {
 namespace {
 
-// Slots of the ring the run refills as it drains.
+// Slots of the ring, which a run refills while workers drain it.
 constexpr Word kRingSlots = 1024;
 
 struct RunArguments {
@@ -40,24 +40,26 @@ struct RunArguments {
 
 Result<void> check_usage(const RunArguments& arguments) {
   if (arguments.timeout && arguments.timeout->count() <= 0) {
-    return bad_usage("--max-wall-time: no time at all", "give at least 1ns, or leave it out");
+    return bad_usage("--max-wall-time: 0 leaves no time to run",
+                     "give at least 1ns, or omit the option");
   }
   if (arguments.workers == 0u) {
-    return bad_usage("--workers: 0 is no number of workers", "give 1 or more, or leave it out");
+    return bad_usage("--workers: a run needs at least 1 worker",
+                     "give 1 or more, or omit the option");
   }
   if (arguments.hit_capacity == 0u) {
-    return bad_usage("--hit-capacity: 0 has no room", "give 1 or more, or leave it out");
+    return bad_usage("--hit-capacity: 0 keeps no hit", "give 1 or more, or omit the option");
   }
   if (arguments.memory_budget == std::uint64_t{0}) {
-    return bad_usage("--memory-budget: nothing fits in 0 bytes", "give more, or leave it out");
+    return bad_usage("--memory-budget: nothing fits in 0 bytes", "give more, or omit the option");
   }
   if (arguments.interpreter && arguments.jit) {
-    return bad_usage("--interpreter and --jit do not go together", "give one of them, or none");
+    return bad_usage("--interpreter and --jit contradict each other", "give one of them, or none");
   }
   return {};
 }
 
-// What the buffers of any backend here may take: they lie in this machine's memory first.
+// The largest memory of a backend here: buffers of a job that exceed it cannot run.
 std::uint64_t host_memory_bytes() {
   std::uint64_t bytes = 0;
   for (const backend::Capabilities& backend : all_backends()) {
@@ -72,7 +74,7 @@ Result<std::vector<DataBuffer>> make_buffers(Megakernel& kernel, Job& job) {
     DataBuffer buffer = EVERKERNEL_TRY(kernel.create_buffer(
         {.handle = given.handle, .word_count = given.word_count, .owner = given.owner}));
     if (!given.words.empty()) EVERKERNEL_TRY(buffer.write(0, given.words));
-    given.words = {};  // they lie in the buffer now, and may be most of the memory
+    given.words = {};  // copied to the buffer; often the largest allocation of the process
     buffers.push_back(std::move(buffer));
   }
   return buffers;
@@ -127,7 +129,7 @@ Result<Ending> run(const RunArguments& arguments) {
   EVERKERNEL_TRY(check_usage(arguments));
   Job job = EVERKERNEL_TRY(read_job(arguments.job, host_memory_bytes()));
   const ChosenBackend chosen = EVERKERNEL_TRY(choose_backend(arguments.backend));
-  // A run compiles code of its own where that pays.
+  // A run compiles its own code if that pays; the kernel itself need not be compiled.
   const auto execution = chosen.backend->capabilities().interpreter
                              ? backend::Execution::interpreter
                              : backend::Execution::automatic;
@@ -135,7 +137,8 @@ Result<Ending> run(const RunArguments& arguments) {
       chosen.backend,
       {.slot_count = kRingSlots, .handlers = job.handlers, .execution = execution}));
   const std::vector<DataBuffer> buffers = EVERKERNEL_TRY(make_buffers(kernel, job));
-  // Before the run, which may take an hour: a folder that cannot be written is known at once.
+  // Opened before the run, which may take an hour: a folder that cannot be written is reported at
+  // once.
   std::optional<OutputFolder> folder;
   if (arguments.outputs) folder.emplace(EVERKERNEL_TRY(OutputFolder::open(*arguments.outputs)));
 
@@ -156,24 +159,28 @@ Result<Ending> run(const RunArguments& arguments) {
 }
 
 void add_options(Command& command, RunArguments& arguments) {
-  command.add_path("JOB", arguments.job, "The job, as JSON");
+  command.add_path("JOB", arguments.job, "The job, a JSON file (docs/running-jobs.md)");
   command.add_duration("--max-wall-time", arguments.timeout,
-                       "Time limit, such as 500ms, 10s or 2m; an hour by default.\nItems that have "
-                       "not ended by then remain");
+                       "Time limit, such as 500ms, 10s or 2m; an hour by default.\n"
+                       "Items that have not ended by then remain");
   command.add_word("--workers", arguments.workers,
-                   "Workers; the launch policy decides unless given");
-  command.add_flag("--no-dedupe", arguments.no_dedupe, "Run equal pure items each for itself");
-  command.add_flag("--no-fuse", arguments.no_fuse, "Run every item as a region of its own");
-  command.add_flag("--lineage", arguments.lineage, "Say which handlers contributed to each region");
-  command.add_flag("--interpreter", arguments.interpreter, "Run the reference interpreter");
-  command.add_flag("--jit", arguments.jit, "Run code compiled for this job");
+                   "Number of workers; by default the launch policy decides");
+  command.add_flag("--no-dedupe", arguments.no_dedupe,
+                   "Run every item, even if an equal pure item has run");
+  command.add_flag("--no-fuse", arguments.no_fuse, "Run every item as its own region");
+  command.add_flag("--lineage", arguments.lineage,
+                   "Report which handlers contributed to each output");
+  command.add_flag("--interpreter", arguments.interpreter,
+                   "Run on the reference interpreter, without compiling");
+  command.add_flag("--jit", arguments.jit, "Compile the handlers for this job");
   command.add_word("--hit-capacity", arguments.hit_capacity,
-                   "Room for hits of emit; the launch policy decides\nunless given");
-  command.add_bytes(
-      "--memory-budget", arguments.memory_budget,
-      "Memory the run may take, in bytes, or with KiB, MiB or\nGiB; no limit unless given");
+                   "Hits of emit to keep; by default the launch policy decides");
+  command.add_bytes("--memory-budget", arguments.memory_budget,
+                    "Memory that the run may use: bytes, or a number with KiB, MiB\n"
+                    "or GiB; no limit by default");
   command.add_folder("--outputs", arguments.outputs,
-                     "Folder for the buffers the job names as outputs; made if\nit is not there");
+                     "Folder to write the outputs of the job to; created if it does\n"
+                     "not exist");
   command.add_backend(arguments.backend);
   command.add_json(arguments.json);
 }
@@ -181,19 +188,24 @@ void add_options(Command& command, RunArguments& arguments) {
 }  // namespace
 
 Command run_command() {
-  Command command("run", "Run a whole work queue from a job file");
+  Command command("run", "Run all items of a job file");
   RunArguments& arguments = command.set_action(run);
   add_options(command, arguments);
   command.set_footer(
-      "The result is the same as if the items ran one after the other. docs/running-jobs.md "
-      "describes\n"
-      "jobs and the report. A job:\n"
+      "The result is the same as if the items ran one after the other. A job "
+      "(docs/running-jobs.md\n"
+      "describes all of its fields, and the report):\n"
       "  { \"handlers\": \"ops.ek\",\n"
       "    \"buffers\": [ {\"handle\": 1, \"u32\": [1, 2, 3]}, {\"handle\": 2, \"zeros\": 3} ],\n"
       "    \"items\": [ {\"op\": 64, \"input\": 1, \"output\": 2} ],\n"
       "    \"outputs\": [2] }\n"
-      "Exit status: 0 every item is processed, 1 items became FAULT or remain, 2 bad usage or bad\n"
-      "input, 3 the backend failed or is not there. With 2 and 3 nothing is written.");
+      "Example:\n"
+      "  everkernel run job.json --outputs results\n"
+      "Exit status:\n"
+      "  0  every item is processed\n"
+      "  1  items ended as FAULT or have not ended\n"
+      "  2  wrong usage or wrong input; no file was written\n"
+      "  3  the backend failed or is not available; no file was written");
   return command;
 }
 
