@@ -1,4 +1,4 @@
-// Benchmarks have no use for errors: they print one and end.
+// Error handling of benchmarks: any error is printed and ends the program.
 #pragma once
 
 #include <fmt/format.h>
@@ -17,14 +17,14 @@ namespace everkernel::bench {
   std::abort();
 }
 
-/// The value, or the end.
+/// The value; an error ends the program.
 template <class T>
 T checked(Result<T> result) {
   if (!result) give_up(result.error());
   return std::move(*result);
 }
 
-/// Goes on, or ends.
+/// Ends the program if there is an error.
 inline void check(const Result<void>& result) {
   if (!result) give_up(result.error());
 }

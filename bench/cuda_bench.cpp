@@ -1,7 +1,8 @@
-// What the CUDA backend costs, beside what one would write by hand and beside what the device can.
+// The cost of the CUDA backend, compared with kernels written by hand and with the limits of the
+// device.
 //
-// Times are the host's, from the call to the moment its end is seen; peers are looked at without a
-// pause. What rings need between two rounds (statuses, counters) is outside of them.
+// Times are measured on the host, from the call until its end is seen; the host polls the kernels
+// it compares with, without a pause. Resetting a ring between two rounds is not timed.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -50,7 +51,7 @@ constexpr Word kTable = 3;  // as in the text of dfa_records
 constexpr Word kOwnOutputs = 16;
 
 constexpr Word kItemWords = 256;
-constexpr float kFactor = 1.25f;  // exact; its products are not
+constexpr float kFactor = 1.25f;  // exact in binary; products with it are rounded
 constexpr std::string_view kSaxpyWarp = R"(
 handler saxpy = 64 scope warp {
   let base = param * 256;
@@ -87,7 +88,7 @@ handler histogram = 65 scope group commutes {
 )";
 
 constexpr Word kRecordWords = 64;
-constexpr Word kRecords = 1024;  // an item
+constexpr Word kRecords = 1024;  // per item
 constexpr Word kStates = 64;
 constexpr std::string_view kDfaRecords = R"(
 handler dfa_records = 68 scope group commutes {
@@ -174,7 +175,7 @@ class ResidentRing {
 
 // ---- a dispatch beside a launch ----
 
-// The median of many calls; `prepare` before each is not timed.
+// The median time of many calls; `prepare` runs before each and is not timed.
 double median_ns(std::size_t calls, const auto& prepare, const auto& call) {
   std::vector<double> times;
   times.reserve(calls);
@@ -253,7 +254,7 @@ class LargeRing {
   std::unique_ptr<backend::Kernel> compile(Schedule schedule) const {
     return must(cuda_.compile({.geometry = {.slot_count = slots_}, .schedule = schedule}));
   }
-  // As if nothing had run: PUBLISHED no-ops, counters at zero.
+  // Resets the ring: PUBLISHED no-ops, counters at zero.
   void reset() {
     must(control_->write(0, fresh_control_));
     peers_.launch(peers_.kernel("republish"), peers_.whole_device(), ring(), slots_);
@@ -279,7 +280,7 @@ class LargeRing {
     expect(counts.done == slots_, "a drain runs every slot");
     return time;
   }
-  // Whether the ring is all DONE and the counter says so.
+  // Whether every slot is DONE and the counter agrees.
   void check_drained() const {
     std::vector<std::byte> bytes(std::size_t{slots_} * abi::kSlotBytes);
     must(ring_->read(0, bytes));
@@ -394,7 +395,7 @@ void fill_saxpy(auto& x, auto& y, std::size_t words) {
                  [&](std::size_t first, auto piece) { must(y.write(first, piece)); });
 }
 
-// Whether y is what so many runs leave, bit for bit.
+// Whether y equals the result of that many runs, bit for bit.
 void check_saxpy(const auto& y, std::size_t words, int runs) {
   std::vector<Word> found;
   const auto expected_at = [&](std::size_t i) {
@@ -412,7 +413,7 @@ void check_saxpy(const auto& y, std::size_t words, int runs) {
   });
 }
 
-// Items of one scope, with buffers of their own.
+// Items of one scope, each with its own buffers.
 class SaxpyItems {
  public:
   SaxpyItems(const Peers& peers, const BackendPointer& cuda, std::string_view handler, Word items)
@@ -434,7 +435,7 @@ class SaxpyItems {
   ResidentRing ring_;
 };
 
-// The same work as kernels written by hand.
+// The same work by kernels written by hand.
 class SaxpyPeers {
  public:
   SaxpyPeers(const Peers& peers, backend::Backend& cuda, Word items)
@@ -452,7 +453,7 @@ class SaxpyPeers {
   double warps_ns() {
     return host_ns([this] { warps(); });
   }
-  // The first items, a launch each.
+  // The first items, with one launch for each.
   double launches_ns(Word count) {
     const auto kernel = peers_.kernel("saxpy_item");
     return host_ns([&] {
@@ -546,7 +547,7 @@ Word histogram_word(std::size_t i) {
   return mixed(i, 3);
 }
 
-// A megakernel whose items read one buffer that nobody writes.
+// A megakernel whose items read one buffer, which no item writes.
 struct ReadingKernel {
   ReadingKernel(const BackendPointer& cuda, std::string_view handler, Word items,
                 std::size_t input_words, const auto& word_at)
@@ -560,7 +561,7 @@ struct ReadingKernel {
   DataBuffer input;
 };
 
-// Counts of each item, as the CPU finds them.
+// The counts of each item, computed on the CPU.
 std::vector<Word> histograms(Word items) {
   std::vector<Word> counts(std::size_t{items} * 256);
   for (std::size_t i = 0; i < std::size_t{items} * kHistogramWords; ++i) {
@@ -569,7 +570,7 @@ std::vector<Word> histograms(Word items) {
   return counts;
 }
 
-// Whether the sums over all outputs and the first item's own are those of the CPU.
+// Whether the sums over all outputs and the output of the first item equal those of the CPU.
 void check_histograms(std::span<const Word> found, std::span<const Word> expected) {
   std::array<Word, 256> sums{};
   for (std::size_t i = 0; i < expected.size(); ++i) sums[i % 256] += expected[i];
@@ -633,7 +634,7 @@ Word record_word(std::size_t i) {
   return mixed(i, 4);
 }
 
-// Next states at random; one byte in 256 ends a match.
+// Random next states; one byte in 256 ends a match.
 Word table_word(std::size_t i) {
   const Word word = mixed(i, 5);
   const Word match = (word >> 8 & 255) == 0 ? 0x80000000u : 0u;
@@ -734,7 +735,7 @@ Start start_backend(const std::optional<jit::CodeCacheOptions>& cache) {
   return start;
 }
 
-// The same in a process of its own, which answers with one line.
+// The same in a child process, which prints one line.
 Start start_process(const std::filesystem::path& folder) {
   const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
   const std::string command = fmt::format("'{}' {}'{}'", program, kStartOption, folder.string());
@@ -756,7 +757,7 @@ int answer_start(const char* folder) {
   return 0;
 }
 
-// A folder of its own, gone with everything in it at the end.
+// A temporary folder; the destructor removes it.
 class TempFolder {
  public:
   TempFolder() {
@@ -845,9 +846,9 @@ void ask_runs(Suite& suite, const Options& options, const BackendPointer& cuda) 
   expect(left == right, "both leave the same words");
 }
 
-// ---- all of it ----
+// ---- the program ----
 
-// What a machine without a GPU can check: that handlers verify and peers compile.
+// The checks that need no GPU: handlers verify, and the kernels written by hand compile.
 int skip(const Error& error) {
   for (const std::string_view text :
        {kSaxpyWarp, kSaxpyGroup, kSaxpyLane, kHistogram, kDfaRecords, kStep}) {
@@ -873,7 +874,8 @@ int ask_all(const Options& options) {
   suite.note("driver_cuda_version", fmt::format("{}", peers.driver_version()));
   std::string unanswered;
   const auto answer = [&](std::string_view name, const auto& ask) {
-    // Getting ready for a question takes longer than asking it.
+    // Preparing a question takes longer than measuring it, so questions that are filtered out are
+    // not prepared.
     const bool may_match = options.only.starts_with(name) || name.starts_with(options.only);
     if (!may_match) return;
     try {

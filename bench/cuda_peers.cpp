@@ -12,9 +12,9 @@ namespace {
 
 using namespace backend::cuda;
 
-constexpr auto kPatience = std::chrono::seconds(60);
+constexpr auto kTimeout = std::chrono::seconds(60);
 
-// Sizes are multiples of what a block handles: benchmarks choose them so, and nothing is checked.
+// Sizes must be multiples of the size of a block: the benchmarks choose them so, without a check.
 constexpr std::string_view kSource = R"(
 using Word = unsigned int;
 using Wide = unsigned long long;
@@ -31,8 +31,8 @@ extern "C" __global__ void republish(Word* ring, Word slots) {
   }
 }
 
-// The least that keeps the protocol: a lane a slot claims it, reads it, and stores DONE behind a
-// fence; one lane of a warp counts. `slots` is a multiple of 32.
+// The minimum that follows the protocol: one lane for each slot claims it, reads it, and stores
+// DONE after a fence; one lane of each warp counts. `slots` is a multiple of 32.
 extern "C" __global__ void drain(Word* ring, Word* control, Word slots) {
   const Word stride = gridDim.x * blockDim.x;
   for (Word slot = blockIdx.x * blockDim.x + threadIdx.x; slot < slots; slot += stride) {
@@ -42,7 +42,7 @@ extern "C" __global__ void drain(Word* ring, Word* control, Word slots) {
     const unsigned claimed = __ballot_sync(0xFFFFFFFFu, is_mine);
     if (is_mine) {
       const uint4 args = *reinterpret_cast<const uint4*>(words + 4);
-      if (head.y != 0) control[159] = args.x + args.y;  // not for an empty item
+      if (head.y != 0) control[159] = args.x + args.y;  // never for an empty item
       __threadfence();
       *reinterpret_cast<volatile Word*>(words) = 3;
       if ((threadIdx.x & 31) == __ffs(claimed) - 1) atomicAdd(control + 1, __popc(claimed));
@@ -50,7 +50,7 @@ extern "C" __global__ void drain(Word* ring, Word* control, Word slots) {
   }
 }
 
-// The same memory traffic, and no protocol.
+// The same memory traffic without the protocol.
 extern "C" __global__ void touch(Word* ring, Word slots) {
   const Word stride = gridDim.x * blockDim.x;
   for (Word slot = blockIdx.x * blockDim.x + threadIdx.x; slot < slots; slot += stride) {
@@ -63,7 +63,7 @@ extern "C" __global__ void touch(Word* ring, Word slots) {
 
 // ---- saxpy ----
 
-// Two roundings, as handlers have it.
+// Two roundings, as in handlers.
 __device__ float4 saxpy(float a, float4 x, float4 y) {
   return {__fadd_rn(__fmul_rn(a, x.x), y.x), __fadd_rn(__fmul_rn(a, x.y), y.y),
           __fadd_rn(__fmul_rn(a, x.z), y.z), __fadd_rn(__fmul_rn(a, x.w), y.w)};
@@ -76,7 +76,7 @@ extern "C" __global__ void saxpy_item(const float4* __restrict__ x, float4* __re
   y[at] = saxpy(a, x[at], y[at]);
 }
 
-// A warp an item.
+// One warp for each item.
 extern "C" __global__ void saxpy_warps(const float4* __restrict__ x, float4* __restrict__ y,
                                        float a, Word items) {
   const Word lane = threadIdx.x & 31;
@@ -106,8 +106,8 @@ extern "C" __global__ void __launch_bounds__(256)
 
 // ---- histogram ----
 
-// A block of 256 threads an item: bins in shared memory, one set a warp, then one add a bin. Item i
-// adds to output[i * pitch].
+// A block of 256 threads for each item: bins in shared memory, one set for each warp, then one add
+// for each bin. Item i adds to output[i * pitch].
 extern "C" __global__ void __launch_bounds__(256)
     histogram(const uint4* __restrict__ input, Word* __restrict__ output, Word quads_each,
               Word pitch) {
@@ -143,7 +143,7 @@ __device__ void step4(const Word* __restrict__ table, Word word, Word& state, Wo
   for (int k = 0; k < 4; ++k) step(table, word >> (8 * k) & 255, state, found);
 }
 
-// A block an item, a thread a record; word by word, as a handler reads.
+// A block for each item, a thread for each record; reads word by word, as a handler does.
 extern "C" __global__ void scan_records(const Word* __restrict__ input,
                                         const Word* __restrict__ table, Word* output,
                                         Word records_each) {
@@ -185,10 +185,9 @@ void expect(bool holds, std::string_view what) {
 }
 
 Result<void> check_peer_source() {
-  const auto nvrtc = Nvrtc::load();
-  if (!nvrtc) return Failure(nvrtc.error());
+  const auto nvrtc = EVERKERNEL_TRY(Nvrtc::load());
   for (const int architecture : {80, 90, 100}) {
-    EVERKERNEL_TRY(nvrtc->compile(request_for(architecture)));
+    EVERKERNEL_TRY(nvrtc.compile(request_for(architecture)));
   }
   return {};
 }
@@ -200,26 +199,20 @@ Peers::Peers(std::shared_ptr<Context> context, Current current, Stream stream, M
       module_(std::move(module)) {}
 
 Result<std::unique_ptr<Peers>> Peers::open() {
-  const auto driver = Driver::load();
-  if (!driver) return Failure(driver.error());
-  const auto facts = probe_device(*driver, 0);
-  if (!facts) return Failure(facts.error());
-  const auto nvrtc = Nvrtc::load();
-  if (!nvrtc) return Failure(nvrtc.error());
-  auto context = Context::create(*driver, *facts);
-  if (!context) return Failure(context.error());
-  auto current = (*context)->enter();
-  if (!current) return Failure(current.error());
-  auto stream = Stream::create(*context);
-  if (!stream) return Failure(stream.error());
-  auto module = Module::load(*context, *nvrtc, nullptr, request_for(facts->architecture));
-  if (!module) return Failure(module.error());
+  const auto driver = EVERKERNEL_TRY(Driver::load());
+  const auto facts = EVERKERNEL_TRY(probe_device(driver, 0));
+  const auto nvrtc = EVERKERNEL_TRY(Nvrtc::load());
+  auto context = EVERKERNEL_TRY(Context::create(driver, facts));
+  auto current = EVERKERNEL_TRY(context->enter());
+  auto stream = EVERKERNEL_TRY(Stream::create(context));
+  auto module =
+      EVERKERNEL_TRY(Module::load(context, nvrtc, nullptr, request_for(facts.architecture)));
   return std::unique_ptr<Peers>(
-      new Peers(*context, std::move(*current), std::move(*stream), std::move(*module)));
+      new Peers(context, std::move(current), std::move(stream), std::move(module)));
 }
 
 void Peers::wait() const {
-  const auto deadline = backend::Clock::now() + kPatience;
+  const auto deadline = backend::Clock::now() + kTimeout;
   CuResult result = kCuNotReady;
   while (result == kCuNotReady && backend::Clock::now() < deadline) {
     result = context_->driver().cuStreamQuery(stream_.get());

@@ -1,7 +1,7 @@
-// What the CUDA backend is measured against: kernels written by hand, a launch an item, graphs.
+// The peers of the CUDA backend: kernels written by hand, launched per item, at once, or as graphs.
 //
-// The kernels are CUDA C++ text that NVRTC compiles when the benchmark starts, in the context that
-// the backend uses too: both see the same memory.
+// The kernels are CUDA C++ text, compiled by NVRTC when the benchmark starts, in the context that
+// the backend uses too, so that both can use the same memory.
 #pragma once
 
 #include <array>
@@ -17,18 +17,18 @@
 
 namespace everkernel::bench {
 
-/// A question that cannot be answered. The others can.
+/// Thrown if a question cannot be measured; the other questions are still measured.
 struct Failed {
   Error error;
 };
 
-/// The value, or the end of the question.
+/// The value; an error ends the question.
 template <class T>
 T must(Result<T> result) {
   if (!result) throw Failed{std::move(result).error()};
   return std::move(*result);
 }
-/// Goes on, or ends the question.
+/// Ends the question if there is an error.
 inline void must(const Result<void>& result) {
   if (!result) throw Failed{result.error()};
 }
@@ -42,11 +42,11 @@ double host_ns(const auto& call) {
   return std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - begin).count();
 }
 
-/// Whether the kernels compile for every architecture that matters. Needs NVRTC and no GPU.
+/// Fails unless the kernels compile for compute capability 8.0, 9.0 and 10.0. Needs NVRTC, no GPU.
 Result<void> check_peer_source();
 
-/// The device with the kernels loaded. One thread; its context is current there as long as it
-/// lives.
+/// The device with the kernels loaded. Used by one thread, in which its context is current during
+/// its lifetime.
 class Peers {
  public:
   /// Fails with `unsupported` where there is no GPU or no NVRTC.
@@ -62,15 +62,15 @@ class Peers {
   /// A kernel by its name.
   backend::cuda::CuFunction kernel(const char* name) const { return must(module_.function(name)); }
 
-  /// Launches; wait() waits for everything that was.
+  /// Launches a kernel; wait() waits for all launches.
   template <class... Arguments>
   void launch(backend::cuda::CuFunction kernel, const backend::cuda::Grid& grid,
               const Arguments&... arguments) const {
     must(context_->launch(kernel, grid, stream_.get(), arguments...));
   }
-  /// Looks again and again: nothing is seen sooner.
+  /// Polls for the end of all launches, which sees it soonest.
   void wait() const;
-  /// As cuStreamSynchronize waits, which most programs call.
+  /// Waits by cuStreamSynchronize, as most programs do.
   void synchronize() const;
 
  private:
@@ -85,7 +85,7 @@ class Peers {
   friend class Graph;
 };
 
-/// Kernels without order among them, recorded once and launched together.
+/// A graph of independent kernels, recorded once and launched together.
 class Graph {
  public:
   /// An empty graph. `peers` outlives it.
@@ -101,9 +101,9 @@ class Graph {
     std::array<void*, sizeof...(arguments)> pointers{static_cast<void*>(&arguments)...};
     add_node(kernel, grid, pointers.data());
   }
-  /// Makes it ready; nothing is added afterwards.
+  /// Instantiates the graph; no kernel may be added afterwards.
   void finish();
-  /// Launches all of it.
+  /// Launches the graph.
   void launch() const;
 
  private:

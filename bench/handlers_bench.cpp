@@ -1,8 +1,8 @@
-// How near do native handlers come to hand-written C++?
+// How does the speed of handlers as native code compare with hand-written C++?
 //
-// The floor is C++ at -O3 with the same bounds checks, in this file; beside it the same without
-// checks. Handlers are the ones in examples/handlers. `exclusive` is code for buffers no other item
-// touches, `shared` for buffers that several items may touch at one time.
+// The floor is C++ at -O3 with the same bounds checks, in this file; another contender has no
+// checks. The handlers are those of examples/handlers. `exclusive` is code for buffers that no
+// other item uses, `shared` for buffers that several items may use at one time.
 #include <bit>
 #include <cstdlib>
 #include <filesystem>
@@ -113,7 +113,7 @@ ir::VerifiedProgram verified(const std::string& text) {
   return *result;
 }
 
-/// One example in its executions, and the buffers it works on.
+/// One example handler in every kind of execution, with its buffers.
 class Bench {
  public:
   Bench(const std::string& name, std::size_t input_words, std::size_t output_words)
@@ -222,7 +222,7 @@ void ask_dfa(Suite& suite, std::size_t words) {
                             bench.native(false, 3), bench.native(true, 3)}});
 }
 
-// dfa_scan.ek is the example nearest to twenty lines.
+// dfa_scan.ek has about twenty lines.
 void ask_compile(Suite& suite) {
   const std::string text = read_example("dfa_scan.ek");
   const ir::VerifiedProgram program = verified(text);
@@ -239,7 +239,7 @@ void ask_compile(Suite& suite) {
                              }}}});
 }
 
-/// A folder that goes with the program.
+/// A temporary folder; the destructor removes it.
 class CacheFolder {
  public:
   CacheFolder() {

@@ -18,7 +18,7 @@ namespace {
 constexpr std::size_t kWarmups = 3;
 constexpr std::size_t kRounds = 41;
 constexpr std::size_t kSmokeRounds = 3;
-constexpr std::size_t kFewWarmups = 1;  // of a question that asks for few rounds
+constexpr std::size_t kFewWarmups = 1;  // for a question with few rounds
 
 /// Median, and the middle 80 % of the samples.
 struct Spread {
@@ -57,7 +57,7 @@ std::string first_line(const char* path, std::string_view prefix) {
   return "unknown";
 }
 
-// EVERKERNEL_COMMIT is for programs that were built elsewhere.
+// EVERKERNEL_COMMIT gives the commit if the program runs outside of its repository.
 std::string commit() {
   if (const char* const given = std::getenv("EVERKERNEL_COMMIT")) return given;
   std::FILE* pipe = popen("git rev-parse --short HEAD 2>/dev/null", "r");
@@ -80,7 +80,8 @@ bool meets_target(const Contender& contender, const Spread& time, const Spread& 
   return is_fast_enough && ratio.median >= contender.least_ratio;
 }
 
-// What was promised and whether it holds, for people and as JSON members; nothing in a smoke run.
+// Whether the figures that the documents promise hold, as text and as JSON members; empty in a
+// smoke run.
 struct TargetText {
   std::string shown = {};
   std::string json = {};

@@ -1,8 +1,8 @@
 // Measures contenders against a floor in the same run.
 //
-// The machines this runs on are shared: the speed of memory moves by a third from second to second.
-// So contenders are sampled in turn, round after round, and a ratio is taken within each round; its
-// median and spread over all rounds is the result.
+// On shared machines the speed of memory changes by a third from second to second. Therefore every
+// round samples all contenders in turn and takes their ratios to the floor; the result is the
+// median and spread of the ratios over all rounds.
 #pragma once
 
 #include <cstddef>
@@ -15,35 +15,35 @@
 
 namespace everkernel::bench {
 
-/// Something to time. `run` does the work once and returns a checksum of what it made, so that
-/// nothing can be optimised away. A contender whose figure is not the time of one run (a percentile
-/// of many, or a part of it) gives `measure` instead, which returns nanoseconds.
+/// A function to time. `run` does the work once and returns a checksum of its results, so that the
+/// compiler cannot remove the work. A contender whose figure is not the time of one run (a
+/// percentile of many runs, or a part of one) has `measure` instead, which returns nanoseconds.
 struct Contender {
   std::string name;
   std::function<std::uint64_t()> run = {};
   std::function<double()> measure = {};
-  double least_ratio = 0;  ///< rate x floor that the documents promise; 0 = nothing
-  double most_ns = 0;      ///< time that they promise; 0 = nothing
+  double least_ratio = 0;  ///< least ratio to the floor that the documents promise; 0 = none
+  double most_ns = 0;      ///< longest time that the documents promise; 0 = none
 };
 
-/// A question and everything needed to answer it.
+/// A question: a floor and contenders that do the same work.
 struct Question {
   std::string name;
-  std::string text;                   ///< what the figures say, in words
+  std::string text;                   ///< the question in words
   std::uint64_t items = 0;            ///< items one run handles
   std::uint64_t bytes = 0;            ///< bytes one run produces or reads
   std::vector<Contender> contenders;  ///< the first is the floor that ratios refer to
-  std::size_t rounds = 0;             ///< 0 = as many as usual; fewer for what takes seconds
+  std::size_t rounds = 0;             ///< 0 = the default; fewer if a run takes seconds
 };
 
-/// How much to do: the smoke size proves that a benchmark still runs, nothing else.
+/// Options of a benchmark. The smoke size only shows that the benchmark still works.
 struct Options {
   bool smoke = false;
   std::string json_path = {};
-  std::string only = {};  ///< questions whose name has this in it; empty = all
+  std::string only = {};  ///< measure questions whose name contains this; empty = all
 
-  /// Reads `--smoke`, `--json=PATH` and `--only=TEXT`; prints what is wrong and exits with 2 on
-  /// anything else.
+  /// Reads `--smoke`, `--json=PATH` and `--only=TEXT`. On any other argument prints an error and
+  /// exits with status 2.
   static Options parse(int argc, char** argv);
 
   /// `full`, or a small number in a smoke run.
@@ -59,9 +59,9 @@ class Suite {
 
   /// Measures one question and prints its rows.
   void ask(const Question& question);
-  /// Something about the machine that belongs into the JSON.
+  /// Adds a fact about the machine to the JSON.
   void note(std::string key, std::string value);
-  /// Writes the JSON file if one was asked for; gives the exit status.
+  /// Writes the JSON file if --json was given; gives the exit status.
   int finish();
 
  private:

@@ -1,6 +1,6 @@
 #include "peers.hpp"
 
-#include "everkernel/base/spin.hpp"
+#include "base/spin.hpp"
 
 #if defined(EVERKERNEL_HAS_TBB)
 #include <tbb/parallel_for.h>
@@ -132,7 +132,7 @@ std::uint64_t run_parallel_for(std::size_t items) {
   tbb::parallel_for(
       tbb::blocked_range<std::size_t>(0, items, 1),
       [](const tbb::blocked_range<std::size_t>& range) {
-        // Nothing, but not nothing the compiler may see.
+        // Empty, but the compiler must not remove the call.
         for (std::size_t i = range.begin(); i != range.end(); ++i)
           std::atomic_signal_fence(std::memory_order_relaxed);
       },

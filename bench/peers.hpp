@@ -1,5 +1,5 @@
-// What sessions are measured against: a bare ring, a bare ping-pong, a pool as everybody writes it
-// once, and oneTBB.
+// The peers of sessions: a minimal ring, a minimal round trip between two threads, a simple thread
+// pool, and oneTBB.
 #pragma once
 
 #include <atomic>
@@ -15,8 +15,8 @@
 
 namespace everkernel::bench {
 
-/// The floor of throughput: 64-byte slots, one publisher, one worker, a tail and a head, nothing
-/// else.
+/// The floor of throughput: a ring of 64-byte slots with one publisher, one worker, a head and a
+/// tail.
 class BareRing {
  public:
   BareRing();
@@ -37,7 +37,7 @@ class BareRing {
   std::thread worker_;
 };
 
-/// The floor of a round trip: two threads, one word there and one back.
+/// The floor of a round trip: two threads that pass one word to each other and back.
 class PingPong {
  public:
   PingPong();
@@ -52,7 +52,7 @@ class PingPong {
   std::thread worker_;
 };
 
-/// A queue of functions under a mutex, and threads that wait for it.
+/// A thread pool with a queue of functions under a mutex.
 class MutexPool {
  public:
   explicit MutexPool(unsigned thread_count);
@@ -72,11 +72,11 @@ class MutexPool {
   std::vector<std::thread> threads_;
 };
 
-/// Whether oneTBB was there when this was built.
+/// Whether the benchmark was built with oneTBB.
 bool has_tbb();
 /// Empty tasks through a task_group.
 std::uint64_t run_task_group(std::size_t items);
-/// Empty turns of a parallel_for with grain 1, each a task of its own.
+/// Empty iterations of a parallel_for with grain 1, so that each is a task.
 std::uint64_t run_parallel_for(std::size_t items);
 
 }  // namespace everkernel::bench

@@ -1,7 +1,7 @@
-// How near do encoding, publishing and decoding come to copying the same bytes?
+// How does the speed of encoding, publishing and decoding compare with copying the same bytes?
 //
-// The floor is memcpy of the bytes each call produces or reads. A ring of a million slots is 64 MB:
-// these are questions about memory, not about instructions.
+// The floor is memcpy of the bytes that each call writes or reads. A ring of a million slots has 64
+// MB, so that memory bandwidth is the limit, not instructions.
 #include <sys/mman.h>
 
 #include <cstring>
@@ -22,7 +22,7 @@ using abi::Word;
 
 constexpr Word kWindowOpcode = 64;
 
-/// Pages of our own, as a live ring has them.
+/// Memory from mmap, as a live ring has it.
 class Pages {
  public:
   explicit Pages(std::size_t size)
@@ -87,7 +87,7 @@ void ask_encode(Suite& suite, std::size_t slots) {
                        }}}});
 }
 
-// Marks the window DONE again, as workers would; part of neither contender.
+// Marks the window DONE again, as workers would; not timed.
 void complete(std::span<std::byte> ring) {
   const Word done = static_cast<Word>(abi::SlotStatus::done);
   for (std::size_t at = 0; at < ring.size(); at += abi::kSlotBytes) {

@@ -1,4 +1,4 @@
-// What planning and running a whole work queue costs, beside the least it could cost.
+// The cost of planning and running a list of items, compared with the least possible.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -69,7 +69,7 @@ std::vector<WorkItem> fan(std::size_t count) {
   return items;
 }
 
-// The least that any planner does: looks at two handles an item, and writes a word.
+// The minimum for a planner: reads two handles of each item and writes a word.
 std::uint64_t look_at_handles(std::span<const WorkItem> items, std::vector<Word>& last) {
   std::ranges::fill(last, 0);
   std::uint64_t sum = 0;
@@ -80,7 +80,7 @@ std::uint64_t look_at_handles(std::span<const WorkItem> items, std::vector<Word>
   return sum;
 }
 
-// What one would write in an afternoon: a map from handles, and a list of edges for every item.
+// A simple planner: a map of handles, and a list of edges for every item.
 std::uint64_t plan_with_maps(std::span<const WorkItem> items) {
   struct Known {
     Word writer = ~Word{0};
@@ -175,7 +175,7 @@ void ask_nops(Suite& suite, std::size_t count) {
               {"run, plan and report included", [&] { return machine.run(items); }}}});
 }
 
-// The bare loop: native code called on one item after the other, and nothing else.
+// The floor: a loop that calls the native code for one item after the other.
 class BareLoop {
  public:
   BareLoop(std::size_t words) : words_(words) {

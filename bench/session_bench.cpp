@@ -1,4 +1,4 @@
-// What an item costs on the CPU backend, live and dispatched, beside its peers and floors.
+// The cost of an item on the CPU backend, in sessions and dispatches, compared with peers.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -29,12 +29,12 @@ using std::chrono::seconds;
 constexpr Word kSlots = 1024;
 constexpr std::size_t kBatch = 256;
 
-// One core is the publisher's.
+// One core is left to the publisher.
 unsigned worker_count() {
   return std::max(1u, std::thread::hardware_concurrency() - 1);
 }
 
-// An item that a waiting thread leaves to the workers, because it has a loop.
+// An item with a loop, which a waiting thread does not run itself.
 constexpr Word kLooping = 64;
 constexpr std::string_view kHandlers = "handler looping = 64 { for i in 0 .. 1 { args[3] = i; } }";
 
@@ -70,7 +70,7 @@ double timed_ns(const auto& call) {
   return std::chrono::duration<double, std::nano>(Clock::now() - begin).count();
 }
 
-// Each contender has the machine for itself: its threads are there only while it is measured.
+// The threads of a contender exist only while it is measured, so that contenders do not compete.
 std::vector<Contender> throughput_contenders(Megakernel& kernel, std::size_t items) {
   const auto with_session = [&kernel, items](const auto& publish) {
     Session session = checked(kernel.start());
@@ -139,7 +139,7 @@ void ask_round_trip(Suite& suite, const Options& options) {
     const Ticket ticket = checked(session.publish({.opcode = opcode}));
     checked(session.wait(ticket, seconds(10)));
   };
-  // Whoever is not measured must not spin beside: each has the machine for itself.
+  // Contenders that are not being measured must not spin: their threads do not exist then.
   suite.ask({.name = "round_trip",
              .text = "p50 of publishing one item and waiting for it, against a bare ping-pong",
              .items = 1,

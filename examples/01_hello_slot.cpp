@@ -1,4 +1,4 @@
-// The smallest program: launch the kernel once, publish one slot, read what it did.
+// The smallest program: starts the kernel once, publishes one slot and reads the result.
 #include <fmt/format.h>
 
 #include <array>

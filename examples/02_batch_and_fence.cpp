@@ -1,7 +1,7 @@
-// A batch and its fence: several operations, and a slot behind them that completes when they all
-// have. A host that sees the epoch advance may read every result of the batch.
+// A batch and its fence: several operations, and a slot after them that completes when all of them
+// have. When the host sees the epoch advance, it may read every result of the batch.
 //
-// This is the bounded way to run: buffers go in, dispatch() drains them, buffers come back.
+// dispatch() is the bounded way to run: it takes buffers, drains the ring and returns the buffers.
 #include <fmt/format.h>
 
 #include <array>
@@ -22,20 +22,19 @@ using abi::Word;
 
 constexpr Word kItems = 16;
 constexpr Word kSum =
-    abi::kControlWords + 1;  // the fence stores its tag into the observable before
+    abi::kControlWords + 1;  // the fence stores its tag into the observable before this one
 constexpr Word kTag = 99;
 
-// 1 + 2 + … + kItems, an addition a slot, and the fence.
+// Publishes 1 + 2 + … + kItems as one addition per slot, and the fence.
 Result<Word> publish_sum(std::span<std::byte> ring) {
-  auto writer = protocol::RingWriter::bind(ring);
-  if (!writer) return Failure(writer.error());
+  protocol::RingWriter writer = EVERKERNEL_TRY(protocol::RingWriter::bind(ring));
   std::vector<std::array<Word, 2>> args;
   for (Word i = 1; i <= kItems; ++i) args.push_back({i, kSum});
-  std::vector<protocol::BatchItem> items;
+  std::vector<protocol::Operation> operations;
   for (const auto& words : args) {
-    items.push_back({.opcode = Word(abi::Opcode::atomic_add), .args = words});
+    operations.push_back({.opcode = Word(abi::Opcode::atomic_add), .args = words});
   }
-  return writer->publish_batch({.first_slot = 0, .tag = kTag, .items = items});
+  return writer.publish_batch({.first_slot = 0, .tag = kTag, .operations = operations});
 }
 
 Result<bool> run() {
@@ -43,23 +42,20 @@ Result<bool> run() {
   std::vector<std::byte> control(*protocol::control_bytes(layout));
   std::vector<std::byte> ring(*protocol::ring_bytes(32));
   EVERKERNEL_TRY(protocol::encode_control(layout, control));
-  const auto slots = publish_sum(ring);
-  if (!slots) return Failure(slots.error());
+  const Word slots = EVERKERNEL_TRY(publish_sum(ring));
 
-  auto kernel =
-      Megakernel::create(backend::cpu::make_backend(), {.slot_count = 32, .workgroup_size = 32});
-  if (!kernel) return Failure(kernel.error());
+  Megakernel kernel = EVERKERNEL_TRY(
+      Megakernel::create(backend::cpu::make_backend(), {.slot_count = 32, .workgroup_size = 32}));
   const Submission submissions[] = {HostBuffers{.control = control, .ring = ring}};
-  const auto report = kernel->dispatch({.submissions = submissions});
-  if (!report) return Failure(report.error());
+  const DispatchReport report = EVERKERNEL_TRY(kernel.dispatch({.submissions = submissions}));
 
-  const auto after = protocol::ControlView::parse(report->submissions[0].control);
-  if (!after) return Failure(after.error());
-  const Word tag = *after->observable(0);
-  const Word sum = *after->observable(1);
-  fmt::print("{} slots done, epoch {}, tag {}, sum {}\n", report->stats.items_done, after->epoch(),
+  const protocol::ControlView after =
+      EVERKERNEL_TRY(protocol::ControlView::parse(report.submissions[0].control));
+  const Word tag = *after.observable(0);
+  const Word sum = *after.observable(1);
+  fmt::print("{} slots done, epoch {}, tag {}, sum {}\n", report.stats.items_done, after.epoch(),
              tag, sum);
-  return report->stats.items_done == *slots && after->epoch() == 1 && tag == kTag &&
+  return report.stats.items_done == slots && after.epoch() == 1 && tag == kTag &&
          sum == kItems * (kItems + 1) / 2;
 }
 

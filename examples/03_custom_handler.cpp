@@ -1,5 +1,5 @@
-// An operation of your own: handler text is verified and compiled, and reaches your data through
-// buffers that work items name by handle.
+// A custom operation: the text of a handler is verified and compiled. The handler uses data in
+// buffers, which work items name by handle.
 #include <fmt/format.h>
 
 #include <bit>
@@ -32,11 +32,9 @@ constexpr Word kY = 2;
 constexpr std::size_t kWords = 10'000;
 
 Result<Megakernel> compile() {
-  auto program = ir::parse(kSaxpy);
-  if (!program) return Failure(program.error());
-  auto verified = ir::verify(std::move(*program));
-  if (!verified) return Failure(verified.error());
-  return Megakernel::create(backend::cpu::make_backend(), {.handlers = *verified});
+  ir::Program program = EVERKERNEL_TRY(ir::parse(kSaxpy));
+  const ir::VerifiedProgram verified = EVERKERNEL_TRY(ir::verify(std::move(program)));
+  return Megakernel::create(backend::cpu::make_backend(), {.handlers = verified});
 }
 
 // A buffer with the bits of these floats.
@@ -49,21 +47,18 @@ Result<DataBuffer> upload(Megakernel& kernel, Word handle, std::span<const float
 }
 
 Result<bool> run() {
-  auto kernel = compile();
-  if (!kernel) return Failure(kernel.error());
+  Megakernel kernel = EVERKERNEL_TRY(compile());
   std::vector<float> x(kWords), y(kWords);
   for (std::size_t i = 0; i < kWords; ++i) {
     x[i] = static_cast<float>(i);
     y[i] = 1.0f;
   }
-  const auto input = upload(*kernel, kX, x);
-  const auto output = upload(*kernel, kY, y);
-  if (!input) return Failure(input.error());
-  if (!output) return Failure(output.error());
+  const DataBuffer input = EVERKERNEL_TRY(upload(kernel, kX, x));
+  const DataBuffer output = EVERKERNEL_TRY(upload(kernel, kY, y));
 
   const protocol::ControlLayout layout;
   std::vector<std::byte> control(*protocol::control_bytes(layout));
-  std::vector<std::byte> ring(std::size_t{kernel->slot_count()} * abi::kSlotBytes);
+  std::vector<std::byte> ring(std::size_t{kernel.slot_count()} * abi::kSlotBytes);
   EVERKERNEL_TRY(protocol::encode_control(layout, control));
   const abi::WorkItem items[] = {{.op_handle = kOpcode,
                                   .input_handle = kX,
@@ -71,12 +66,12 @@ Result<bool> run() {
                                   .param = std::bit_cast<Word>(0.5f)}};
   EVERKERNEL_TRY(protocol::encode_items({.items = items}, ring));
   const Submission submissions[] = {HostBuffers{.control = control, .ring = ring}};
-  const auto report = kernel->dispatch({.submissions = submissions, .readback = Readback::none});
-  if (!report) return Failure(report.error());
+  const DispatchReport report =
+      EVERKERNEL_TRY(kernel.dispatch({.submissions = submissions, .readback = Readback::none}));
 
   std::vector<Word> result(kWords);
-  EVERKERNEL_TRY(output->read(0, result));
-  bool is_right = report->stats.items_done == 1;
+  EVERKERNEL_TRY(output.read(0, result));
+  bool is_right = report.stats.items_done == 1;
   for (std::size_t i = 0; i < kWords; ++i) {
     is_right = is_right && std::bit_cast<float>(result[i]) == 0.5f * x[i] + y[i];
   }

@@ -1,4 +1,5 @@
-// A live session: the kernel stays, two threads feed it at one time, and anyone may look.
+// A live session: the kernel keeps running, two threads publish at one time, and any thread may
+// take a snapshot.
 #include <fmt/format.h>
 
 #include <array>
@@ -16,42 +17,36 @@ using namespace everkernel;
 using abi::Word;
 
 constexpr Word kItems = 20'000;
-constexpr auto kPatience = std::chrono::seconds(30);
+constexpr auto kTimeout = std::chrono::seconds(30);
 
-// Adds 1 to an observable, kItems times, as one tenant; waits for its last item.
+// Adds 1 to an observable kItems times, as one tenant, and waits for the last item.
 Result<void> produce(Session& session, Word tenant) {
   const std::array<Word, 2> args{1, abi::kControlWords + tenant};
   Ticket last = {};
   for (Word i = 0; i < kItems; ++i) {
-    const auto ticket = session.publish({.opcode = Word(abi::Opcode::atomic_add), .args = args},
-                                        {.tenant = tenant, .timeout = kPatience});
-    if (!ticket) return Failure(ticket.error());
-    last = *ticket;
+    last = EVERKERNEL_TRY(session.publish({.opcode = Word(abi::Opcode::atomic_add), .args = args},
+                                          {.tenant = tenant, .timeout = kTimeout}));
   }
-  const auto completion = session.wait(last, kPatience);
-  if (!completion) return Failure(completion.error());
-  return {};
+  return session.wait(last, kTimeout).map([](const Completion&) {});
 }
 
 Result<bool> run() {
-  auto kernel = Megakernel::create(backend::cpu::make_backend());
-  if (!kernel) return Failure(kernel.error());
-  auto session = kernel->start({.tenant_count = 2, .observable_slots = 2});
-  if (!session) return Failure(session.error());
+  Megakernel kernel = EVERKERNEL_TRY(Megakernel::create(backend::cpu::make_backend()));
+  Session session = EVERKERNEL_TRY(kernel.start({.tenant_count = 2, .observable_slots = 2}));
 
   std::array<Result<void>, 2> ends;
   {
-    std::jthread first([&] { ends[0] = produce(*session, 0); });
-    std::jthread second([&] { ends[1] = produce(*session, 1); });
+    std::jthread first([&] { ends[0] = produce(session, 0); });
+    std::jthread second([&] { ends[1] = produce(session, 1); });
   }
   for (const auto& end : ends) EVERKERNEL_TRY(end);
-  EVERKERNEL_TRY(session->wait_all(kPatience));
+  EVERKERNEL_TRY(session.wait_all(kTimeout));
 
   SessionSnapshot look;
-  EVERKERNEL_TRY(session->snapshot(look));
+  EVERKERNEL_TRY(session.snapshot(look));
   const auto& claims = look.telemetry.control.tenant_fairness;
-  const std::array<Word, 2> sums{*session->observable(0), *session->observable(1)};
-  const StopReport report = session->stop(StopMode::drain, kPatience);
+  const std::array<Word, 2> sums{*session.observable(0), *session.observable(1)};
+  const StopReport report = session.stop(StopMode::drain, kTimeout);
   fmt::print("{} items done; tenant 0: {} claims, sum {}; tenant 1: {} claims, sum {}\n",
              report.done, claims[0], sums[0], claims[1], sums[1]);
   return report.done == 2 * kItems && report.faulted == 0 && report.cancelled == 0 &&

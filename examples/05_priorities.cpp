@@ -1,5 +1,5 @@
-// Priorities: the ring is split in five, and workers take the most urgent part first. Every 16
-// urgent items an ordinary one gets its turn, so that nothing waits for ever.
+// Priorities: the ring is divided into five parts, and workers take the most urgent part first.
+// After every 16 urgent items a worker takes a less urgent one, so that every item runs eventually.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace {
 using namespace everkernel;
 using abi::Word;
 
-// Writes down in which order items ran: word 0 counts them, the others hold their priorities.
+// Records the order in which items ran: word 0 counts them, the others hold their priorities.
 constexpr std::string_view kHandlers =
     "handler note = 64 { let place = atomic_add(output[0], 1); output[1 + place] = priority; }";
 constexpr Word kOpcode = 64;
@@ -28,13 +28,12 @@ constexpr char kLetters[] = {'C', 'H', 'N', 'L', 'I'};
 
 // Fills the ring from its end, so that the order of publishing is not the order of running.
 Result<void> publish_all(std::span<std::byte> ring) {
-  auto writer = protocol::RingWriter::bind(ring);
-  if (!writer) return Failure(writer.error());
+  protocol::RingWriter writer = EVERKERNEL_TRY(protocol::RingWriter::bind(ring));
   const auto offsets = protocol::default_priority_offsets(kSlots);
   const Word args[] = {0, kOrder};
   for (Word priority = abi::kPriorityCount; priority-- > 0;) {
     for (Word slot = offsets[priority]; slot < offsets[priority + 1]; ++slot) {
-      EVERKERNEL_TRY(writer->publish(
+      EVERKERNEL_TRY(writer.publish(
           {.slot_index = slot, .priority = priority, .opcode = kOpcode, .args = args}));
     }
   }
@@ -42,20 +41,17 @@ Result<void> publish_all(std::span<std::byte> ring) {
 }
 
 Result<std::string> run() {
-  auto program = ir::parse(kHandlers);
-  if (!program) return Failure(program.error());
-  auto verified = ir::verify(std::move(*program));
-  if (!verified) return Failure(verified.error());
-  // One worker, so that there is one order to see.
-  auto kernel =
+  ir::Program program = EVERKERNEL_TRY(ir::parse(kHandlers));
+  const ir::VerifiedProgram verified = EVERKERNEL_TRY(ir::verify(std::move(program)));
+  // One worker, so that the order is defined.
+  Megakernel kernel = EVERKERNEL_TRY(
       Megakernel::create(backend::cpu::make_backend(), {.slot_count = kSlots,
                                                         .workgroup_size = 4,
-                                                        .handlers = *verified,
+                                                        .handlers = verified,
                                                         .schedule = backend::Schedule::priority,
-                                                        .worker_count = 1});
-  if (!kernel) return Failure(kernel.error());
-  const auto order = kernel->create_buffer({.handle = kOrder, .word_count = kSlots + 1});
-  if (!order) return Failure(order.error());
+                                                        .worker_count = 1}));
+  const DataBuffer order =
+      EVERKERNEL_TRY(kernel.create_buffer({.handle = kOrder, .word_count = kSlots + 1}));
 
   const protocol::ControlLayout layout;
   std::vector<std::byte> control(*protocol::control_bytes(layout));
@@ -63,11 +59,11 @@ Result<std::string> run() {
   EVERKERNEL_TRY(protocol::encode_control(layout, control));
   EVERKERNEL_TRY(publish_all(ring));
   const Submission submissions[] = {HostBuffers{.control = control, .ring = ring}};
-  const auto report = kernel->dispatch({.submissions = submissions, .readback = Readback::none});
-  if (!report) return Failure(report.error());
+  const DispatchReport report =
+      EVERKERNEL_TRY(kernel.dispatch({.submissions = submissions, .readback = Readback::none}));
 
   std::vector<Word> words(kSlots + 1);
-  EVERKERNEL_TRY(order->read(0, words));
+  EVERKERNEL_TRY(order.read(0, words));
   std::string letters;
   for (Word i = 0; i < std::min(words[0], kSlots); ++i) letters += kLetters[words[i + 1]];
   return letters;
@@ -80,7 +76,7 @@ int main() {
   if (!letters) fmt::print("error: {}\n", letters.error().message);
   if (!letters) return 1;
   fmt::print("{}\n", *letters);
-  // All of them ran; urgent work was over before low began, but normal had a turn in between.
+  // All items ran; the urgent ones ended before the low ones began, but normal ones ran in between.
   const bool is_right = letters->size() == kSlots && letters->front() == 'C' &&
                         letters->rfind('H') < letters->find('L') &&
                         letters->find('N') < letters->rfind('H') && letters->back() == 'I';

@@ -64,12 +64,11 @@ Result<Word> run(const std::shared_ptr<backend::Backend>& backend) {
   if (!kernel) return Failure(kernel.error());
   std::vector<Word> numbers(kCount);
   std::iota(numbers.begin(), numbers.end(), 1u);
-  auto input = kernel->create_buffer(
-      {.handle = kNumbers, .word_count = kCount, .access = memory::Access::read});
-  auto output = kernel->create_buffer({.handle = kSum, .word_count = 1});
-  if (!input) return Failure(input.error());
-  if (!output) return Failure(output.error());
-  EVERKERNEL_TRY(input->write(0, numbers));
+  DataBuffer input = EVERKERNEL_TRY(kernel->create_buffer(
+      {.handle = kNumbers, .word_count = kCount, .access = memory::Access::read}));
+  const DataBuffer output =
+      EVERKERNEL_TRY(kernel->create_buffer({.handle = kSum, .word_count = 1}));
+  EVERKERNEL_TRY(input.write(0, numbers));
 
   const protocol::ControlLayout layout;
   std::vector<std::byte> control(*protocol::control_bytes(layout));
@@ -81,7 +80,7 @@ Result<Word> run(const std::shared_ptr<backend::Backend>& backend) {
   const auto report = kernel->dispatch({.submissions = submissions, .readback = Readback::none});
   if (!report) return Failure(report.error());
   Word sum = 0;
-  EVERKERNEL_TRY(output->read(0, {&sum, 1}));
+  EVERKERNEL_TRY(output.read(0, {&sum, 1}));
   return sum;
 }
 

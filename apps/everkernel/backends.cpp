@@ -1,11 +1,10 @@
-// Which backends there are. Asking for one that is not there is an error, never another one.
+// The backends of this build. A backend that is asked for by name is never replaced by another one.
 #include "backends.hpp"
 
 #include <fmt/format.h>
 
 #include "everkernel/backend/cpu/cpu_backend.hpp"
 #include "everkernel/backend/cuda/cuda_backend.hpp"
-#include "options.hpp"
 #include "table.hpp"
 
 namespace everkernel::cli {
@@ -15,22 +14,17 @@ std::vector<backend::Capabilities> all_backends() {
           backend::cuda::make_backend()->capabilities()};
 }
 
-void add_backend(CLI::App& command, std::string& target) {
-  add_choice(command, "--backend", target, {"auto", "cpu", "cuda"},
-             "Where it runs; auto is cuda if it is there, else cpu");
-}
-
 Result<ChosenBackend> choose_backend(const std::string& choice) {
   if (choice == "cpu") return ChosenBackend{.backend = backend::cpu::make_backend(), .reason = {}};
   auto cuda = backend::cuda::make_backend();
   const backend::Capabilities& found = cuda->capabilities();
   if (found.supported) {
     return ChosenBackend{.backend = std::move(cuda),
-                         .reason = choice == "auto" ? "cuda runs here" : std::string()};
+                         .reason = choice == "auto" ? "a CUDA GPU is available" : std::string()};
   }
   if (choice == "cuda") {
     return fail(Code::unsupported, fmt::format("--backend cuda: {}", found.reason),
-                "--backend cpu runs on every machine");
+                "use --backend cpu, which runs on every machine");
   }
   return ChosenBackend{.backend = backend::cpu::make_backend(), .reason = found.reason};
 }

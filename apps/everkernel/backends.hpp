@@ -1,7 +1,6 @@
-// The backends this program was built with: what `info` shows and `--backend` chooses from.
+// The backends of this build: `info` shows them and `--backend` chooses one.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <memory>
 #include <string>
 #include <vector>
@@ -11,22 +10,20 @@
 
 namespace everkernel::cli {
 
-/// What every backend can do here; one that cannot run says why.
+/// The capabilities of every backend; for one that cannot run here they contain the reason.
 std::vector<backend::Capabilities> all_backends();
 
-/// A backend that can run, and why it is this one.
+/// A backend that can run, and why it was chosen.
 struct ChosenBackend {
   std::shared_ptr<backend::Backend> backend = {};
-  std::string reason = {};  ///< what `auto` decided by; empty when the user named it
+  std::string reason = {};  ///< why `auto` took it; empty if the user named it
 };
 
-/// Adds `--backend`, which every command that runs something has.
-void add_backend(CLI::App& command, std::string& target);
-
-/// Opens what `--backend` names: auto, cpu or cuda. Fails with `unsupported` when it is not there.
+/// Opens the backend that `--backend` names: auto, cpu or cuda. Fails with `unsupported` if it is
+/// not available.
 Result<ChosenBackend> choose_backend(const std::string& choice);
 
-/// What `auto` chose and why, for people.
+/// The line about the choice of `auto` and its reason.
 std::string choice_text(const std::string& id, const std::string& reason);
 
 }  // namespace everkernel::cli

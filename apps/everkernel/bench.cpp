@@ -1,6 +1,5 @@
-// `everkernel bench`: runs the benchmark programs that lie beside this one and gathers their JSON.
-//
-// They are programs of their own because they link the peers they measure against.
+// `everkernel bench`: runs the benchmark programs in the folder of this program and gathers their
+// JSON. They are separate programs because they link the libraries that they compare with.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -13,14 +12,12 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <system_error>
 
 #include "commands.hpp"
 #include "files.hpp"
-#include "options.hpp"
 
 namespace everkernel::cli {
 namespace {
@@ -37,7 +34,7 @@ struct BenchOptions {
   bool json = false;
 };
 
-// A folder for what the benchmarks write, removed with it.
+// A temporary folder for the files of the benchmarks; the destructor removes it.
 class ScratchFolder {
  public:
   static Result<ScratchFolder> make() {
@@ -63,7 +60,7 @@ class ScratchFolder {
   fs::path path_;
 };
 
-// The programs beside this one whose names end in _bench, without that ending, sorted.
+// The names of the programs NAME_bench in `folder`, sorted.
 std::vector<std::string> found_benchmarks(const fs::path& folder) {
   std::vector<std::string> names;
   std::error_code error;
@@ -81,10 +78,9 @@ Result<std::vector<std::string>> chosen_benchmarks(const BenchOptions& options,
                                                    const fs::path& folder) {
   auto found = found_benchmarks(folder);
   if (found.empty()) {
-    return fail(
-        Code::unsupported,
-        fmt::format("no benchmarks lie beside this program, in {}", in_quotes(folder.native())),
-        "cmake --preset release builds the program with its benchmarks");
+    return fail(Code::unsupported,
+                fmt::format("there are no benchmarks in {}", in_quotes(folder.native())),
+                "build them with: cmake --preset release && cmake --build --preset release");
   }
   if (options.names.empty()) return found;
   std::vector<std::string> chosen;
@@ -99,21 +95,22 @@ Result<std::vector<std::string>> chosen_benchmarks(const BenchOptions& options,
   return chosen;
 }
 
-// How a program ended, in words; empty when it did its job.
+// How a program failed, in words; empty if it succeeded.
 std::string failure_text(int wait_status) {
   if (wait_status == 0) return {};
   if (WIFEXITED(wait_status)) return fmt::format("exit status {}", WEXITSTATUS(wait_status));
   return fmt::format("signal {}", WTERMSIG(wait_status));
 }
 
-// Runs a program to its end; says what went wrong, or nothing.
+// Runs a program to its end. Gives how it failed; empty if it succeeded.
 std::string run(std::vector<std::string> words, bool quiet) {
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
-  // Standard output is one JSON object then; a person at a terminal still sees the tables.
+  // Standard output takes the JSON object, so the tables go to a terminal on standard error, if
+  // any.
   if (quiet && ::isatty(STDERR_FILENO) != 0) {
     posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
   } else if (quiet) {
@@ -129,7 +126,7 @@ std::string run(std::vector<std::string> words, bool quiet) {
   return failure_text(status);
 }
 
-// Runs one benchmark and reads what it measured.
+// Runs one benchmark and reads its results.
 Result<Json> measure(const fs::path& program, const fs::path& scratch,
                      const BenchOptions& options) {
   const fs::path file = scratch / "result.json";
@@ -139,12 +136,11 @@ Result<Json> measure(const fs::path& program, const fs::path& scratch,
   if (!failure.empty()) {
     return fail(Code::unsupported,
                 fmt::format("{} failed: {}", in_quotes(program.native()), failure),
-                "run it by itself to see what it says");
+                "run it directly to see its output");
   }
-  const auto bytes = read_file(file);
-  if (!bytes) return Failure(bytes.error());
-  const auto* text = reinterpret_cast<const char*>(bytes->data());
-  Json result = Json::parse(text, text + bytes->size(), nullptr, false);
+  const Bytes bytes = EVERKERNEL_TRY(read_file(file));
+  const auto* text = reinterpret_cast<const char*>(bytes.data());
+  Json result = Json::parse(text, text + bytes.size(), nullptr, false);
   if (!result.is_object()) {
     return fail(Code::unsupported,
                 fmt::format("{} wrote no JSON object", in_quotes(program.native())));
@@ -152,7 +148,7 @@ Result<Json> measure(const fs::path& program, const fs::path& scratch,
   return result;
 }
 
-// Machine and commit are the same for all of them: they are said once.
+// One object for all results. Machine and commit are the same in each: they appear once.
 Json gathered(const std::vector<std::pair<std::string, Json>>& results) {
   Json object = {{"machine", Json::object()}, {"commit", nullptr}, {"benchmarks", Json::object()}};
   for (auto [name, result] : results) {
@@ -170,20 +166,17 @@ Json gathered(const std::vector<std::pair<std::string, Json>>& results) {
 Result<void> bench(const BenchOptions& options) {
   std::error_code error;
   const fs::path folder = fs::read_symlink("/proc/self/exe", error).parent_path();
-  const auto names = chosen_benchmarks(options, folder);
-  if (!names) return Failure(names.error());
+  const std::vector<std::string> names = EVERKERNEL_TRY(chosen_benchmarks(options, folder));
   if (options.list) {
-    if (options.json) return print(Json{{"benchmarks", *names}}.dump() + "\n");
-    return print(fmt::format("{}\n", fmt::join(*names, "\n")));
+    if (options.json) return print(Json{{"benchmarks", names}}.dump() + "\n");
+    return print(fmt::format("{}\n", fmt::join(names, "\n")));
   }
-  const auto scratch = ScratchFolder::make();
-  if (!scratch) return Failure(scratch.error());
+  const ScratchFolder scratch = EVERKERNEL_TRY(ScratchFolder::make());
   std::vector<std::pair<std::string, Json>> results;
-  for (const std::string& name : *names) {
+  for (const std::string& name : names) {
     if (!options.json) EVERKERNEL_TRY(print(fmt::format("# {}\n", name)));
-    auto result = measure(folder / (name + std::string(kSuffix)), scratch->path(), options);
-    if (!result) return Failure(result.error());
-    results.emplace_back(name, std::move(*result));
+    const fs::path program = folder / (name + std::string(kSuffix));
+    results.emplace_back(name, EVERKERNEL_TRY(measure(program, scratch.path(), options)));
   }
   if (!options.json) return {};
   return print(gathered(results).dump() + "\n");
@@ -191,21 +184,22 @@ Result<void> bench(const BenchOptions& options) {
 
 }  // namespace
 
-void add_bench(CLI::App& program, Action& action) {
-  const auto options = std::make_shared<BenchOptions>();
-  CLI::App* command = program.add_subcommand("bench", "Measure, beside peers in the same run");
-  command->group("Commands");
-  command->add_option("NAME", options->names, "Benchmarks to run; all unless given")->type_name("");
-  command->add_flag("--smoke", options->smoke, "A tiny size: shows that they run, nothing else");
-  command->add_flag("--list", options->list, "Name the benchmarks there are, and run none");
-  add_json(*command, options->json);
-  command->footer(
-      "Runs the programs NAME_bench that lie beside this one; bench/README.md says what each\n"
-      "measures. With --json: machine, commit, and of each benchmark the medians and spread.\n"
+Command bench_command() {
+  Command command("bench", "Run the benchmarks");
+  BenchOptions& options = command.set_action(bench);
+  command.add_list("NAME", options.names, "Benchmarks to run; all by default");
+  command.add_flag("--smoke", options.smoke,
+                   "Use tiny sizes: shows that the benchmarks work, measures nothing");
+  command.add_flag("--list", options.list, "List the benchmarks and run none");
+  command.add_json(options.json);
+  command.set_footer(
+      "Runs the programs NAME_bench in the folder of this program. bench/README.md describes "
+      "them.\n"
+      "--json prints the machine, the commit, and the median and spread of each measurement.\n"
       "Examples:\n"
       "  everkernel bench --smoke\n"
       "  everkernel bench protocol --json");
-  command->callback([options, &action] { action = [options] { return ended(bench(*options)); }; });
+  return command;
 }
 
 }  // namespace everkernel::cli

@@ -1,10 +1,8 @@
 // `everkernel check`: verifies the handlers of a file, and shows what was understood.
 //
-// Nothing runs here. The text that --print gives and the code that --emit gives are what the
-// runtime would use.
+// Nothing runs here. --print and --emit show the text and the code that the runtime would use.
 #include <fmt/format.h>
 
-#include <memory>
 #include <string>
 
 #include "commands.hpp"
@@ -15,7 +13,6 @@
 #include "everkernel/jit/native.hpp"
 #include "files.hpp"
 #include "handler_file.hpp"
-#include "options.hpp"
 #include "table.hpp"
 
 namespace everkernel::cli {
@@ -28,30 +25,27 @@ struct CheckOptions {
   bool json = false;
 };
 
-// What a file holds, verified, and the texts that were asked for.
+// A verified file, and the texts that the options ask for.
 struct Checked {
   ir::VerifiedProgram program;
   std::string printed = {};
   std::string code = {};
 };
 
-// The code of the kind that was asked for.
+// The generated code: `kind` is llvm or cuda.
 Result<std::string> emit(const ir::VerifiedProgram& program, std::string_view kind) {
   if (kind == "cuda") return jit::emit_cuda(program, {.payload = program.payload() != nullptr});
   return jit::emit_llvm(program, {});
 }
 
 Result<Checked> check_file(const CheckOptions& options) {
-  auto program = parse_handlers(options.path);
-  if (!program) return Failure(program.error());
-  std::string printed = options.print ? ir::print(*program) : "";
-  const auto verified = verify_handlers(options.path, std::move(*program));
-  if (!verified) return Failure(verified.error());
-  Checked checked{.program = *verified, .printed = std::move(printed)};
+  ir::Program program = EVERKERNEL_TRY(parse_handlers(options.path));
+  std::string printed = options.print ? ir::print(program) : "";
+  const ir::VerifiedProgram verified =
+      EVERKERNEL_TRY(verify_handlers(options.path, std::move(program)));
+  Checked checked{.program = verified, .printed = std::move(printed)};
   if (!options.emit) return checked;
-  auto code = emit(checked.program, *options.emit);
-  if (!code) return Failure(code.error());
-  checked.code = std::move(*code);
+  checked.code = EVERKERNEL_TRY(emit(checked.program, *options.emit));
   return checked;
 }
 
@@ -59,7 +53,7 @@ std::size_t instruction_count(const ir::VerifiedHandler& handler) {
   return handler.handler.body.exprs.size() + handler.handler.body.stmts.size();
 }
 
-// What the handler touches, in words.
+// The effects of a handler, in words.
 std::string touches(const ir::Effects& effects) {
   std::string text;
   const auto add = [&text](bool is_there, std::string_view word) {
@@ -122,34 +116,29 @@ std::string table_text(const CheckOptions& options, const Checked& checked) {
 }
 
 Result<void> check(const CheckOptions& options) {
-  if (options.emit && *options.emit != "llvm" && *options.emit != "cuda") {
-    return bad_usage(fmt::format("--emit does not know {}", in_quotes(*options.emit)),
-                     "this version emits llvm and cuda");
-  }
-  const auto checked = check_file(options);
-  if (!checked) return Failure(checked.error());
-  if (options.json) return print(json_text(options, *checked));
-  if (options.print || options.emit) return print(checked->printed + checked->code);
-  return print(table_text(options, *checked));
+  const Checked checked = EVERKERNEL_TRY(check_file(options));
+  if (options.json) return print(json_text(options, checked));
+  if (options.print || options.emit) return print(checked.printed + checked.code);
+  return print(table_text(options, checked));
 }
 
 }  // namespace
 
-void add_check(CLI::App& program, Action& action) {
-  const auto options = std::make_shared<CheckOptions>();
-  CLI::App* command = program.add_subcommand("check", "Verify the handlers of a file");
-  command->group("Commands");
-  command->add_option("FILE", options->path, "Handlers, as text")->required()->type_name("");
-  command->add_flag("--print", options->print, "Print the handlers as they were understood");
-  command->add_option("--emit", options->emit, "Print the generated code: llvm or cuda")
-      ->type_name("KIND");
-  add_json(*command, options->json);
-  command->footer(
+Command check_command() {
+  Command command("check", "Verify a file of handlers; show it or the code made from it");
+  CheckOptions& options = command.set_action(check);
+  command.add_path("FILE", options.path, "Handlers in the handler language (docs/handlers.md)");
+  command.add_flag("--print", options.print, "Print the handlers as the parser understood them");
+  command.add_choice("--emit", options.emit, {"llvm", "cuda"},
+                     "Print the code generated for the CPU or the GPU");
+  command.add_json(options.json);
+  command.set_footer(
       "Examples:\n"
       "  everkernel check ops.ek\n"
       "  everkernel check ops.ek --print\n"
-      "A mistake is shown as FILE:LINE:COLUMN and what to do about it; the exit status is 2.");
-  command->callback([options, &action] { action = [options] { return ended(check(*options)); }; });
+      "  everkernel check ops.ek --emit cuda\n"
+      "A mistake is reported as FILE:LINE:COLUMN with a hint; the exit status is 2.");
+  return command;
 }
 
 }  // namespace everkernel::cli

@@ -1,7 +1,7 @@
-// `everkernel dispatch`: runs what is published in a ring file, once, and writes what came of it.
+// `everkernel dispatch`: runs the published slots of a ring file once and writes the results.
 //
-// The files that were given are only read. Everything is checked and run before the first file is
-// written, so that a failure leaves the output folder as it was.
+// The input files are only read. Everything is checked and run before the first file is written, so
+// that a failure leaves the output folder unchanged.
 #include <fmt/format.h>
 
 #include <bit>
@@ -19,15 +19,14 @@
 #include "files.hpp"
 #include "handler_file.hpp"
 #include "input.hpp"
-#include "options.hpp"
 
 namespace everkernel::cli {
 namespace {
 
-// Hits there is room for unless somebody says otherwise.
+// Hits that are kept without --hit-capacity.
 constexpr Word kDefaultHitCapacity = 1024;
 
-struct DispatchCommand {
+struct DispatchArguments {
   std::string control = {};
   std::string ring = {};
   std::optional<std::string> debug_log = {};
@@ -39,14 +38,14 @@ struct DispatchCommand {
   std::string schedule = "direct";
   std::optional<Word> workgroup_size = {};
   std::optional<Word> hit_capacity = {};
-  std::optional<std::chrono::nanoseconds> deadline = {};
+  std::optional<std::chrono::nanoseconds> timeout = {};
   std::optional<Word> workers = {};
   std::string backend = "auto";
   std::string out = {};
   bool json = false;
 };
 
-// One --buffer: the words of a file behind a handle.
+// The value of one --buffer, with the words of its file.
 struct BufferInput {
   Word handle = 0;
   std::string path = {};
@@ -66,20 +65,21 @@ struct DispatchInput {
 
 // --- reading -----------------------------------------------------------------------------------
 
-// What a later version will do is refused, not passed over.
-Result<void> check_served(const DispatchCommand& command) {
-  if (!command.files.empty()) {
+// An option of a later version is an error: ignoring it would give other results than asked for.
+Result<void> check_served(const DispatchArguments& arguments) {
+  if (!arguments.files.empty()) {
     return bad_usage("--file: this version has no IO service",
-                     "items that ask for IO stay wait_io, with their request in io_queue.bin; "
-                     "--buffer gives handlers the words of a file");
+                     "items that request IO remain WAIT_IO, with the request in io_queue.bin; use "
+                     "--buffer to give handlers the words of a file");
   }
-  if (command.jit && !command.handlers) {
-    return bad_usage("--jit needs --handlers", "the payload of that file runs for every slot");
+  if (arguments.jit && !arguments.handlers) {
+    return bad_usage("--jit needs --handlers",
+                     "--jit runs the payload of the handler file for every slot");
   }
   return {};
 }
 
-// Takes the access off the end of `text`; without one it is both.
+// Removes the access from the end of `text` and gives it; without one it is read and write.
 memory::Access take_access(std::string_view& text) {
   constexpr std::pair<std::string_view, memory::Access> kAccesses[] = {
       {":rw", memory::Access::read_write},
@@ -99,15 +99,14 @@ Result<BufferInput> parse_buffer(std::string_view text) {
   const memory::Access access = take_access(path);
   if (path.empty()) {
     return bad_usage(fmt::format("--buffer: {} names no file", in_quotes(text)),
-                     "--buffer HANDLE=FILE, and :r, :w or :rw behind it");
+                     "the form is --buffer HANDLE=FILE, optionally followed by :r, :w or :rw");
   }
-  const auto handle = parse_number("--buffer", text.substr(0, equals));
-  if (!handle) return Failure(handle.error());
-  if (*handle == 0 || *handle > memory::kMaxHandle) {
-    return bad_usage(fmt::format("--buffer: {} is not a handle", *handle),
+  const Word handle = EVERKERNEL_TRY(parse_number("--buffer", text.substr(0, equals)));
+  if (handle == 0 || handle > memory::kMaxHandle) {
+    return bad_usage(fmt::format("--buffer: {} is not a handle", handle),
                      fmt::format("handles are 1..{}", memory::kMaxHandle));
   }
-  return BufferInput{.handle = *handle, .path = std::string(path), .access = access};
+  return BufferInput{.handle = handle, .path = std::string(path), .access = access};
 }
 
 Result<BufferInput> read_buffer(std::string_view text) {
@@ -117,7 +116,7 @@ Result<BufferInput> read_buffer(std::string_view text) {
   if (!words) {
     Error error = words.error();
     if (error.native == ENOENT && buffer->path.find(':') != std::string::npos) {
-      error.hint = "what handlers may do stands behind the file as :r, :w or :rw";
+      error.hint = "only :r, :w and :rw may follow the file name";
     }
     return Failure(std::move(error));
   }
@@ -125,36 +124,32 @@ Result<BufferInput> read_buffer(std::string_view text) {
   return buffer;
 }
 
-Result<void> read_handlers(const DispatchCommand& command, DispatchInput& input) {
-  if (!command.handlers) return {};
-  auto program = parse_handlers(*command.handlers);
-  if (!program) return Failure(program.error());
-  auto verified = verify_handlers(*command.handlers, std::move(*program));
-  if (!verified) return Failure(verified.error());
-  if (command.jit && verified->payload() == nullptr) {
-    return bad_usage(fmt::format("--jit: {} has no payload", in_quotes(*command.handlers)),
-                     "payload { ... } is what runs for every slot");
+Result<void> read_handlers(const DispatchArguments& arguments, DispatchInput& input) {
+  if (!arguments.handlers) return {};
+  ir::Program program = EVERKERNEL_TRY(parse_handlers(*arguments.handlers));
+  ir::VerifiedProgram verified =
+      EVERKERNEL_TRY(verify_handlers(*arguments.handlers, std::move(program)));
+  if (arguments.jit && verified.payload() == nullptr) {
+    return bad_usage(fmt::format("--jit: {} has no payload", in_quotes(*arguments.handlers)),
+                     "add payload { ... } to the file: it runs for every slot");
   }
-  input.handlers = std::move(*verified);
+  input.handlers = std::move(verified);
   return {};
 }
 
-Result<DispatchInput> read_all(const DispatchCommand& command) {
-  auto control = read_input<protocol::ControlView>(command.control);
-  if (!control) return Failure(control.error());
-  auto ring = read_input<protocol::RingView>(command.ring);
-  if (!ring) return Failure(ring.error());
-  if (ring->view.slot_count() == 0) {
-    return bad_usage(fmt::format("{}: the ring has no slots", command.ring));
+Result<DispatchInput> read_all(const DispatchArguments& arguments) {
+  auto control = EVERKERNEL_TRY(read_input<protocol::ControlView>(arguments.control));
+  auto ring = EVERKERNEL_TRY(read_input<protocol::RingView>(arguments.ring));
+  if (ring.view.slot_count() == 0) {
+    return bad_usage(fmt::format("{}: the ring has no slots", arguments.ring),
+                     "make one with slots: everkernel encode ring --slots N -o FILE");
   }
-  DispatchInput input{.control = std::move(*control), .ring = std::move(*ring)};
-  EVERKERNEL_TRY(read_input(command.debug_log, input.debug_log));
-  EVERKERNEL_TRY(read_input(command.io_queue, input.io_queue));
-  EVERKERNEL_TRY(read_handlers(command, input));
-  for (const std::string& text : command.buffers) {
-    auto buffer = read_buffer(text);
-    if (!buffer) return Failure(buffer.error());
-    input.buffers.push_back(std::move(*buffer));
+  DispatchInput input{.control = std::move(control), .ring = std::move(ring)};
+  EVERKERNEL_TRY(read_input(arguments.debug_log, input.debug_log));
+  EVERKERNEL_TRY(read_input(arguments.io_queue, input.io_queue));
+  EVERKERNEL_TRY(read_handlers(arguments, input));
+  for (const std::string& text : arguments.buffers) {
+    input.buffers.push_back(EVERKERNEL_TRY(read_buffer(text)));
   }
   return input;
 }
@@ -174,17 +169,17 @@ Word default_workgroup_size(Word slot_count) {
 }
 static_assert(std::has_single_bit(abi::kDefaultWorkgroupSize), "so every divisor is a power");
 
-Result<Megakernel> make_kernel(const DispatchCommand& command, const DispatchInput& input,
+Result<Megakernel> make_kernel(const DispatchArguments& arguments, const DispatchInput& input,
                                const std::shared_ptr<backend::Backend>& backend) {
   const Word slot_count = input.ring.view.slot_count();
   return Megakernel::create(
       backend,
       {.slot_count = slot_count,
-       .workgroup_size = command.workgroup_size.value_or(default_workgroup_size(slot_count)),
+       .workgroup_size = arguments.workgroup_size.value_or(default_workgroup_size(slot_count)),
        .handlers = input.handlers,
-       .payload = command.jit,
-       .schedule = schedule_of(command.schedule),
-       .worker_count = command.workers.value_or(0)});
+       .payload = arguments.jit,
+       .schedule = schedule_of(arguments.schedule),
+       .worker_count = arguments.workers.value_or(0)});
 }
 
 Result<std::vector<DataBuffer>> make_buffers(Megakernel& kernel, const DispatchInput& input) {
@@ -199,24 +194,23 @@ Result<std::vector<DataBuffer>> make_buffers(Megakernel& kernel, const DispatchI
   return buffers;
 }
 
-Result<DispatchReport> run(Megakernel& kernel, const DispatchCommand& command,
+Result<DispatchReport> run(Megakernel& kernel, const DispatchArguments& arguments,
                            const DispatchInput& input) {
   HostBuffers buffers{.control = input.control.bytes, .ring = input.ring.bytes};
   if (input.debug_log) buffers.debug_log = input.debug_log->bytes;
   if (input.io_queue) buffers.io_queue = input.io_queue->bytes;
   const Submission submissions[] = {buffers};
   return kernel.dispatch({.submissions = submissions,
-                          .timeout = command.deadline.value_or(kDefaultDispatchTimeout),
-                          .hit_capacity = command.hit_capacity.value_or(kDefaultHitCapacity)});
+                          .timeout = arguments.timeout.value_or(kDefaultDispatchTimeout),
+                          .hit_capacity = arguments.hit_capacity.value_or(kDefaultHitCapacity)});
 }
 
 // --- writing -----------------------------------------------------------------------------------
 
 Result<void> stage(OutputFolder& folder, const std::string& name, std::span<const std::byte> bytes,
                    DispatchOutcome& outcome) {
-  auto path = folder.stage(name, bytes);
-  if (!path) return Failure(path.error());
-  outcome.files.push_back({.path = std::move(*path), .bytes = bytes.size()});
+  std::string path = EVERKERNEL_TRY(folder.stage(name, bytes));
+  outcome.files.push_back({.path = std::move(path), .bytes = bytes.size()});
   return {};
 }
 
@@ -241,10 +235,9 @@ Result<void> stage_all(OutputFolder& folder, const SubmissionReport& report,
 Result<DispatchOutcome> judge(const Megakernel& kernel, const ChosenBackend& chosen,
                               const DispatchInput& input, const DispatchReport& report) {
   const SubmissionReport& submission = report.submissions.front();
-  const auto control = protocol::ControlView::parse(submission.control);
-  if (!control) return Failure(control.error());
-  const auto ring = protocol::RingView::parse(submission.ring);
-  if (!ring) return Failure(ring.error());
+  const protocol::ControlView control =
+      EVERKERNEL_TRY(protocol::ControlView::parse(submission.control));
+  const protocol::RingView ring = EVERKERNEL_TRY(protocol::RingView::parse(submission.ring));
   const backend::Capabilities& capabilities = chosen.backend->capabilities();
   const backend::DrainEnd end = submission.counts.end;
   return DispatchOutcome{
@@ -257,91 +250,93 @@ Result<DispatchOutcome> judge(const Megakernel& kernel, const ChosenBackend& cho
       .workgroup_size = kernel.workgroup_size(),
       .stats = report.stats,
       .end = end,
-      .debug_dropped = control->debug_dropped() - input.control.view.debug_dropped(),
-      .faults = fault_groups(input.ring.view, *ring),
-      .remaining = remaining_groups(*control, *ring, end)};
+      .debug_dropped = control.debug_dropped() - input.control.view.debug_dropped(),
+      .faults = fault_groups(input.ring.view, ring),
+      .remaining = remaining_groups(control, ring, end)};
 }
 
-Result<Ending> dispatch(const DispatchCommand& command) {
-  EVERKERNEL_TRY(check_served(command));
-  const auto input = read_all(command);
-  if (!input) return Failure(input.error());
-  const auto chosen = choose_backend(command.backend);
-  if (!chosen) return Failure(chosen.error());
-  auto kernel = make_kernel(command, *input, chosen->backend);
-  if (!kernel) return Failure(kernel.error());
-  const auto buffers = make_buffers(*kernel, *input);
-  if (!buffers) return Failure(buffers.error());
-  // Before the run, which may take a minute: a folder that cannot be written is known at once.
-  auto folder = OutputFolder::open(command.out);
-  if (!folder) return Failure(folder.error());
+Result<Ending> dispatch(const DispatchArguments& arguments) {
+  EVERKERNEL_TRY(check_served(arguments));
+  const DispatchInput input = EVERKERNEL_TRY(read_all(arguments));
+  const ChosenBackend chosen = EVERKERNEL_TRY(choose_backend(arguments.backend));
+  Megakernel kernel = EVERKERNEL_TRY(make_kernel(arguments, input, chosen.backend));
+  const std::vector<DataBuffer> buffers = EVERKERNEL_TRY(make_buffers(kernel, input));
+  // Opened before the run, which may take a minute: a folder that cannot be written is reported at
+  // once.
+  OutputFolder folder = EVERKERNEL_TRY(OutputFolder::open(arguments.out));
 
-  const auto report = run(*kernel, command, *input);
-  if (!report) return Failure(report.error());
-  auto outcome = judge(*kernel, *chosen, *input, *report);
-  if (!outcome) return Failure(outcome.error());
-  outcome->schedule = schedule_of(command.schedule);
-  EVERKERNEL_TRY(stage_all(*folder, report->submissions.front(), *input, *buffers, *outcome));
-  EVERKERNEL_TRY(print(command.json ? json_text(*outcome) : human_text(*outcome)));
-  EVERKERNEL_TRY(folder->commit());
-  const bool is_whole = outcome->stats.items_faulted == 0 && outcome->stats.items_remaining == 0;
+  const DispatchReport report = EVERKERNEL_TRY(run(kernel, arguments, input));
+  DispatchOutcome outcome = EVERKERNEL_TRY(judge(kernel, chosen, input, report));
+  outcome.schedule = schedule_of(arguments.schedule);
+  EVERKERNEL_TRY(stage_all(folder, report.submissions.front(), input, buffers, outcome));
+  EVERKERNEL_TRY(print(arguments.json ? json_text(outcome) : human_text(outcome)));
+  EVERKERNEL_TRY(folder.commit());
+  const bool is_whole = outcome.stats.items_faulted == 0 && outcome.stats.items_remaining == 0;
   return is_whole ? Ending::done : Ending::incomplete;
 }
 
-void add_inputs(CLI::App& command, DispatchCommand& options) {
-  add_path(command, "--control", options.control, "Control buffer");
-  add_path(command, "--ring", options.ring, "Ring with the work");
-  add_path(command, "--debug-log", options.debug_log,
-           "Debug log; without it PRINTF records are dropped and counted");
-  add_path(command, "--io-queue", options.io_queue, "IO queue; without it there is one slot");
-  add_path(command, "--handlers", options.handlers, "Handlers, as text");
-  command.add_flag("--jit", options.jit, "Run the payload of the handlers for every slot");
-  add_texts(command, "--buffer", options.buffers,
-            "Words that handlers find by their handle; repeat. They may\n"
-            "read and write them unless :r or :w says otherwise",
-            "HANDLE=FILE[:r|w|rw]");
-  add_texts(command, "--file", options.files, "Not served by this version", "HANDLE=PATH[:r|w|rw]");
-  add_word(command, "--hit-capacity", options.hit_capacity,
-           "Room for hits of emit, 1024 unless given; more are dropped\nand counted");
+void add_inputs(Command& command, DispatchArguments& arguments) {
+  command.add_path("--control", arguments.control, "Control buffer to start from");
+  command.add_path("--ring", arguments.ring, "Ring whose published slots run");
+  command.add_path("--debug-log", arguments.debug_log,
+                   "Debug log to append to; without it PRINTF records are dropped\n"
+                   "and counted");
+  command.add_path("--io-queue", arguments.io_queue,
+                   "IO queue to start from; one empty slot by default");
+  command.add_path("--handlers", arguments.handlers,
+                   "Handlers of the ring's opcodes (docs/handlers.md)");
+  command.add_flag("--jit", arguments.jit, "Run the payload of --handlers for every slot");
+  command.add_texts("--buffer", arguments.buffers,
+                    "Buffer that handlers address by HANDLE; repeat for more.\n"
+                    "Handlers may read and write it unless :r or :w is given",
+                    "HANDLE=FILE[:r|w|rw]");
+  command.add_texts("--file", arguments.files, "Not available: this version has no IO service",
+                    "HANDLE=PATH[:r|w|rw]");
+  command.add_word("--hit-capacity", arguments.hit_capacity,
+                   "Hits of emit to keep, 1024 by default; further hits are\n"
+                   "dropped and counted");
 }
 
-void add_how(CLI::App& command, DispatchCommand& options) {
-  add_choice(command, "--schedule", options.schedule, {"direct", "priority", "ticket"},
-             "How workers come to slots; direct unless given");
-  add_word(command, "--workgroup-size", options.workgroup_size,
-           "Lanes of a group; divides the slots. Unless given the\n"
-           "largest power of two up to 256 that does");
-  add_duration(command, "--deadline", options.deadline,
-               "When to come back with what is done: 500ms, 5s, 2m;\n60s unless given");
-  add_word(command, "--workers", options.workers,
-           "Workers; as many as the device has unless given");
-  add_backend(command, options.backend);
+void add_how(Command& command, DispatchArguments& arguments) {
+  command.add_choice("--schedule", arguments.schedule, {"direct", "priority", "ticket"},
+                     "Order of the slots: direct gives each worker a share of the\n"
+                     "ring (default), priority starts with the most urgent slots,\n"
+                     "ticket follows the order of publishing");
+  command.add_word("--workgroup-size", arguments.workgroup_size,
+                   "Lanes of a workgroup; must divide the number of slots. By\n"
+                   "default the largest power of two up to 256 that does");
+  command.add_duration("--deadline", arguments.timeout,
+                       "Time limit, such as 500ms, 5s or 2m; 60s by default. Items\n"
+                       "that have not ended by then remain");
+  command.add_word("--workers", arguments.workers,
+                   "Number of workers; by default as many as the device has");
+  command.add_backend(arguments.backend);
 }
 
 }  // namespace
 
-void add_dispatch(CLI::App& program, Action& action) {
-  const auto options = std::make_shared<DispatchCommand>();
-  CLI::App* command =
-      program.add_subcommand("dispatch", "Run what is published in a ring, once, to its end");
-  command->group("Commands");
-  add_inputs(*command, *options);
-  add_how(*command, *options);
-  add_path(*command, "--out", options->out, "Folder for the results; made if it is not there")
-      ->type_name("DIR");
-  add_json(*command, options->json);
-  command->footer(
+Command dispatch_command() {
+  Command command("dispatch", "Run the published slots of a ring file once");
+  DispatchArguments& arguments = command.set_action(dispatch);
+  add_inputs(command, arguments);
+  add_how(command, arguments);
+  command.add_folder("--out", arguments.out,
+                     "Folder for the result files; created if it does not exist");
+  command.add_json(arguments.json);
+  command.set_footer(
       "Writes control.bin, ring.bin, debug_log.bin, io_queue.bin, hits.bin (16-byte records: slot\n"
-      "and the three values of emit) and a buffer-HANDLE.bin for each buffer that handlers may\n"
-      "write; the files that were given are only read.\n"
+      "and the three values of emit), and buffer-HANDLE.bin for each buffer that handlers may\n"
+      "write. The input files are only read.\n"
       "Examples:\n"
       "  everkernel dispatch --control control.bin --ring ring.bin --out results\n"
       "  everkernel dispatch --control control.bin --ring ring.bin --handlers saxpy.ek \\\n"
       "    --buffer 1=x.bin:r --buffer 2=y.bin --deadline 5s --out results\n"
-      "Exit status: 0 every item is done, 1 items became FAULT or remain, 2 bad usage or bad "
-      "input,\n"
-      "3 the backend failed or is not there. With 2 and 3 nothing is written.");
-  command->callback([options, &action] { action = [options] { return dispatch(*options); }; });
+      "Exit status:\n"
+      "  0  every item is done\n"
+      "  1  items ended as FAULT or have not ended\n"
+      "  2  wrong usage or wrong input; no file was written\n"
+      "  3  the backend failed or is not available; no file was written");
+  return command;
 }
 
 }  // namespace everkernel::cli

@@ -1,4 +1,4 @@
-// What `dispatch` came to, before it becomes JSON or text (dispatch_text.cpp).
+// The outcome of `dispatch`, which dispatch_text.cpp prints as JSON or text.
 #pragma once
 
 #include <string>
@@ -10,32 +10,32 @@
 
 namespace everkernel::cli {
 
-/// Slots that became FAULT in this run, alike in code and opcode.
+/// Slots that became FAULT in this dispatch with the same fault code and opcode.
 struct FaultGroup {
   Word fault_code = 0;
   Word opcode = 0;
   std::uint64_t count = 0;
 };
 
-/// Slots that did not end, alike in all of this.
+/// Slots that have not ended, with the same status, opcode and reason.
 struct RemainingGroup {
   abi::SlotStatus status = {};
   Word opcode = 0;
-  std::string why = {};  ///< what keeps them, in words
+  std::string why = {};  ///< why they have not ended, in words
   std::uint64_t count = 0;
 };
 
-/// A file that will be there when the command is done.
+/// A file that the command writes.
 struct WrittenFile {
   std::string path = {};
   std::size_t bytes = 0;
 };
 
-/// Everything the report says.
+/// Everything that the report shows.
 struct DispatchOutcome {
   std::string backend = {};         ///< `cpu`, `cuda`
-  std::string backend_reason = {};  ///< what `auto` decided by
-  std::string device = {};          ///< what it ran on, for people
+  std::string backend_reason = {};  ///< why `auto` chose it; empty if the user named it
+  std::string device = {};          ///< the device, for people
   std::string pipeline_id = {};     ///< names the compiled code
   Word worker_count = 0;
   Word slot_count = 0;
@@ -43,16 +43,16 @@ struct DispatchOutcome {
   backend::Schedule schedule = {};
   DispatchStats stats = {};
   backend::DrainEnd end = {};
-  Word debug_dropped = 0;  ///< in this run
+  Word debug_dropped = 0;  ///< in this dispatch
   std::vector<FaultGroup> faults = {};
   std::vector<RemainingGroup> remaining = {};
   std::vector<WrittenFile> files = {};
 };
 
-/// Groups the slots that are FAULT after the run and were not before it, most frequent first.
+/// Groups the slots that are FAULT in `after` and not in `before`, largest group first.
 std::vector<FaultGroup> fault_groups(const protocol::RingView& before,
                                      const protocol::RingView& after);
-/// Groups the slots that are still active, most frequent first. `control` is as the run left it.
+/// Groups the slots that are still active after the dispatch, largest group first.
 std::vector<RemainingGroup> remaining_groups(const protocol::ControlView& control,
                                              const protocol::RingView& ring, backend::DrainEnd end);
 

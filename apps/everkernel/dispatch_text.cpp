@@ -1,4 +1,4 @@
-// The report of `dispatch`: how the items ended, what the faults ask for, where the files are.
+// The report of `dispatch`: how the items ended, advice for faults, and the written files.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ namespace {
 using abi::SlotStatus;
 using backend::DrainEnd;
 
-// Rows of a table; `inspect` shows every slot.
+// Rows of a table; `inspect` shows all slots.
 constexpr std::size_t kShownRows = 16;
 
 // Why a slot that the explainer finds nothing wrong with has not ended.
@@ -36,13 +36,13 @@ std::string open_reason(SlotStatus status, DrainEnd end) {
     case DrainEnd::complete:
       break;
   }
-  return "comes back without getting further";
+  return "yields or requeues without progress";
 }
 
 std::string end_text(DrainEnd end) {
   switch (end) {
     case DrainEnd::complete:
-      return "nothing was left that could run";
+      return "every slot that could run has run";
     case DrainEnd::shutdown:
       return "shutdown was set";
     case DrainEnd::deadline:
@@ -51,7 +51,7 @@ std::string end_text(DrainEnd end) {
   return "";
 }
 
-// The rows, most frequent first, with the groups of a map in its own order among equals.
+// The groups, largest first; groups of one size keep the order of the map.
 template <class Group, class Key>
 std::vector<Group> by_count(const std::map<Key, Group>& groups) {
   std::vector<Group> rows;
@@ -131,7 +131,7 @@ std::vector<RemainingGroup> remaining_groups(const protocol::ControlView& contro
     const abi::Slot slot = ring.slot(i);
     std::string why = explainer.explain(slot);
     if (!abi::is_active(slot.status)) continue;
-    // The number of its IO slot would make a group of each.
+    // The reason of a WAIT_IO slot contains the index of its IO slot, which would split the group.
     if (why.empty() || slot.status == SlotStatus::wait_io) why = open_reason(slot.status, end);
     RemainingGroup& group = groups[{slot.status, slot.opcode, why}];
     group.status = slot.status;
@@ -180,14 +180,14 @@ std::string human_text(const DispatchOutcome& outcome) {
   facts.add({"remaining", grouped(outcome.stats.items_remaining), "items that have not ended"});
   if (outcome.debug_dropped != 0) {
     facts.add({"dropped", grouped(outcome.debug_dropped),
-               "debug records that found no room: --debug-log names a larger log"});
+               "debug records that did not fit: give a larger --debug-log"});
   }
   if (outcome.stats.hits != 0) {
     facts.add({"hits", grouped(outcome.stats.hits), "of emit, in hits.bin"});
   }
   if (outcome.stats.hits_dropped != 0) {
     facts.add({"dropped", grouped(outcome.stats.hits_dropped),
-               "hits of emit that found no room: --hit-capacity gives more"});
+               "hits of emit that did not fit: raise --hit-capacity"});
   }
   std::string text =
       fmt::format("dispatch  {}, {}  {}, {} schedule\n", outcome.backend,

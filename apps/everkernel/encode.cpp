@@ -3,7 +3,6 @@
 // The library makes the bytes; publish.cpp fills the ring afterwards.
 #include <fmt/format.h>
 
-#include <memory>
 #include <string>
 
 #include "commands.hpp"
@@ -14,7 +13,6 @@
 #include "everkernel/protocol/ring.hpp"
 #include "everkernel/protocol/ring_writer.hpp"
 #include "files.hpp"
-#include "options.hpp"
 
 namespace everkernel::cli {
 namespace {
@@ -45,7 +43,7 @@ struct EncodeIoQueueOptions : EncodeOptions {
   Word slots = 0;
 };
 
-// A number the report repeats, so that a script need not compute it from the length.
+// A number of the report: scripts read it instead of computing it from the length.
 struct Fact {
   std::string_view key;   // in JSON
   std::string_view noun;  // for people
@@ -68,34 +66,31 @@ std::string report_text(const EncodeOptions& options, protocol::Buffer buffer, s
   return text + "\n";
 }
 
-// A file appears only after its report went out: a failed command leaves none. What a device has
-// taken cannot be taken back, so there the report comes last.
+// A regular file is put in place after its report is printed: a command that fails leaves no file.
+// Bytes written to a device cannot be taken back, so for a device the report is printed last.
 Result<void> write_buffer(const EncodeOptions& options, protocol::Buffer buffer, const Bytes& bytes,
                           std::initializer_list<Fact> facts) {
-  auto file = OutputFile::stage(options.output, bytes);
-  if (!file) return Failure(file.error());
-  if (file->is_standard_output()) return file->commit();
+  OutputFile file = EVERKERNEL_TRY(OutputFile::stage(options.output, bytes));
+  if (file.is_standard_output()) return file.commit();
   const std::string report = report_text(options, buffer, bytes.size(), facts);
-  if (file->is_direct()) {
-    EVERKERNEL_TRY(file->commit());
+  if (file.is_direct()) {
+    EVERKERNEL_TRY(file.commit());
     return print(report);
   }
   EVERKERNEL_TRY(print(report));
-  return file->commit();
+  return file.commit();
 }
 
 Result<void> encode_control(const EncodeControlOptions& options) {
   const protocol::ControlLayout layout{.shutdown = options.shutdown,
                                        .tenant_count = options.tenants,
                                        .observable_slots = options.observable_slots.value_or(0)};
-  const auto size = protocol::control_bytes(layout);
-  if (!size) return Failure(size.error());
-  Bytes bytes(*size);
+  const std::size_t size = EVERKERNEL_TRY(protocol::control_bytes(layout));
+  Bytes bytes(size);
   EVERKERNEL_TRY(protocol::encode_control(layout, bytes));
   if (options.priority_slots) {
-    auto writer = protocol::ControlWriter::bind(bytes);
-    if (!writer) return Failure(writer.error());
-    EVERKERNEL_TRY(writer->set_priority_offsets(*options.priority_slots));
+    protocol::ControlWriter writer = EVERKERNEL_TRY(protocol::ControlWriter::bind(bytes));
+    EVERKERNEL_TRY(writer.set_priority_offsets(*options.priority_slots));
   }
   return write_buffer(options, protocol::Buffer::control, bytes,
                       {{"tenants", "tenant", layout.tenant_count},
@@ -103,21 +98,18 @@ Result<void> encode_control(const EncodeControlOptions& options) {
 }
 
 Result<void> encode_ring(const EncodeRingOptions& options) {
-  const auto size = protocol::ring_bytes(options.slots);
-  if (!size) return Failure(size.error());
+  const std::size_t size = EVERKERNEL_TRY(protocol::ring_bytes(options.slots));
   std::vector<abi::WorkItem> items;
   if (options.items) {
-    auto read = read_items(*options.items);
-    if (!read) return Failure(read.error());
-    items = std::move(*read);
+    items = EVERKERNEL_TRY(read_items(*options.items));
   }
   if (items.size() > options.slots) {
     return bad_usage(fmt::format("--items: {} holds {}, the ring has {}", in_quotes(*options.items),
                                  counted(items.size(), "item"), counted(options.slots, "slot")),
-                     fmt::format("--slots {} or more has room for them", items.size()));
+                     fmt::format("make the ring larger: --slots {}", items.size()));
   }
-  Bytes bytes(*size);
-  // Without items this is an empty ring, and the tenant is still checked.
+  Bytes bytes(size);
+  // Without items this makes an empty ring and still checks the tenant.
   EVERKERNEL_TRY(
       protocol::encode_items({.tenant = options.tenant.value_or(0), .items = items}, bytes));
   return write_buffer(options, protocol::Buffer::ring, bytes,
@@ -125,89 +117,90 @@ Result<void> encode_ring(const EncodeRingOptions& options) {
 }
 
 Result<void> encode_debug_log(const EncodeDebugLogOptions& options) {
-  const auto size = protocol::debug_log_bytes(options.records);
-  if (!size) return Failure(size.error());
-  Bytes bytes(*size);
+  const std::size_t size = EVERKERNEL_TRY(protocol::debug_log_bytes(options.records));
+  Bytes bytes(size);
   EVERKERNEL_TRY(protocol::encode_debug_log(options.records, bytes));
   return write_buffer(options, protocol::Buffer::debug_log, bytes,
                       {{"records", "record", options.records}});
 }
 
 Result<void> encode_io_queue(const EncodeIoQueueOptions& options) {
-  const auto size = protocol::io_queue_bytes(options.slots);
-  if (!size) return Failure(size.error());
-  Bytes bytes(*size);
+  const std::size_t size = EVERKERNEL_TRY(protocol::io_queue_bytes(options.slots));
+  Bytes bytes(size);
   EVERKERNEL_TRY(protocol::encode_io_queue(options.slots, bytes));
   return write_buffer(options, protocol::Buffer::io_queue, bytes,
                       {{"slots", "slot", options.slots}});
 }
 
-template <class Options>
-CLI::App* add_kind(CLI::App& encode, const std::string& name, const std::string& help,
-                   Action& action, const std::shared_ptr<Options>& options,
-                   Result<void> (*encode_kind)(const Options&)) {
-  CLI::App* command = encode.add_subcommand(name, help);
-  command->group("Buffers");
-  command->callback([=, &action] { action = [=] { return ended(encode_kind(*options)); }; });
+void add_common(Command& command, EncodeOptions& options) {
+  command.add_path("-o,--output", options.output, "File to write; an existing file is replaced");
+  command.add_json(options.json);
+}
+
+Command control_command() {
+  Command command("control", "Make a control buffer: flags, counters and observables");
+  EncodeControlOptions& options = command.set_action(encode_control);
+  command.add_word("--tenants", options.tenants, "Number of tenants whose items may run, 0..29");
+  command.add_word("--observable-slots", options.observable_slots,
+                   "Number of result words behind the fixed part; 0 by default");
+  command.add_word("--priority-slots", options.priority_slots,
+                   "Divide a ring of N slots among the priorities");
+  command.add_flag("--shutdown", options.shutdown, "Set the shutdown flag: workers run nothing");
+  add_common(command, options);
+  command.set_footer(
+      "Example:\n"
+      "  everkernel encode control --tenants 2 --observable-slots 8 -o control.bin");
   return command;
 }
 
-void add_common(CLI::App& command, EncodeOptions& options) {
-  add_path(command, "-o,--output", options.output, "File to write; replaced if it is there");
-  add_json(command, options.json);
+Command ring_command() {
+  Command command("ring", "Make a ring of work slots, empty or filled with items");
+  EncodeRingOptions& options = command.set_action(encode_ring);
+  command.add_word("--slots", options.slots, "Number of slots");
+  command.add_word("--tenant", options.tenant, "Tenant of the items, 0..28; 0 by default");
+  command.add_path("--items", options.items,
+                   "Items to publish from slot 0 on, as 16-byte records:\n"
+                   "op_handle, input_handle, output_handle, param");
+  add_common(command, options);
+  command.set_footer(
+      "Example:\n"
+      "  everkernel encode ring --slots 256 --items items.bin -o ring.bin");
+  return command;
 }
 
-void add_control(CLI::App& encode, Action& action) {
-  const auto options = std::make_shared<EncodeControlOptions>();
-  CLI::App* command = add_kind(encode, "control", "Flags, counters and observables", action,
-                               options, encode_control);
-  add_word(*command, "--tenants", options->tenants, "Tenants that may run, 0..29");
-  add_word(*command, "--observable-slots", options->observable_slots,
-           "Result words behind the fixed part");
-  add_word(*command, "--priority-slots", options->priority_slots,
-           "Split a ring of N slots among the priorities");
-  command->add_flag("--shutdown", options->shutdown, "Set the shutdown flag");
-  add_common(*command, *options);
+Command debug_log_command() {
+  Command command("debug-log", "Make an empty log for PRINTF records");
+  EncodeDebugLogOptions& options = command.set_action(encode_debug_log);
+  command.add_word("--records", options.records, "Number of records the log has room for");
+  add_common(command, options);
+  command.set_footer(
+      "Example:\n"
+      "  everkernel encode debug-log --records 1024 -o debug_log.bin");
+  return command;
 }
 
-void add_ring(CLI::App& encode, Action& action) {
-  const auto options = std::make_shared<EncodeRingOptions>();
-  CLI::App* command =
-      add_kind(encode, "ring", "Work slots, empty or filled", action, options, encode_ring);
-  add_word(*command, "--slots", options->slots, "Slots of the ring");
-  add_word(*command, "--tenant", options->tenant, "Whose items they are, 0..28; 0 unless given");
-  add_path(*command, "--items", options->items,
-           "Publish these from slot 0 on: 16-byte records of\n"
-           "op_handle, input_handle, output_handle, param");
-  add_common(*command, *options);
-}
-
-void add_small_kinds(CLI::App& encode, Action& action) {
-  const auto log = std::make_shared<EncodeDebugLogOptions>();
-  CLI::App* command =
-      add_kind(encode, "debug-log", "Room for PRINTF records", action, log, encode_debug_log);
-  add_word(*command, "--records", log->records, "Records the log has room for");
-  add_common(*command, *log);
-
-  const auto queue = std::make_shared<EncodeIoQueueOptions>();
-  command = add_kind(encode, "io-queue", "Slots for IO requests", action, queue, encode_io_queue);
-  add_word(*command, "--slots", queue->slots, "IO slots, 1..64");
-  add_common(*command, *queue);
+Command io_queue_command() {
+  Command command("io-queue", "Make an empty queue for IO requests");
+  EncodeIoQueueOptions& options = command.set_action(encode_io_queue);
+  command.add_word("--slots", options.slots, "Number of IO slots, 1..64");
+  add_common(command, options);
+  command.set_footer(
+      "Example:\n"
+      "  everkernel encode io-queue --slots 64 -o io_queue.bin");
+  return command;
 }
 
 }  // namespace
 
-void add_encode(CLI::App& program, Action& action) {
-  CLI::App* encode = program.add_subcommand("encode", "Make a fresh buffer as a file");
-  encode->group("Commands");
-  encode->require_subcommand(0, 1);
-  encode->footer(
-      "Examples:\n"
-      "  everkernel encode control --tenants 2 --observable-slots 8 -o control.bin\n"
-      "  everkernel encode ring --slots 256 --items items.bin -o ring.bin");
-  add_control(*encode, action);
-  add_ring(*encode, action);
-  add_small_kinds(*encode, action);
+Command encode_command() {
+  constexpr std::string_view kBuffers = "Buffers";
+  Command command("encode", "Make a fresh buffer file: control, ring, debug-log or io-queue");
+  command.add_command(kBuffers, control_command());
+  command.add_command(kBuffers, ring_command());
+  command.add_command(kBuffers, debug_log_command());
+  command.add_command(kBuffers, io_queue_command());
+  command.set_footer("everkernel encode BUFFER --help shows the options of each buffer.");
+  return command;
 }
 
 }  // namespace everkernel::cli

@@ -1,4 +1,4 @@
-// One wording for every report.
+// The text of a fault code, the same in every report.
 #include "fault_text.hpp"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// Fault codes as people read them.
+// Fault codes as text.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@ namespace everkernel::cli {
 
 using abi::Word;
 
-/// The name of a code and the code; of a handler's own, the number it raised.
+/// The name and number of a fault code; for a code of a handler, the n of `fault n`.
 std::string fault_text(Word code);
 
 /// Which command ran the item: advice names its flags.

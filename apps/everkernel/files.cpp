@@ -1,4 +1,4 @@
-// POSIX calls with their errors named. A short write or an interrupted call is carried on with.
+// POSIX calls with their errors as text. Short writes and interrupted calls are continued.
 #include "files.hpp"
 
 #include <fcntl.h>
@@ -23,12 +23,12 @@ namespace {
 
 // No buffer is longer than the largest ring.
 constexpr std::size_t kMaxFileBytes = std::size_t{abi::kMaxRingSlots} * abi::kSlotBytes;
-// What has no size of its own (a pipe, /dev/zero) must not fill the memory before it is refused.
+// Limit for files without a size (a pipe, /dev/zero), so that reading one cannot fill the memory.
 constexpr std::size_t kMaxStreamBytes = std::size_t{1} << 30;
 constexpr std::size_t kReadBytes = std::size_t{1} << 20;
 // Linux moves at most about 2 GiB a call.
 constexpr std::size_t kWriteBytes = std::size_t{1} << 30;
-// Names another process may have left behind, each tried once.
+// Temporary names to try: files of an earlier process may still have some of them.
 constexpr int kTemporaryNames = 100;
 
 Failure io_error(std::string_view doing, const std::string& path, int number) {
@@ -63,8 +63,8 @@ int write_all(int descriptor, std::span<const std::byte> bytes, off_t offset = -
   return 0;
 }
 
-// Reads to the end, behind the `first` records that `target` keeps; gives the bytes that were read.
-// Then `target` has room for more than those.
+// Reads to the end of the file into `target`, behind its first `first` records. Gives the number of
+// bytes read; `target` may be longer.
 template <class Record>
 Result<std::size_t> read_behind(int descriptor, const std::string& path,
                                 std::vector<Record>& target, std::size_t first) {
@@ -73,7 +73,7 @@ Result<std::size_t> read_behind(int descriptor, const std::string& path,
   if (S_ISDIR(info.st_mode)) return io_error("read", path, EISDIR);
   const bool is_regular = S_ISREG(info.st_mode);
   const std::size_t limit = is_regular ? kMaxFileBytes : kMaxStreamBytes;
-  // One more than the size, so that the read that finds the end needs no room of its own.
+  // One record more than the size, so that the read that finds the end has a non-empty target.
   const std::size_t guess =
       is_regular ? std::min(static_cast<std::size_t>(info.st_size), limit) : kReadBytes;
   target.resize(first + guess / sizeof(Record) + 1);
@@ -97,13 +97,12 @@ Result<std::size_t> read_behind(int descriptor, const std::string& path,
 
 Result<Bytes> read_all(int descriptor, const std::string& path) {
   Bytes bytes;
-  const auto size = read_behind(descriptor, path, bytes, 0);
-  if (!size) return Failure(size.error());
-  bytes.resize(*size);
+  const std::size_t size = EVERKERNEL_TRY(read_behind(descriptor, path, bytes, 0));
+  bytes.resize(size);
   return bytes;
 }
 
-// Reads a file of records behind those of `records`; `what` and `hint` are for a rest.
+// Appends the records of a file to `records`. `what` names them if the last one is incomplete.
 template <class Record>
 Result<void> append_records(const std::string& path, std::vector<Record>& records,
                             std::string_view what, std::string_view hint) {
@@ -134,9 +133,9 @@ std::string resolved(const std::string& path) {
   return ::realpath(path.c_str(), buffer) != nullptr ? std::string(buffer) : path;
 }
 
-// Creates a file beside `target` that nobody has, with the permissions any new file would get.
+// Creates a new temporary file in the folder of `target`, with the permissions of any new file.
 Result<int> create_beside(const std::string& target, std::string& temporary) {
-  static int files = 0;  // staged so far: they wait side by side
+  static int files = 0;  // staged so far: several exist at one time
   const auto folder = std::filesystem::path(target).parent_path();
   for (int i = 0; i < kTemporaryNames; ++i) {
     temporary = folder / fmt::format(".everkernel-{}-{}.tmp", ::getpid(), files++);
@@ -152,7 +151,7 @@ Result<int> create_beside(const std::string& target, std::string& temporary) {
 }  // namespace
 
 void reserve_standard_streams() {
-  // For reading only: a write to a standard output that was closed must still fail.
+  // Opened for reading only: a write to a closed standard output must still fail.
   for (int descriptor = 0; descriptor <= STDERR_FILENO; ++descriptor) {
     if (::fcntl(descriptor, F_GETFD) >= 0) continue;
     if (::open("/dev/null", O_RDONLY) < 0) return;  // takes the lowest free number: this one
@@ -181,12 +180,13 @@ Result<std::vector<abi::WorkItem>> read_items(const std::string& path) {
 
 Result<void> append_items(const std::string& path, std::vector<abi::WorkItem>& items) {
   return append_records(path, items, "items",
-                        "an item is four u32: op_handle, input_handle, output_handle, param");
+                        "an item is four u32 words: op_handle, input_handle, output_handle, param");
 }
 
 Result<std::vector<abi::Word>> read_words(const std::string& path) {
   std::vector<abi::Word> words;
-  EVERKERNEL_TRY(append_records(path, words, "words", "a buffer is little-endian u32 words"));
+  EVERKERNEL_TRY(
+      append_records(path, words, "words", "a buffer file holds little-endian u32 words"));
   return words;
 }
 
@@ -232,7 +232,7 @@ Result<OutputFile> OutputFile::stage(const std::string& path, std::span<const st
       file.direct_ = bytes;
       return file;
     }
-    // Renaming asks only the folder; a file that may not be written is not replaced either.
+    // rename() checks only the folder: a file without write permission must not be replaced.
     if (::access(path.c_str(), W_OK) != 0) return io_error("write", path, errno);
     file.target_ = resolved(path);
   } else if (errno != ENOENT) {
@@ -302,20 +302,19 @@ OutputFolder::OutputFolder(OutputFolder&& other) noexcept
 
 OutputFolder::~OutputFolder() {
   files_.clear();
-  // One that somebody else has put a file into stays.
+  // rmdir() keeps a folder in which another process has put a file.
   for (auto folder = made_.rbegin(); folder != made_.rend(); ++folder) ::rmdir(folder->c_str());
 }
 
 Result<std::string> OutputFolder::stage(const std::string& name, std::span<const std::byte> bytes) {
   const std::string path = std::filesystem::path(path_) / name;
-  auto file = OutputFile::stage(path, bytes);
-  if (!file) return Failure(file.error());
-  // What a device has taken cannot be taken back when another file fails.
-  if (file->is_direct()) {
+  OutputFile file = EVERKERNEL_TRY(OutputFile::stage(path, bytes));
+  // Bytes written to a device could not be taken back if another file failed.
+  if (file.is_direct()) {
     return fail(Code::io,
                 fmt::format("cannot write {}: it is not a regular file", in_quotes(path)));
   }
-  files_.push_back(std::move(*file));
+  files_.push_back(std::move(file));
   return path;
 }
 
@@ -336,7 +335,7 @@ InPlaceFile::~InPlaceFile() {
 }
 
 Result<InPlaceFile> InPlaceFile::open(const std::string& path) {
-  // O_NONBLOCK: a pipe is refused below, not waited for.
+  // O_NONBLOCK: open() must not wait for the other end of a pipe, which is refused below.
   InPlaceFile file(path, open_retrying(path.c_str(), O_RDWR | O_NONBLOCK));
   if (file.descriptor_ < 0) return io_error("change", path, errno);
   struct stat info {};
@@ -345,8 +344,8 @@ Result<InPlaceFile> InPlaceFile::open(const std::string& path) {
     return fail(Code::io,
                 fmt::format("cannot change {}: it is not a regular file", in_quotes(path)));
   }
-  // Two publishers that both find a slot free would lose one item. A file system without locks
-  // (ENOLCK, EOPNOTSUPP) leaves that to its users.
+  // Without the lock, two publishers could both find a slot free, and one operation would be lost.
+  // On a file system without locks (ENOLCK, EOPNOTSUPP) users must avoid that themselves.
   while (::flock(file.descriptor_, LOCK_EX) != 0 && errno == EINTR) {
   }
   return file;

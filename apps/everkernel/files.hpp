@@ -1,7 +1,7 @@
-// Files as the commands use them: read whole, replaced at once, or changed in place; and standard
-// output, whose errors count as much as a file's.
+// Files of the commands: read whole, replaced atomically, or changed in place; and standard output,
+// whose errors are reported like those of files.
 //
-// Errors are `io`, with the path in the message, unless a call says otherwise.
+// Functions fail with `io` and the path in the message, unless their comment says otherwise.
 #pragma once
 
 #include <cstddef>
@@ -18,8 +18,8 @@ namespace everkernel::cli {
 
 using Bytes = std::vector<std::byte>;
 
-/// Keeps descriptors 0..2 occupied, so that no file is opened in place of a closed standard output
-/// and then takes the report. Call it first.
+/// Opens closed descriptors among 0..2, so that no file gets the descriptor of standard output and
+/// receives the report. Must be called before any file is opened.
 void reserve_standard_streams();
 
 /// Writes text to standard output. Fails when not all of it could be written.
@@ -30,7 +30,7 @@ Result<Bytes> read_file(const std::string& path);
 
 /// Reads a file of work items. Fails with `corrupt` when it is not whole items.
 Result<std::vector<abi::WorkItem>> read_items(const std::string& path);
-/// Reads a file of work items and puts them behind those of `items`. Fails as read_items does.
+/// Appends the work items of a file to `items`. Fails as read_items does.
 Result<void> append_items(const std::string& path, std::vector<abi::WorkItem>& items);
 
 /// Reads a file of words. Fails with `corrupt` when it is not whole words.
@@ -48,7 +48,7 @@ class InputFile {
   InputFile& operator=(const InputFile&) = delete;
   ~InputFile();
 
-  /// Reads the next bytes, at most as many as `target` has; 0 at the end.
+  /// Reads at most `target.size()` bytes; gives their number, 0 at the end of the file.
   Result<std::size_t> read(std::span<char> target);
 
  private:
@@ -58,11 +58,11 @@ class InputFile {
   int descriptor_;
 };
 
-/// Bytes that are to become a file. A regular file is replaced as a whole or not at all: the bytes
-/// wait in a temporary file beside it until commit(). A device or a pipe is written to as it is.
+/// Bytes that will become a file. A regular file is replaced atomically: until commit() the bytes
+/// are in a temporary file in the same folder. A device or a pipe is written to directly.
 class OutputFile {
  public:
-  /// Makes everything ready: what can fail fails here.
+  /// Writes the temporary file, so that commit() of a regular file only renames it.
   static Result<OutputFile> stage(const std::string& path, std::span<const std::byte> bytes);
 
   OutputFile(OutputFile&& other) noexcept;
@@ -72,11 +72,11 @@ class OutputFile {
   /// Removes the temporary file if it was not committed.
   ~OutputFile();
 
-  /// Whether commit() writes to a device or a pipe, which may fail half way.
+  /// Whether commit() writes to a device or a pipe, which may fail in the middle.
   bool is_direct() const;
-  /// Whether the bytes go to standard output, where nothing else may be printed then.
+  /// Whether the bytes go to standard output; then no report may be printed there.
   bool is_standard_output() const;
-  /// Puts the bytes where they belong.
+  /// Puts the file in place.
   Result<void> commit();
 
  private:
@@ -89,22 +89,22 @@ class OutputFile {
   std::span<const std::byte> direct_ = {};  // what goes there
 };
 
-/// A folder whose new files appear together, after everything that can fail.
+/// A folder whose files are all staged first and then put in place together.
 class OutputFolder {
  public:
-  /// Makes the folder, and those around it, if they are not there.
+  /// Creates the folder and its parents if they do not exist.
   static Result<OutputFolder> open(const std::string& path);
 
   OutputFolder(OutputFolder&& other) noexcept;
   OutputFolder& operator=(OutputFolder&&) = delete;
   OutputFolder(const OutputFolder&) = delete;
   OutputFolder& operator=(const OutputFolder&) = delete;
-  /// Removes what was not committed, and then the folders it made.
+  /// Without a commit, removes the staged files and the folders that open() created.
   ~OutputFolder();
 
-  /// Makes one file ready; gives its path.
+  /// Stages one file; gives its path.
   Result<std::string> stage(const std::string& name, std::span<const std::byte> bytes);
-  /// Puts every file where it belongs.
+  /// Puts every staged file in place.
   Result<void> commit();
 
  private:
@@ -115,7 +115,7 @@ class OutputFolder {
   std::vector<OutputFile> files_ = {};  // staged
 };
 
-/// A regular file that is changed in place, under a lock that keeps other publishers out.
+/// A regular file that is changed in place under an exclusive lock.
 class InPlaceFile {
  public:
   /// Opens the file for reading and writing and waits for its lock.
@@ -125,10 +125,10 @@ class InPlaceFile {
   InPlaceFile& operator=(InPlaceFile&&) = delete;
   InPlaceFile(const InPlaceFile&) = delete;
   InPlaceFile& operator=(const InPlaceFile&) = delete;
-  /// Lets go of the lock.
+  /// Releases the lock.
   ~InPlaceFile();
 
-  /// Reads all of it.
+  /// Reads the whole file.
   Result<Bytes> read() const;
   /// Overwrites the bytes from `offset` on.
   Result<void> write(std::size_t offset, std::span<const std::byte> bytes) const;

@@ -1,4 +1,4 @@
-// Text to verified handlers, with the file's name in front of what is wrong.
+// Reads, parses and verifies files of handlers.
 #include "handler_file.hpp"
 
 #include <fmt/format.h>
@@ -11,7 +11,7 @@
 namespace everkernel::cli {
 namespace {
 
-// The message begins with line and column already.
+// The message already begins with line and column.
 Failure at_place(const std::string& path, Error error) {
   error.message = fmt::format("{}:{}", path, error.message);
   return Failure(std::move(error));
@@ -20,9 +20,8 @@ Failure at_place(const std::string& path, Error error) {
 }  // namespace
 
 Result<ir::Program> parse_handlers(const std::string& path) {
-  const auto bytes = read_file(path);
-  if (!bytes) return Failure(bytes.error());
-  auto program = ir::parse({reinterpret_cast<const char*>(bytes->data()), bytes->size()});
+  const Bytes bytes = EVERKERNEL_TRY(read_file(path));
+  auto program = ir::parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
   if (!program) return at_place(path, program.error());
   return program;
 }

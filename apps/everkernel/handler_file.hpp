@@ -1,4 +1,4 @@
-// Files of handler text. Mistakes are named as FILE:LINE:COLUMN.
+// Files of handlers. Errors begin with FILE:LINE:COLUMN.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@ namespace everkernel::cli {
 
 /// Reads and parses a file. Fails with `io`, or `invalid_argument` on the first mistake.
 Result<ir::Program> parse_handlers(const std::string& path);
-/// Verifies what came from that file. Fails with `invalid_argument` on the first mistake.
+/// Verifies the program of that file. Fails with `invalid_argument` on the first mistake.
 Result<ir::VerifiedProgram> verify_handlers(const std::string& path, ir::Program program);
 
 }  // namespace everkernel::cli

@@ -2,7 +2,6 @@
 // compiled code is kept.
 #include <fmt/format.h>
 
-#include <memory>
 #include <string>
 
 #include "backends.hpp"
@@ -19,7 +18,6 @@
 #include "everkernel/jit/code_cache.hpp"
 #include "everkernel/jit/native.hpp"
 #include "files.hpp"
-#include "options.hpp"
 #include "table.hpp"
 
 namespace everkernel::cli {
@@ -29,13 +27,13 @@ struct InfoOptions {
   bool json = false;
 };
 
-// Why handlers do not become native code; empty when they do.
+// Why this build cannot compile handlers to native code; empty if it can.
 std::string_view native_code_reason() {
   if (jit::has_native_code()) return "";
   return "built without LLVM 19: handlers run on the interpreter";
 }
 
-/// Where compiled code is kept, or why it is not.
+// The folder of the code cache, or the reason why there is none.
 struct CodeCacheState {
   std::string directory;
   std::string reason;
@@ -44,7 +42,7 @@ struct CodeCacheState {
 CodeCacheState code_cache_state() {
   const auto cache = jit::CodeCache::open({});
   if (!cache) return {"", fmt::format("{}; {}", cache.error().message, cache.error().hint)};
-  if (!cache->is_enabled()) return {"", "EVERKERNEL_CACHE_DIR switches it off"};
+  if (!cache->is_enabled()) return {"", "EVERKERNEL_CACHE_DIR is off"};
   return {cache->directory().string(), ""};
 }
 
@@ -82,9 +80,9 @@ void write_abi(JsonWriter& json) {
   json.key("abi").begin_object();
   for (const Constant& constant : kConstants) json.field(constant.name, constant.value);
   json.key("control_regions").begin_array();
-  for (const abi::ControlRegion& region : abi::kControlRegions) {
-    json.begin_object().field("name", region.name);
-    json.field("first_word", region.words.first).field("word_count", region.words.count);
+  for (const abi::ControlTable& table : abi::kControlTables) {
+    json.begin_object().field("name", table.name);
+    json.field("first_word", table.words.first).field("word_count", table.words.count);
     json.end_object();
   }
   json.end_array().end_object();
@@ -178,17 +176,17 @@ std::string human_text() {
       version(), backends.text(2), native_code, kept.text(2), format_text(), opcodes.text(2));
 }
 
+Result<void> info(const InfoOptions& options) {
+  return print(options.json ? json_text() : human_text());
+}
+
 }  // namespace
 
-void add_info(CLI::App& program, Action& action) {
-  const auto options = std::make_shared<InfoOptions>();
-  CLI::App* command =
-      program.add_subcommand("info", "Show the version, the wire format and the backends");
-  command->group("Commands");
-  add_json(*command, options->json);
-  command->callback([options, &action] {
-    action = [options] { return ended(print(options->json ? json_text() : human_text())); };
-  });
+Command info_command() {
+  Command command("info", "Show the version, the backends and the wire format");
+  InfoOptions& options = command.set_action(info);
+  command.add_json(options.json);
+  return command;
 }
 
 }  // namespace everkernel::cli

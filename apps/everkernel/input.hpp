@@ -1,4 +1,4 @@
-// Buffers that commands read from files: the bytes, and the view that checked them.
+// Buffers read from files: the bytes with the view that checked them.
 #pragma once
 
 #include <fmt/format.h>
@@ -12,15 +12,15 @@
 
 namespace everkernel::cli {
 
-/// A file that was given: where it is, its bytes, and the view that checked them.
+/// An input file: its path, its bytes, and the view that checked them.
 template <class View>
 struct Input {
   std::string path;  ///< as the user wrote it
-  Bytes bytes;       ///< all of it
-  View view;         ///< into bytes; moving a vector keeps them where they are
+  Bytes bytes;       ///< the whole file
+  View view;         ///< refers to `bytes`; moving the vector does not move its elements
 };
 
-/// The error with the file it is about in front.
+/// The error with the path in front of its message.
 inline Failure in_file(const std::string& path, Error error) {
   error.message = fmt::format("{}: {}", path, error.message);
   return Failure(std::move(error));
@@ -29,21 +29,18 @@ inline Failure in_file(const std::string& path, Error error) {
 /// Reads a file and checks its bytes.
 template <class View>
 Result<Input<View>> read_input(const std::string& path) {
-  auto bytes = read_file(path);
-  if (!bytes) return Failure(bytes.error());
-  const auto view = View::parse(*bytes);
+  Bytes bytes = EVERKERNEL_TRY(read_file(path));
+  const auto view = View::parse(bytes);
   if (!view) return in_file(path, view.error());
-  return Input<View>{path, std::move(*bytes), *view};
+  return Input<View>{path, std::move(bytes), *view};
 }
 
-/// Reads a file into its place, if it was given.
+/// Reads a file into `target` if a path was given.
 template <class View>
 Result<void> read_input(const std::optional<std::string>& path,
                         std::optional<Input<View>>& target) {
   if (!path) return {};
-  auto input = read_input<View>(*path);
-  if (!input) return Failure(input.error());
-  target.emplace(std::move(*input));
+  target.emplace(EVERKERNEL_TRY(read_input<View>(*path)));
   return {};
 }
 

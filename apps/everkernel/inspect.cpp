@@ -1,7 +1,6 @@
 // `everkernel inspect`: reads buffers, decodes them, and shows them as JSON or text.
 #include <fmt/format.h>
 
-#include <memory>
 #include <string>
 #include <utility>
 
@@ -10,7 +9,6 @@
 #include "everkernel/telemetry/json.hpp"
 #include "files.hpp"
 #include "inspection.hpp"
-#include "options.hpp"
 
 namespace everkernel::cli {
 namespace {
@@ -30,13 +28,13 @@ struct InspectOptions {
 Result<void> check_combination(const InspectOptions& options) {
   if (options.previous_control && !(options.control && options.ring)) {
     return bad_usage("--previous-control needs --control and --ring",
-                     "the watchdog compares it with both as they are now");
+                     "the watchdog compares the earlier control buffer with the current buffers");
   }
   if (options.observables && !options.control) {
     return bad_usage("--observables needs --control", "observables lie in the control buffer");
   }
   if (!options.window_opcodes.empty() && !options.ring) {
-    return bad_usage("--window-opcode needs --ring", "windows are groups of ring slots");
+    return bad_usage("--window-opcode needs --ring", "windows group the slots of a ring");
   }
   if (!options.control && !options.ring && !options.debug_log && !options.io_queue) {
     return bad_usage("nothing to inspect",
@@ -46,9 +44,8 @@ Result<void> check_combination(const InspectOptions& options) {
 }
 
 Result<void> read_watchdog(const std::string& path, Inspection& inspection) {
-  const auto bytes = read_file(path);
-  if (!bytes) return Failure(bytes.error());
-  const auto done_count = protocol::read_done_count(*bytes);
+  const Bytes bytes = EVERKERNEL_TRY(read_file(path));
+  const auto done_count = protocol::read_done_count(bytes);
   if (!done_count) return in_file(path, done_count.error());
   inspection.watchdog = inspection.telemetry.watchdog(*done_count);
   return {};
@@ -103,28 +100,31 @@ Result<void> inspect(const InspectOptions& options) {
 
 }  // namespace
 
-void add_inspect(CLI::App& program, Action& action) {
-  const auto options = std::make_shared<InspectOptions>();
-  CLI::App* command = program.add_subcommand("inspect", "Decode buffers and show what is in them");
-  command->group("Commands");
-  add_path(*command, "--control", options->control, "Control buffer");
-  add_path(*command, "--ring", options->ring, "Ring; with --control also the counters");
-  add_path(*command, "--debug-log", options->debug_log, "Debug log");
-  add_path(*command, "--io-queue", options->io_queue, "IO queue");
-  add_words(*command, "--window-opcode", options->window_opcodes,
-            "Group the slots of this opcode by ticket (arg0); repeat", parse_opcode);
-  add_path(*command, "--previous-control", options->previous_control,
-           "An earlier control buffer: has work moved since?");
-  command->add_flag("--observables", options->observables, "Show the observables too");
-  command->add_flag("--all", options->all, "Show every row of long tables (JSON always does)");
-  add_json(*command, options->json);
-  command->footer(
+Command inspect_command() {
+  Command command("inspect", "Decode buffer files and show their contents");
+  InspectOptions& options = command.set_action(inspect);
+  command.add_path("--control", options.control, "Control buffer: counters, tenants, priorities");
+  command.add_path("--ring", options.ring,
+                   "Ring: slots and their states; with --control also ratios");
+  command.add_path("--debug-log", options.debug_log, "Debug log: PRINTF records");
+  command.add_path("--io-queue", options.io_queue, "IO queue: requests and their states");
+  command.add_words("--window-opcode", options.window_opcodes,
+                    "Group the slots of this opcode by ticket (operand 0); repeat\n"
+                    "for more opcodes",
+                    kOpcode);
+  command.add_path("--previous-control", options.previous_control,
+                   "An earlier copy of the control buffer: shows whether the\n"
+                   "workers have made progress since");
+  command.add_flag("--observables", options.observables,
+                   "Show the observables of the control buffer");
+  command.add_flag("--all", options.all, "Show every row of long tables; --json always does");
+  command.add_json(options.json);
+  command.set_footer(
       "Examples:\n"
       "  everkernel inspect --control control.bin --ring ring.bin\n"
       "  everkernel inspect --control now.bin --ring ring.bin --previous-control before.bin "
       "--json");
-  command->callback(
-      [options, &action] { action = [options] { return ended(inspect(*options)); }; });
+  return command;
 }
 
 }  // namespace everkernel::cli

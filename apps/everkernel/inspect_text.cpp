@@ -1,4 +1,4 @@
-// The text of `inspect`: one block a buffer, then what follows from them together.
+// The text of `inspect`: one block for each buffer, then the values derived from several.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -18,7 +18,7 @@ namespace {
 using abi::SlotStatus;
 using telemetry::RingTelemetry;
 
-// Rows of a long table that are shown unless all are asked for.
+// Rows of a long table that are shown without --all.
 constexpr std::size_t kShownRows = 32;
 constexpr std::size_t kBarWidth = 40;
 constexpr std::size_t kObservablesInRow = 8;
@@ -49,7 +49,7 @@ std::string executions_text(const telemetry::ControlSnapshot& control) {
   return "\n" + table.text(2);
 }
 
-// Tenants that are enabled or have claims; neighbours that look the same share a row.
+// Tenants that are enabled or have claims; adjacent tenants with equal values share a row.
 std::string tenants_text(const protocol::ControlView& view,
                          const telemetry::ControlSnapshot& control) {
   struct Row {
@@ -153,13 +153,13 @@ std::string occupancy_text(const telemetry::RingOccupancy& occupancy) {
   return table.text(2);
 }
 
-// Which slots are worth a row when not all fit: what went wrong, what is open, what is done.
+// The order in which slots get a row if not all fit: faults, then unfinished slots, then the rest.
 int importance(SlotStatus status) {
   if (status == SlotStatus::fault || !abi::is_known(status)) return 0;
   return status == SlotStatus::done ? 2 : 1;
 }
 
-// Indices of the slots to show, rising.
+// Indices of the slots to show, in rising order.
 std::vector<Word> chosen_slots(const std::vector<telemetry::RingSlotSnapshot>& slots, bool all) {
   std::vector<Word> chosen;
   for (const auto& slot : slots) {
@@ -278,7 +278,7 @@ std::string counters_text(const RingTelemetry& telemetry) {
   return "counters\n" + table.text(2);
 }
 
-// What keeps the queue from moving when nothing in it can run.
+// Why none of the slots in the queue can run.
 std::string blocked_text(const RingTelemetry& telemetry) {
   const telemetry::RingOccupancy& occupancy = telemetry.occupancy;
   const Word other = occupancy.queue_depth() - occupancy.wait_io - occupancy.fault -
@@ -297,7 +297,7 @@ std::string blocked_text(const RingTelemetry& telemetry) {
 std::string watchdog_text(const RingTelemetry& telemetry,
                           const telemetry::WatchdogSnapshot& watchdog) {
   const std::string completed =
-      counted(watchdog.done_delta, "slot") + " completed since the previous look";
+      counted(watchdog.done_delta, "slot") + " completed since --previous-control";
   if (watchdog.suspected_stall) {
     return fmt::format("watchdog\n  stall suspected: {}, {} can run{}\n", completed,
                        grouped(telemetry.runnable_slots),
@@ -334,7 +334,7 @@ std::string debug_log_text(const Input<protocol::DebugLogView>& input, bool all)
   return count == 0 ? text : text + table.text(2) + more_line(count - shown);
 }
 
-// The name of an enumerator; a value without one is shown as it is.
+// The name of an enumerator, or the number of a value without a name.
 template <class Enum>
 std::string name_or_number(std::string_view name, Enum value) {
   return name == "unknown" ? std::to_string(static_cast<Word>(value)) : std::string(name);

@@ -1,5 +1,5 @@
-// What `inspect` has read and decoded, before it becomes JSON (inspect.cpp) or text
-// (inspect_text.cpp). The views point into the bytes beside them.
+// The buffers that `inspect` has read and decoded; inspect.cpp prints them as JSON,
+// inspect_text.cpp as text.
 #pragma once
 
 #include <optional>
@@ -14,19 +14,19 @@
 
 namespace everkernel::cli {
 
-/// Everything that was asked for. A part whose file was not given is absent.
+/// The decoded buffers. Without its file, a part is absent.
 struct Inspection {
   std::optional<Input<protocol::ControlView>> control = {};
   std::optional<Input<protocol::RingView>> ring = {};
   std::optional<Input<protocol::DebugLogView>> debug_log = {};
   std::optional<Input<protocol::IoQueueView>> io_queue = {};
-  telemetry::RingTelemetry telemetry = {};                   ///< of control and ring
+  telemetry::RingTelemetry telemetry = {};                   ///< decoded from control and ring
   std::optional<telemetry::WatchdogSnapshot> watchdog = {};  ///< with an earlier control buffer
-  bool has_observables = false;                              ///< they were asked for
-  bool has_windows = false;                                  ///< they were asked for
+  bool has_observables = false;                              ///< --observables was given
+  bool has_windows = false;                                  ///< --window-opcode was given
 };
 
-/// The inspection as tables of at most 100 columns; long ones are cut to 32 rows unless `all`.
+/// The inspection as tables of at most 100 columns. Without `all`, a table has at most 32 rows.
 std::string human_text(const Inspection& inspection, bool all);
 
 }  // namespace everkernel::cli

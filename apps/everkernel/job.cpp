@@ -1,4 +1,4 @@
-// Opens what a job names and checks that its parts fit together, before anything runs.
+// Reads the files that a job names and checks that its parts fit together, before anything runs.
 #include "job.hpp"
 
 #include <fmt/format.h>
@@ -19,16 +19,16 @@
 namespace everkernel::cli {
 namespace {
 
-// The handles of a job: open addressing, because every item asks twice.
+// The handles of a job, as a hash table with open addressing: every item looks up two handles.
 class HandleSet {
  public:
-  // Room for `count` handles with half the places free.
+  // Has room for `count` handles with half of its places free.
   explicit HandleSet(std::size_t count) {
     std::size_t places = 16;
     while (places < count * 2) places *= 2;
     places_.resize(places);
   }
-  // Whether it was new.
+  // Returns whether the handle was new.
   bool insert(Word handle) {
     Word& place = places_[find(handle)];
     return std::exchange(place, handle) != handle;
@@ -46,13 +46,13 @@ class HandleSet {
   std::vector<Word> places_ = {};  // 0 = free: no handle is 0
 };
 
-// What items of an opcode must name.
+// The requirements of an opcode for its items.
 struct OpcodeNeeds {
   Word opcode = 0;
   std::string_view name = {};
-  std::string_view input = {};   // what the handler does with it; empty when it leaves it alone
+  std::string_view input = {};   // "reads", "writes" or both; empty if the handler does not use it
   std::string_view output = {};  // likewise
-  bool awaits = false;           // asks for IO
+  bool awaits = false;           // requests IO
 };
 
 std::string_view verb(bool reads, bool writes) {
@@ -60,7 +60,8 @@ std::string_view verb(bool reads, bool writes) {
   return reads ? "reads" : writes ? "writes" : "";
 }
 
-// By rising opcode. A handler that changes args[0] or args[1] finds its buffers by itself.
+// Sorted by opcode. A handler that changes args[0] or args[1] may use any buffer, so that the
+// handles of its items are not required.
 std::vector<OpcodeNeeds> needs_of(const std::optional<ir::VerifiedProgram>& handlers) {
   std::vector<OpcodeNeeds> needs = {{.opcode = static_cast<Word>(abi::Opcode::nop), .name = "NOP"}};
   if (!handlers) return needs;
@@ -80,13 +81,13 @@ std::vector<OpcodeNeeds> needs_of(const std::optional<ir::VerifiedProgram>& hand
   return needs;
 }
 
-// Checks items one after the other; a place is made only for a mistake.
+// Checks items one after the other; the text of a place is made for an error only.
 class ItemChecker {
  public:
   ItemChecker(const Job& job, const HandleSet& handles)
       : job_(job), handles_(handles), needs_(needs_of(job.handlers)), last_(&needs_.front()) {}
 
-  // `list` is what the job calls the items from `first` to `end`.
+  // Checks items `first` to `end`, which the job calls `list`.
   Result<void> check(std::string_view list, std::size_t first, std::size_t end) {
     for (std::size_t i = first; i < end; ++i) {
       const abi::WorkItem& item = job_.items[i];
@@ -107,7 +108,7 @@ class ItemChecker {
   }
 
  private:
-  // Items of one opcode often come in a row: the last one is tried first.
+  // Items with the same opcode often follow each other: check() compares with the last row first.
   bool find(Word opcode) {
     const auto found = std::ranges::lower_bound(needs_, opcode, {}, &OpcodeNeeds::opcode);
     if (found == needs_.end() || found->opcode != opcode) return false;
@@ -119,18 +120,20 @@ class ItemChecker {
   }
   Failure unknown_opcode(const std::string& place, Word opcode) const {
     if (abi::find_opcode(opcode) != nullptr) {
-      return job_error(job_.path, place,
-                       fmt::format("{} ({}) is an operation of rings", opcode_text(opcode), opcode),
-                       "items of a run are those of handlers, and NOP (0)");
+      return job_error(
+          job_.path, place,
+          fmt::format("{} ({}) is an operation for rings only", opcode_text(opcode), opcode),
+          "items of a run name a handler or NOP (0)");
     }
     return job_error(job_.path, place, fmt::format("no handler has opcode {}", opcode),
-                     job_.handlers ? fmt::format("handlers are {}", names())
-                                   : "the job names no handlers: \"handlers\": \"FILE.ek\"");
+                     job_.handlers ? fmt::format("the handlers are {}", names())
+                                   : "name the file of the handlers: \"handlers\": \"FILE.ek\"");
   }
   Failure no_io(const std::string& place) const {
-    return job_error(job_.path, place,
-                     fmt::format("handler {} awaits IO, and this version serves none", last_->name),
-                     "a buffer with \"file\" gives handlers the words of a file");
+    return job_error(
+        job_.path, place,
+        fmt::format("handler {} awaits IO, but this version has no IO service", last_->name),
+        "use a buffer with \"file\" to give handlers the words of a file");
   }
   Failure wrong_handle(const std::string& place, Word handle, std::string_view which,
                        std::string_view use) const {
@@ -138,7 +141,7 @@ class ItemChecker {
       return job_error(
           job_.path, place,
           fmt::format("handler {} {} its {}, but the item names none", last_->name, use, which),
-          "give the handle of a buffer");
+          "name the handle of a buffer");
     }
     return job_error(job_.path, place, fmt::format("no buffer has handle {}", handle),
                      "\"buffers\" lists every buffer with its handle");
@@ -158,13 +161,13 @@ class ItemChecker {
   const OpcodeNeeds* last_;
 };
 
-// --- what the job names --------------------------------------------------------------------------
+// --- the files of a job --------------------------------------------------------------------------
 
 std::string beside(const std::string& job, const std::string& path) {
   return std::filesystem::path(job).parent_path() / path;
 }
 
-// An error of a file, behind the place that names it.
+// The error of a file, with the place in the job that names the file.
 Failure at_place(const std::string& path, std::string_view place, Error error) {
   error.message = fmt::format("{}: {}: {}", path, place, error.message);
   if (error.hint.empty()) error.hint = "paths in a job are relative to its file";
@@ -182,11 +185,11 @@ Result<void> read_handlers(const JobText& text, Job& job) {
   return {};
 }
 
-// Where the length of a buffer stands, and how many words there are.
+// The field that determines the length of a buffer, and the number of words.
 std::pair<std::string_view, std::uint64_t> length_of(const Job& job, const BufferText& buffer) {
   if (buffer.words) return {"u32", buffer.words->size()};
   if (buffer.zeros) return {"zeros", *buffer.zeros};
-  std::error_code ignored;  // reading it says what is wrong
+  std::error_code ignored;  // reading the file later reports the error
   const auto bytes = std::filesystem::file_size(beside(job.path, *buffer.file), ignored);
   return {"file", ignored ? 0 : bytes / sizeof(Word)};
 }
@@ -197,15 +200,15 @@ Result<void> check_total(const JobText& text, const Job& job, std::uint64_t memo
     const auto [source, words] = length_of(job, text.buffers[i]);
     if (words > memory::kMaxBufferWords) {
       return job_error(job.path, fmt::format("buffers[{}].{}", i, source),
-                       fmt::format("{} are too many", counted(words, "word")),
+                       fmt::format("{} are too many for a buffer", counted(words, "word")),
                        fmt::format("a buffer has at most {}", grouped(memory::kMaxBufferWords)));
     }
     total += words * sizeof(Word);
     if (total > memory_bytes) {
       return job_error(job.path, fmt::format("buffers[{}].{}", i, source),
-                       fmt::format("with this one the buffers take {}, and there are {}",
+                       fmt::format("with this one the buffers take {}, but there are {}",
                                    counted(total, "byte"), grouped(memory_bytes)),
-                       "make them smaller, or fewer");
+                       "use smaller or fewer buffers");
     }
   }
   return {};
@@ -231,27 +234,28 @@ Result<void> read_buffers(JobText& text, Job& job) {
 Result<void> read_more_items(const JobText& text, Job& job) {
   if (!text.items_file) {
     if (text.has_items) return {};
-    return job_error(job.path, "items", "there are neither items nor an items_file",
+    return job_error(job.path, "items", "the job has neither items nor an items_file",
                      "\"items\": [ {\"op\": 64, \"input\": 1, \"output\": 2} ]");
   }
   const auto read = append_items(beside(job.path, *text.items_file), job.items);
   if (!read) return at_place(job.path, "items_file", read.error());
   if (job.items.size() > kMaxRunItems) {
-    return job_error(job.path, "items_file", counted(job.items.size(), "item") + " are too many",
+    return job_error(job.path, "items_file",
+                     counted(job.items.size(), "item") + " are too many for a run",
                      fmt::format("a run has at most {}", grouped(kMaxRunItems)));
   }
   if (!job.origins.empty()) job.origins.resize(job.items.size());
   return {};
 }
 
-// --- what fits together --------------------------------------------------------------------------
+// --- consistency ---------------------------------------------------------------------------------
 
 Result<void> check_handles(const JobText& text, const Job& job, HandleSet& handles) {
   for (std::size_t i = 0; i < text.buffers.size(); ++i) {
     if (handles.insert(text.buffers[i].handle)) continue;
     return job_error(job.path, fmt::format("buffers[{}].handle", i),
-                     fmt::format("{} is another buffer's handle", text.buffers[i].handle),
-                     "every buffer has a handle of its own");
+                     fmt::format("another buffer has handle {}", text.buffers[i].handle),
+                     "give every buffer its own handle");
   }
   HandleSet named(job.outputs.size());
   for (std::size_t i = 0; i < job.outputs.size(); ++i) {
@@ -261,7 +265,7 @@ Result<void> check_handles(const JobText& text, const Job& job, HandleSet& handl
                        "\"buffers\" lists every buffer with its handle");
     }
     if (!named.insert(job.outputs[i])) {
-      return job_error(job.path, place, fmt::format("{} is named twice", job.outputs[i]),
+      return job_error(job.path, place, fmt::format("handle {} is named twice", job.outputs[i]),
                        "name it once");
     }
   }
@@ -270,33 +274,33 @@ Result<void> check_handles(const JobText& text, const Job& job, HandleSet& handl
 
 Result<void> check_served(const JobText& text, const Job& job) {
   if (text.file_count == 0) return {};
-  return job_error(job.path, "files", "this version has no IO service",
-                   "\"buffers\": [ {\"handle\": 1, \"file\": \"data.bin\"} ] gives handlers the "
-                   "words of a file");
+  return job_error(
+      job.path, "files", "this version has no IO service",
+      "use \"buffers\": [ {\"handle\": 1, \"file\": \"data.bin\"} ] to give handlers the "
+      "words of a file");
 }
 
 }  // namespace
 
 Result<Job> read_job(const std::string& path, std::uint64_t memory_bytes) {
-  auto text = parse_job(path);
-  if (!text) return Failure(text.error());
+  JobText text = EVERKERNEL_TRY(parse_job(path));
   Job job{.path = path,
-          .items = std::move(text->items),
-          .origins = std::move(text->origins),
-          .ordered = text->ordered,
-          .outputs = std::move(text->outputs)};
-  HandleSet handles(text->buffers.size());
-  EVERKERNEL_TRY(check_handles(*text, job, handles));
-  EVERKERNEL_TRY(read_handlers(*text, job));
+          .items = std::move(text.items),
+          .origins = std::move(text.origins),
+          .ordered = text.ordered,
+          .outputs = std::move(text.outputs)};
+  HandleSet handles(text.buffers.size());
+  EVERKERNEL_TRY(check_handles(text, job, handles));
+  EVERKERNEL_TRY(read_handlers(text, job));
   const std::size_t inline_count = job.items.size();
-  EVERKERNEL_TRY(read_more_items(*text, job));
+  EVERKERNEL_TRY(read_more_items(text, job));
   ItemChecker checker(job, handles);
   EVERKERNEL_TRY(checker.check("items", 0, inline_count));
   EVERKERNEL_TRY(checker.check("items_file", inline_count, job.items.size()));
-  // Last, for it may take long: the words.
-  EVERKERNEL_TRY(check_total(*text, job, memory_bytes));
-  EVERKERNEL_TRY(read_buffers(*text, job));
-  EVERKERNEL_TRY(check_served(*text, job));
+  // The words of the buffers come last, because reading them may take long.
+  EVERKERNEL_TRY(check_total(text, job, memory_bytes));
+  EVERKERNEL_TRY(read_buffers(text, job));
+  EVERKERNEL_TRY(check_served(text, job));
   return job;
 }
 

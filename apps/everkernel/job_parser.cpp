@@ -1,5 +1,6 @@
-// A handler of nlohmann's token stream with the format as tables: which keys an object has, of what
-// kind and range. The parser below it keeps its own stack, so that no nesting is too deep.
+// Handles the token stream of nlohmann's parser. Tables describe the format: the keys of each
+// object with kind and range. That parser keeps its own stack, so that deep nesting cannot overflow
+// ours.
 #include "job_parser.hpp"
 
 #include <fmt/format.h>
@@ -26,7 +27,7 @@ namespace {
 
 enum class Kind { number, text, truth, list, object };
 
-// A value where it may stand: a field of an object, or an element of a list.
+// A value of the format: a field of an object, or an element of a list.
 struct Field {
   std::string_view name = {};
   Kind kind = Kind::number;
@@ -37,7 +38,7 @@ struct Field {
 constexpr std::uint64_t kMaxWord = 0xFFFFFFFFu;
 // The longest path Linux takes.
 constexpr std::size_t kMaxPathBytes = 4096;
-// Of a text in a message.
+// Bytes of the job's text that a message shows at most.
 constexpr std::size_t kShownBytes = 60;
 
 constexpr Field kWhole{.kind = Kind::object};
@@ -59,7 +60,7 @@ constexpr Field kBufferFields[] = {{"handle", Kind::number, 1, memory::kMaxHandl
                                    {"tenant", Kind::number, 0, abi::kMaxTenant}};
 constexpr unsigned kSources = 1u << buffer_u32 | 1u << buffer_zeros | 1u << buffer_file;
 
-constexpr const char* kOneSource = "a buffer has one of u32, zeros and file";
+constexpr const char* kOneSource = "give a buffer exactly one of u32, zeros and file";
 
 enum FileField { file_handle, file_path, file_access };
 constexpr Field kFileFields[] = {
@@ -102,7 +103,7 @@ std::string shown(std::string_view text) {
   return in_quotes(text.substr(0, kShownBytes)) + "...";
 }
 
-// A key that reads like one needs no quotes.
+// The key, in quotes unless it looks like an identifier.
 std::string shown_key(std::string_view name) {
   const auto is_plain = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
@@ -137,19 +138,19 @@ std::string wanted(const Field& field) {
   return {};
 }
 
-// How a value is written.
+// A hint about how to write a value of this kind.
 std::string form_of(Kind kind) {
   switch (kind) {
     case Kind::number:
-      return "numbers have no quotes, sign, point or exponent: 1000, not 1e3";
+      return "write a number without quotes, sign, point or exponent: 1000, not 1e3";
     case Kind::text:
-      return "texts stand in quotes: \"ops.ek\"";
+      return "write a text in quotes: \"ops.ek\"";
     case Kind::truth:
-      return "without quotes";
+      return "write true or false without quotes";
     case Kind::list:
-      return "also a single value of a list stands in brackets";
+      return "write a list in brackets, even if it has one value";
     case Kind::object:
-      return "a list of objects is [ {\"handle\": 1, \"zeros\": 8}, ... ]";
+      return "write a list of objects as [ {\"handle\": 1, \"zeros\": 8}, ... ]";
   }
   return {};
 }
@@ -160,7 +161,7 @@ class JobParser final : public nlohmann::json_sax<nlohmann::json> {
  public:
   explicit JobParser(const std::string& path) : path_(path) {}
 
-  // What was wrong; only after parsing failed.
+  // The error, after parsing failed.
   const Error& error() const { return error_; }
   JobText take() { return std::move(job_); }
 
@@ -191,7 +192,7 @@ class JobParser final : public nlohmann::json_sax<nlohmann::json> {
   bool end_buffer();
   bool end_item();
 
-  // Which field of the object at hand is being read; `index` into fields_of(where_).
+  // The field that is being read, as an index into fields_of(where_).
   std::size_t index() const { return static_cast<std::size_t>(field_ - fields_of(where_).data()); }
   bool has(unsigned field) const { return (seen_ >> field & 1) != 0; }
 
@@ -199,10 +200,10 @@ class JobParser final : public nlohmann::json_sax<nlohmann::json> {
   JobText job_ = {};
   Error error_ = {};
   Where where_ = Where::start;
-  const Field* field_ = nullptr;  // of the object at hand, behind its key
+  const Field* field_ = nullptr;  // of the current object, once its key was read
   unsigned job_seen_ = 0;         // fields of the job that were given
-  unsigned seen_ = 0;             // fields of the entry at hand that were given
-  std::size_t entry_ = 0;         // its place in its list
+  unsigned seen_ = 0;             // fields of the current entry that were given
+  std::size_t entry_ = 0;         // index of the current entry in its list
   BufferText buffer_ = {};
   abi::WorkItem item_ = {};
   backend::Origin origin_ = {};
@@ -229,7 +230,7 @@ const Field& JobParser::expected() const {
   return kWhole;
 }
 
-// Where the value at hand stands: `buffers[2].u32[5]`.
+// The place of the current value: `buffers[2].u32[5]`.
 std::string JobParser::place() const {
   const auto entry = [this](std::string_view list) {
     const std::string name = fmt::format("{}[{}]", list, entry_);
@@ -264,13 +265,13 @@ bool JobParser::fail_at(const std::string& place, const std::string& message, st
 
 bool JobParser::mismatch(const std::string& got) {
   return fail_at(place(), fmt::format("{} is not {}", got, wanted(expected())),
-                 where_ == Where::start ? "a job is { \"items\": [ {\"op\": 64} ] } and more"
+                 where_ == Where::start ? "a job is an object: { \"items\": [ {\"op\": 64} ] }"
                                         : form_of(expected().kind));
 }
 
 bool JobParser::missing(std::string_view name, std::string hint) {
   field_ = nullptr;
-  return fail_at(fmt::format("{}.{}", place(), name), "it is missing", std::move(hint));
+  return fail_at(fmt::format("{}.{}", place(), name), "the key is missing", std::move(hint));
 }
 
 // --- values --------------------------------------------------------------------------------------
@@ -319,7 +320,7 @@ void JobParser::store(Word number) {
     case Where::files:
     case Where::file:
     case Where::items:
-      return;  // a number of a file, which is not served yet
+      return;  // a field of `files`, which this version does not use
   }
 }
 
@@ -356,9 +357,9 @@ bool JobParser::store_text(std::string& text) {
     if (text == "r" || text == "w" || text == "rw") return true;
     return mismatch(shown(text));
   }
-  if (text.empty()) return fail_at(place(), "the path is empty", "name a file");
+  if (text.empty()) return fail_at(place(), "the path is empty", "give the path of a file");
   if (text.size() > kMaxPathBytes || text.find('\0') != text.npos) {
-    return fail_at(place(), fmt::format("{} is no path", shown(text)),
+    return fail_at(place(), fmt::format("{} is not a path", shown(text)),
                    fmt::format("a path has at most {} bytes, none of them 0", kMaxPathBytes));
   }
   if (where_ == Where::buffer) buffer_.file = std::move(text);
@@ -406,14 +407,14 @@ bool JobParser::key(std::string& name) {
   if (found == fields.end()) {
     const std::string around = place();
     return fail_at(fmt::format("{}{}{}", around, around.empty() ? "" : ".", shown_key(name)),
-                   "there is no such key", fmt::format("keys here are {}", names_of(fields)));
+                   "unknown key", fmt::format("the keys are {}", names_of(fields)));
   }
   field_ = &*found;
   unsigned& seen = where_ == Where::job ? job_seen_ : seen_;
   const unsigned bit = 1u << index();
-  if ((seen & bit) != 0) return fail_at(place(), "it is given twice", "give it once");
+  if ((seen & bit) != 0) return fail_at(place(), "the key is given twice", "give it once");
   if (where_ == Where::buffer && (bit & kSources) != 0 && (seen & kSources) != 0) {
-    return fail_at(place(), "the buffer has its words already", kOneSource);
+    return fail_at(place(), "the buffer already has a source of words", kOneSource);
   }
   seen |= bit;
   return true;
@@ -450,8 +451,8 @@ bool JobParser::end_object() {
     where_ = Where::start;
     return true;
   }
-  if (!has(file_handle)) return missing("handle", "a file has a handle and a path");
-  if (!has(file_path)) return missing("path", "a file has a handle and a path");
+  if (!has(file_handle)) return missing("handle", "give the file a handle and a path");
+  if (!has(file_path)) return missing("path", "give the file a handle and a path");
   where_ = Where::files;
   ++job_.file_count;
   ++entry_;
@@ -459,9 +460,11 @@ bool JobParser::end_object() {
 }
 
 bool JobParser::end_buffer() {
-  if (!has(buffer_handle)) return missing("handle", "a buffer has a handle: items name it by that");
-  if ((seen_ & kSources) == 0) return fail_at(place(), "it has no words", kOneSource);
-  // The list grew by doubling; buffers stay for the whole run.
+  if (!has(buffer_handle))
+    return missing("handle", "give the buffer a handle, by which items name it");
+  if ((seen_ & kSources) == 0)
+    return fail_at(place(), "the buffer has no source of words", kOneSource);
+  // The vector grew by doubling; unused capacity would stay for the whole run.
   if (buffer_.words) buffer_.words->shrink_to_fit();
   job_.buffers.push_back(std::move(buffer_));
   where_ = Where::buffers;
@@ -470,12 +473,12 @@ bool JobParser::end_buffer() {
 }
 
 bool JobParser::end_item() {
-  if (!has(item_op)) return missing("op", "an item has an op: the opcode of its handler");
+  if (!has(item_op)) return missing("op", "give the item an op, the opcode of its handler");
   if (job_.items.size() == kMaxRunItems) {
     return fail_at(place(), fmt::format("a run has at most {} items", grouped(kMaxRunItems)),
-                   "split the job");
+                   "split the job into several");
   }
-  // Most jobs give no item an origin, and then none takes memory for it.
+  // Origins take memory only if an item of the job has one; few jobs do.
   if (origin_ != backend::Origin{} && job_.origins.empty()) {
     job_.origins.resize(job_.items.size());
     job_.origins.push_back(origin_);
@@ -491,7 +494,7 @@ bool JobParser::end_item() {
 // The exception's text is `[…] parse error at line 3, column 9: what; last read: '…'`.
 bool JobParser::parse_error(std::size_t, const std::string& token,
                             const nlohmann::json::exception& failure) {
-  constexpr int kNumberOverflow = 406;  // of nlohmann's: no double is that large
+  constexpr int kNumberOverflow = 406;  // nlohmann's code for a number that no double can hold
   if (failure.id == kNumberOverflow) return mismatch(shown(token));
   std::string_view text = failure.what();
   const std::size_t line = text.find("line ");
@@ -509,7 +512,7 @@ bool JobParser::parse_error(std::size_t, const std::string& token,
 
 // --- the bytes -----------------------------------------------------------------------------------
 
-// Gives the file to the tokens piece by piece and keeps the error that ended it.
+// Reads the file piece by piece for the parser, and keeps the error of a failed read.
 class FileText final : public std::streambuf {
  public:
   explicit FileText(InputFile file) : file_(std::move(file)) {}
@@ -539,9 +542,8 @@ Failure job_error(const std::string& path, const std::string& place, const std::
 }
 
 Result<JobText> parse_job(const std::string& path) {
-  auto file = InputFile::open(path);
-  if (!file) return Failure(file.error());
-  const auto text = std::make_unique<FileText>(std::move(*file));
+  InputFile file = EVERKERNEL_TRY(InputFile::open(path));
+  const auto text = std::make_unique<FileText>(std::move(file));
   std::istream stream(text.get());
   JobParser parser(path);
   const bool parsed = nlohmann::json::sax_parse(stream, &parser);

@@ -1,8 +1,7 @@
-// The text of a job file, read token by token: a million items take their 16 bytes each and never
-// become a tree.
+// Parses the text of a job file token by token, without a tree: an item takes 16 bytes of memory.
 //
-// Here every field has its type and range, is known, and is given once; what fields mean to each
-// other is job.cpp's to check.
+// The parser checks that every field is known, given once, and has the right type and range.
+// job.cpp checks that the fields fit together.
 #pragma once
 
 #include <optional>
@@ -18,7 +17,7 @@ namespace everkernel::cli {
 
 using abi::Word;
 
-/// A buffer as the job says it: exactly one of the three sources is there.
+/// A buffer of the job file. It has exactly one of the three sources of words.
 struct BufferText {
   Word handle = 0;
   Word owner = memory::kEveryTenant;
@@ -27,14 +26,14 @@ struct BufferText {
   std::optional<std::string> file = {};         ///< path
 };
 
-/// A job as its file says it.
+/// The content of a job file.
 struct JobText {
   std::optional<std::string> handlers = {};    ///< path
   std::vector<BufferText> buffers = {};        ///< in order
   std::size_t file_count = 0;                  ///< entries of `files`
-  bool has_items = false;                      ///< whether `items` is there
+  bool has_items = false;                      ///< whether the job has `items`
   std::vector<abi::WorkItem> items = {};       ///< in order
-  std::vector<backend::Origin> origins = {};   ///< one an item, or empty: all are the default
+  std::vector<backend::Origin> origins = {};   ///< one for each item; empty if all are the default
   std::optional<std::string> items_file = {};  ///< path
   bool ordered = true;
   std::vector<Word> outputs = {};  ///< handles
@@ -44,8 +43,8 @@ struct JobText {
 Failure job_error(const std::string& path, const std::string& place, const std::string& message,
                   std::string hint);
 
-/// Reads a job file. Fails with `invalid_argument` at the first mistake, whose place it names, and
-/// with `io`.
+/// Reads a job file. Fails with `invalid_argument` and the place of the first mistake, or with
+/// `io`.
 Result<JobText> parse_job(const std::string& path);
 
 }  // namespace everkernel::cli

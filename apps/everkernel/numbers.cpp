@@ -25,15 +25,15 @@ bool is_hexadecimal(std::string_view text) {
   return text.starts_with("0x") || text.starts_with("0X");
 }
 
-// The digits as a number; `error` says why not. from_chars takes no sign for unsigned types, no
-// space and no prefix, so only the whole text being used is left to check.
+// The digits as a number; `error` is the reason if they are none. from_chars accepts no sign for
+// unsigned types, no space and no prefix; that it used the whole text is checked here.
 std::optional<Word> read_digits(std::string_view digits, int base, std::errc& error) {
   Word number = 0;
   const char* const end = digits.data() + digits.size();
   const auto [stop, code] = std::from_chars(digits.data(), end, number, base);
   error = code;
   if (code == std::errc{} && stop != end) error = std::errc::invalid_argument;
-  // Junk behind too many digits is junk first.
+  // Other characters behind too many digits: not a number, rather than too large.
   if (code == std::errc::result_out_of_range && stop != end) error = std::errc::invalid_argument;
   if (error != std::errc{}) return std::nullopt;
   return number;
@@ -62,7 +62,7 @@ struct TimeUnit {
   double nanoseconds;
 };
 
-// Smallest first. A text that ends in `ms` ends in `s` too: the longest name that fits counts.
+// Smallest first. A text that ends in `ms` also ends in `s`: the longest matching name counts.
 constexpr TimeUnit kTimeUnits[] = {{"ns", 1.0}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}, {"m", 60e9}};
 
 const TimeUnit* unit_at_end(std::string_view text) {
@@ -74,7 +74,7 @@ const TimeUnit* unit_at_end(std::string_view text) {
   return found;
 }
 
-// Digits, and one point between some: from_chars alone would take `inf`, `-1` and `.5`.
+// Digits, optionally with one point between digits: from_chars would also accept `inf`, `-1`, `.5`.
 std::optional<double> read_decimal(std::string_view text) {
   constexpr std::string_view kDigits = "0123456789";
   const std::size_t point = text.find('.');
@@ -88,7 +88,7 @@ std::optional<double> read_decimal(std::string_view text) {
   return number;
 }
 
-// Whether the text was meant as a number; only then is a number error the better one.
+// Whether the text was meant as a number: then the error about numbers is the helpful one.
 bool looks_numeric(std::string_view text) {
   return !text.empty() && text.front() >= '0' && text.front() <= '9';
 }
@@ -108,7 +108,7 @@ Result<Word> parse_number(std::string_view option, std::string_view text) {
   }
   return fail(Code::invalid_argument,
               fmt::format("{}: {} is not a number", option, in_quotes(text)),
-              fmt::format("numbers are decimal or 0x hexadecimal, 0..{}", kMax));
+              fmt::format("give a decimal or 0x hexadecimal number, 0..{}", kMax));
 }
 
 Result<Word> parse_opcode(std::string_view option, std::string_view text) {
@@ -147,7 +147,7 @@ Result<std::uint64_t> parse_bytes(std::string_view option, std::string_view text
   if (error == std::errc::invalid_argument || stop != end) {
     return fail(Code::invalid_argument,
                 fmt::format("{}: {} is not a number of bytes", option, in_quotes(text)),
-                "a number of bytes is 1048576 or 1024KiB or 1MiB");
+                "examples: 1048576, 1024KiB, 1MiB");
   }
   constexpr std::uint64_t kMax = std::numeric_limits<std::int64_t>::max();
   if (error != std::errc{} || number > kMax >> shift) {
@@ -165,7 +165,7 @@ Result<std::chrono::nanoseconds> parse_duration(std::string_view option, std::st
   if (!number) {
     return fail(Code::invalid_argument,
                 fmt::format("{}: {} is not a time", option, in_quotes(text)),
-                "a time is a number and ns, us, ms, s or m: 500ms, 1.5s");
+                "give a number with ns, us, ms, s or m, such as 500ms or 1.5s");
   }
   const double nanoseconds = *number * unit->nanoseconds;
   constexpr std::int64_t kMaxMinutes = 60 * 24 * 365;

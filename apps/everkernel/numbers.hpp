@@ -1,7 +1,7 @@
-// Turns the text of option values into words, and words into text for people.
+// Parses the values of options, and formats numbers for people.
 //
-// Parsing is strict: what is not wholly a number, or not in range, is an error that names the
-// option and the text.
+// Parsing is strict: a text that is not a number as a whole, or not in range, is an error that
+// names the option and the text.
 #pragma once
 
 #include <chrono>
@@ -16,15 +16,15 @@ namespace everkernel::cli {
 
 using abi::Word;
 
-/// A decimal or 0x number of 32 bits, without sign or space. `option` is for the error.
+/// A decimal or 0x number of 32 bits, without sign or space. `option` is its name in errors.
 Result<Word> parse_number(std::string_view option, std::string_view text);
 /// A number, or the name of a built-in operation in any case.
 Result<Word> parse_opcode(std::string_view option, std::string_view text);
-/// A number, or the name of a priority in any case. Whether it is in range is the library's to say.
+/// A number, or the name of a priority in any case. The library checks the range later.
 Result<Word> parse_priority(std::string_view option, std::string_view text);
-/// A decimal number of bytes below 2^63, alone or with KiB, MiB or GiB behind it.
+/// A decimal number of bytes below 2^63, optionally followed by KiB, MiB or GiB.
 Result<std::uint64_t> parse_bytes(std::string_view option, std::string_view text);
-/// A number, whole or with a point, and one of ns, us, ms, s and m.
+/// A decimal number, optionally with a point, followed by ns, us, ms, s or m.
 Result<std::chrono::nanoseconds> parse_duration(std::string_view option, std::string_view text);
 
 /// The text in single quotes; bytes that would garble a terminal are written as \xNN.
@@ -33,9 +33,9 @@ std::string in_quotes(std::string_view text);
 std::string grouped(std::uint64_t number);
 /// "1 slot", "2 slots": the number, grouped, and the noun with its ending.
 std::string counted(std::uint64_t number, std::string_view noun);
-/// part / whole as a percentage with one decimal; "0.0 %" when whole is 0.
+/// part / whole as a percentage with one decimal; "0.0 %" if whole is 0.
 std::string percent(std::uint64_t part, std::uint64_t whole);
-/// The time in the largest unit that leaves a number above 1, in three digits or more.
+/// The time in the largest unit up to seconds in which it is at least 1, with three digits or more.
 std::string duration_text(std::chrono::nanoseconds duration);
 /// The name of a built-in operation, else the number (hexadecimal from 65,536 up).
 std::string opcode_text(Word opcode);

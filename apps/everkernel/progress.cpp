@@ -1,4 +1,4 @@
-// Writes the bar at most ten times a second: a terminal is slower than a run.
+// Rewrites the line at most ten times per second, because writing to a terminal is slow.
 #include "progress.hpp"
 
 #include <fmt/format.h>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kBarColumns = 20;
 constexpr auto kPause = std::chrono::milliseconds(100);
-// To the first column, and everything behind it gone.
+// Moves to the first column and clears the line.
 constexpr const char* kClearLine = "\r\x1b[K";
 
 std::string left_text(double left) {

@@ -1,4 +1,4 @@
-// How far a run is, as one line on a terminal that is written over and cleared at the end.
+// The progress of a run, as one line on a terminal that is rewritten and cleared at the end.
 #pragma once
 
 #include <chrono>
@@ -9,10 +9,10 @@
 
 namespace everkernel::cli {
 
-/// The line: a bar, items, and, where the rate is known, items a second and the time left.
+/// The line: a bar, the items, and, if the rate is known, items per second and the time left.
 std::string progress_line(const RunProgress& progress, double items_per_second);
 
-/// Shows it on standard error, if that is a terminal; otherwise does nothing.
+/// Shows the line on standard error if that is a terminal; otherwise does nothing.
 class ProgressBar {
  public:
   /// Shows nothing yet.
@@ -22,19 +22,19 @@ class ProgressBar {
   /// Clears the line.
   ~ProgressBar();
 
-  /// Whether there is a terminal.
+  /// Whether standard error is a terminal.
   bool is_shown() const { return is_terminal_; }
-  /// Shows how far the run is; calls that come too soon are passed over.
+  /// Shows the progress, at most ten times per second.
   void update(const RunProgress& progress);
 
  private:
   using Clock = std::chrono::steady_clock;
 
   bool is_terminal_;
-  bool has_line_ = false;           // to be cleared
-  std::uint64_t items_before_ = 0;  // ended when the first update came: planning is over then
+  bool has_line_ = false;           // whether a line is shown
+  std::uint64_t items_before_ = 0;  // ended at the first update, when planning is over
   Clock::time_point begin_ = {};    // of the first update
-  Clock::time_point next_ = {};     // not before
+  Clock::time_point next_ = {};     // of the next update
 };
 
 }  // namespace everkernel::cli

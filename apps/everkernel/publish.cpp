@@ -1,12 +1,12 @@
 // `everkernel publish`: puts one operation, several packed ones, or a batch into a ring file.
 //
-// The work is published into a private copy first, so a refusal cannot touch the file; then only
-// the slots that changed are written back, in place: other programs may have the file open.
+// The operations are published into a private copy first, so that an error leaves the file
+// unchanged. Then only the changed slots are written back, in place: other programs may have the
+// file open.
 #include <fmt/format.h>
 
 #include <cerrno>
 #include <cstring>
-#include <memory>
 #include <string>
 
 #include "commands.hpp"
@@ -14,7 +14,6 @@
 #include "everkernel/base/json_writer.hpp"
 #include "everkernel/protocol/ring_writer.hpp"
 #include "files.hpp"
-#include "options.hpp"
 
 namespace everkernel::cli {
 namespace {
@@ -32,7 +31,7 @@ struct PublishOptions {
   bool json = false;
 };
 
-// One --packed: the operation, and the words its arguments are.
+// The value of one --packed: an operation and its operands.
 struct PackedText {
   Word opcode = 0;
   std::vector<Word> args = {};
@@ -44,18 +43,18 @@ Result<void> check_combination(const PublishOptions& options) {
   if (!options.packed.empty()) given.push_back("--packed");
   if (options.batch) given.push_back("--batch");
   if (given.empty()) {
-    return bad_usage("one of --opcode, --packed and --batch is needed",
+    return bad_usage("one of --opcode, --packed and --batch is required",
                      "--opcode OP publishes one operation, --packed several in one slot, --batch "
                      "a file of items and a fence");
   }
   if (given.size() > 1) {
     return bad_usage(fmt::format("{} and {} contradict each other", given[0], given[1]),
-                     "publish them one after another, into slots of their own");
+                     "use one command for each, with different slots");
   }
   if (!options.args.empty() && !options.opcode) {
     return bad_usage(fmt::format("--arg does not go with {}", given[0]),
-                     options.batch ? "the items of the file carry their own operands"
-                                   : "operands follow their operation: --packed OP:ARG,ARG");
+                     options.batch ? "the items in the file have their own operands"
+                                   : "give the operands with the operation: --packed OP:ARG,ARG");
   }
   if (options.tag && !options.batch) {
     return bad_usage(fmt::format("--tag does not go with {}", given[0]),
@@ -66,24 +65,22 @@ Result<void> check_combination(const PublishOptions& options) {
 
 Result<PackedText> parse_packed(std::string_view text) {
   const auto colon = text.find(':');
-  const auto opcode = parse_opcode("--packed", text.substr(0, colon));
-  if (!opcode) return Failure(opcode.error());
-  if (*opcode > 0xFF) {
+  const Word opcode = EVERKERNEL_TRY(parse_opcode("--packed", text.substr(0, colon)));
+  if (opcode > 0xFF) {
     return bad_usage(fmt::format("--packed: {} does not fit: an inner opcode has 8 bits",
                                  in_quotes(text.substr(0, colon))),
-                     "publish it in a slot of its own, with --opcode");
+                     "publish it with --opcode, in a slot of its own");
   }
-  PackedText op{.opcode = *opcode};
+  PackedText op{.opcode = opcode};
   std::string_view rest = colon == text.npos ? "" : text.substr(colon + 1);
   while (!rest.empty()) {
     const auto comma = rest.find(',');
-    const auto arg = parse_number("--packed", rest.substr(0, comma));
-    if (!arg) return Failure(arg.error());
-    op.args.push_back(*arg);
+    op.args.push_back(EVERKERNEL_TRY(parse_number("--packed", rest.substr(0, comma))));
     if (comma == rest.npos) break;
     rest.remove_prefix(comma + 1);
     if (rest.empty())
-      return bad_usage(fmt::format("--packed: {} ends in a comma", in_quotes(text)));
+      return bad_usage(fmt::format("--packed: {} ends in a comma", in_quotes(text)),
+                       "separate operands by single commas: --packed OP:ARG,ARG");
   }
   return op;
 }
@@ -92,9 +89,7 @@ Result<Word> publish_packed(protocol::RingWriter& writer, const PublishOptions& 
                             Word priority) {
   std::vector<PackedText> texts;
   for (const std::string& text : options.packed) {
-    auto op = parse_packed(text);
-    if (!op) return Failure(op.error());
-    texts.push_back(std::move(*op));
+    texts.push_back(EVERKERNEL_TRY(parse_packed(text)));
   }
   std::vector<protocol::PackedOp> ops;
   for (const PackedText& text : texts) {
@@ -107,26 +102,25 @@ Result<Word> publish_packed(protocol::RingWriter& writer, const PublishOptions& 
 
 Result<Word> publish_batch(protocol::RingWriter& writer, const PublishOptions& options,
                            Word priority) {
-  const auto items = read_items(*options.batch);
-  if (!items) return Failure(items.error());
+  const std::vector<abi::WorkItem> items = EVERKERNEL_TRY(read_items(*options.batch));
   std::vector<std::array<Word, 3>> args;
-  args.reserve(items->size());
-  for (const abi::WorkItem& item : *items) {
+  args.reserve(items.size());
+  for (const abi::WorkItem& item : items) {
     args.push_back({item.input_handle, item.output_handle, item.param});
   }
-  std::vector<protocol::BatchItem> batch;
-  batch.reserve(items->size());
-  for (std::size_t i = 0; i < items->size(); ++i) {
-    batch.push_back({.opcode = (*items)[i].op_handle, .args = args[i]});
+  std::vector<protocol::Operation> batch;
+  batch.reserve(items.size());
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    batch.push_back({.opcode = items[i].op_handle, .args = args[i]});
   }
   return writer.publish_batch({.first_slot = options.slot,
                                .tenant = options.tenant,
                                .priority = priority,
                                .tag = options.tag.value_or(0),
-                               .items = batch});
+                               .operations = batch});
 }
 
-// Publishes into the private copy; gives the number of slots that changed.
+// Publishes into the private copy. Gives the number of changed slots.
 Result<Word> publish_into(Bytes& ring, const PublishOptions& options) {
   auto writer = protocol::RingWriter::bind(ring);
   if (!writer) {
@@ -145,8 +139,9 @@ Result<Word> publish_into(Bytes& ring, const PublishOptions& options) {
   return 1;
 }
 
-// Writes the slots back, their statuses last, as the wire format asks of every publisher: a reader
-// of the file finds a slot free, or complete. A write that fails early has published nothing.
+// Writes the slots back, their status words last, as the wire format requires of every publisher: a
+// reader of the file sees a slot either free or complete. If the first write fails, nothing is
+// published.
 Result<void> write_slots(const InPlaceFile& file, const Bytes& before, const Bytes& after,
                          Word first_slot, Word slot_count) {
   const std::size_t offset = std::size_t{first_slot} * abi::kSlotBytes;
@@ -187,52 +182,49 @@ Result<InPlaceFile> open_ring(const std::string& path) {
   auto file = InPlaceFile::open(path);
   if (file || file.error().native != ENOENT) return file;
   Error error = file.error();
-  error.hint = "everkernel encode ring --slots N -o FILE makes a ring";
+  error.hint = "make a ring first: everkernel encode ring --slots N -o FILE";
   return Failure(std::move(error));
 }
 
 Result<void> publish(const PublishOptions& options) {
   EVERKERNEL_TRY(check_combination(options));
-  const auto file = open_ring(options.ring);
-  if (!file) return Failure(file.error());
-  const auto before = file->read();
-  if (!before) return Failure(before.error());
-  Bytes after = *before;
-  const auto slot_count = publish_into(after, options);
-  if (!slot_count) return Failure(slot_count.error());
-  EVERKERNEL_TRY(print(report_text(options, *slot_count)));
-  return write_slots(*file, *before, after, options.slot, *slot_count);
+  const InPlaceFile file = EVERKERNEL_TRY(open_ring(options.ring));
+  const Bytes before = EVERKERNEL_TRY(file.read());
+  Bytes after = before;
+  const Word slot_count = EVERKERNEL_TRY(publish_into(after, options));
+  EVERKERNEL_TRY(print(report_text(options, slot_count)));
+  return write_slots(file, before, after, options.slot, slot_count);
 }
 
 }  // namespace
 
-void add_publish(CLI::App& program, Action& action) {
-  const auto options = std::make_shared<PublishOptions>();
-  CLI::App* command = program.add_subcommand("publish", "Put work into the slots of a ring file");
-  command->group("Commands");
-  add_path(*command, "--ring", options->ring, "Ring to change in place");
-  add_word(*command, "--slot", options->slot, "First slot to fill; must be empty or done");
-  add_word(*command, "--tenant", options->tenant, "Whose work it is, 0..28");
-  add_word(*command, "--priority", options->priority,
-           "0..4, or critical, high, normal, low, idle; normal unless given", parse_priority);
-  add_word(*command, "--opcode", options->opcode, "One operation: a number or a built-in name",
-           parse_opcode);
-  add_words(*command, "--arg", options->args, "Its next operand; repeat for more, up to 12");
-  add_texts(*command, "--packed", options->packed, "One of several operations in one slot; repeat",
-            "OP:ARG,ARG");
-  add_path(*command, "--batch", options->batch, "Items for consecutive slots, then a fence");
-  add_word(*command, "--tag", options->tag, "What the fence stores; 0 unless given");
-  add_json(*command, options->json);
-  command->footer(
+Command publish_command() {
+  Command command("publish", "Write operations into the slots of a ring file");
+  PublishOptions& options = command.set_action(publish);
+  command.add_path("--ring", options.ring, "Ring file to change in place");
+  command.add_word("--slot", options.slot, "First slot to fill; it must be EMPTY or DONE");
+  command.add_word("--tenant", options.tenant, "Tenant of the operations, 0..28");
+  command.add_word("--priority", options.priority,
+                   "0..4, or critical, high, normal, low, idle; normal by default", kPriority);
+  command.add_word("--opcode", options.opcode,
+                   "Publish one operation: an opcode or a built-in name", kOpcode);
+  command.add_words("--arg", options.args, "Next operand of --opcode; repeat for more, up to 12");
+  command.add_texts("--packed", options.packed,
+                    "Publish several operations in one slot; repeat for each", "OP:ARG,ARG");
+  command.add_path("--batch", options.batch,
+                   "Publish the items of a file into consecutive slots, then a\n"
+                   "fence that completes after them");
+  command.add_word("--tag", options.tag, "Word that the fence of --batch stores; 0 by default");
+  command.add_json(options.json);
+  command.set_footer(
       "Examples:\n"
-      "  everkernel publish --ring ring.bin --slot 0 --tenant 0 --opcode STORE_U32 --arg 7 --arg "
-      "160\n"
-      "  everkernel publish --ring ring.bin --slot 1 --tenant 0 --packed STORE_U32:7,160 --packed "
-      "NOP\n"
+      "  everkernel publish --ring ring.bin --slot 0 --tenant 0 --opcode STORE_U32 \\\n"
+      "    --arg 7 --arg 160\n"
+      "  everkernel publish --ring ring.bin --slot 1 --tenant 0 --packed STORE_U32:7,160 \\\n"
+      "    --packed NOP\n"
       "  everkernel publish --ring ring.bin --slot 2 --tenant 0 --batch items.bin --tag 1\n"
-      "A slot that is in use is refused, and the file stays as it was.");
-  command->callback(
-      [options, &action] { action = [options] { return ended(publish(*options)); }; });
+      "If a slot is in use, the command fails and the file stays unchanged.");
+  return command;
 }
 
 }  // namespace everkernel::cli

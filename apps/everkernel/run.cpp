@@ -1,11 +1,10 @@
-// `everkernel run`: a whole work queue, planned, published, run and reported.
+// `everkernel run`: plans, runs and reports all items of a job file.
 //
-// The job is checked whole before anything runs, and everything has run before the first file is
-// written: a failure leaves the output folder as it was.
+// The whole job is checked before anything runs, and everything has run before the first file is
+// written: a failure leaves the output folder unchanged.
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <memory>
 #include <string>
 #include <unordered_map>
 
@@ -14,19 +13,18 @@
 #include "everkernel/runtime/megakernel.hpp"
 #include "files.hpp"
 #include "job.hpp"
-#include "options.hpp"
 #include "progress.hpp"
 #include "run_outcome.hpp"
 
 namespace everkernel::cli {
 namespace {
 
-// Slots of the ring the run refills as it drains.
+// Slots of the ring, which a run refills while workers drain it.
 constexpr Word kRingSlots = 1024;
 
-struct RunCommand {
+struct RunArguments {
   std::string job = {};
-  std::optional<std::chrono::nanoseconds> max_wall_time = {};
+  std::optional<std::chrono::nanoseconds> timeout = {};
   std::optional<Word> workers = {};
   bool no_dedupe = false;
   bool no_fuse = false;
@@ -40,26 +38,28 @@ struct RunCommand {
   bool json = false;
 };
 
-Result<void> check_usage(const RunCommand& command) {
-  if (command.max_wall_time && command.max_wall_time->count() <= 0) {
-    return bad_usage("--max-wall-time: no time at all", "give at least 1ns, or leave it out");
+Result<void> check_usage(const RunArguments& arguments) {
+  if (arguments.timeout && arguments.timeout->count() <= 0) {
+    return bad_usage("--max-wall-time: 0 leaves no time to run",
+                     "give at least 1ns, or omit the option");
   }
-  if (command.workers == 0u) {
-    return bad_usage("--workers: 0 is no number of workers", "give 1 or more, or leave it out");
+  if (arguments.workers == 0u) {
+    return bad_usage("--workers: a run needs at least 1 worker",
+                     "give 1 or more, or omit the option");
   }
-  if (command.hit_capacity == 0u) {
-    return bad_usage("--hit-capacity: 0 has no room", "give 1 or more, or leave it out");
+  if (arguments.hit_capacity == 0u) {
+    return bad_usage("--hit-capacity: 0 keeps no hit", "give 1 or more, or omit the option");
   }
-  if (command.memory_budget == std::uint64_t{0}) {
-    return bad_usage("--memory-budget: nothing fits in 0 bytes", "give more, or leave it out");
+  if (arguments.memory_budget == std::uint64_t{0}) {
+    return bad_usage("--memory-budget: nothing fits in 0 bytes", "give more, or omit the option");
   }
-  if (command.interpreter && command.jit) {
-    return bad_usage("--interpreter and --jit do not go together", "give one of them, or none");
+  if (arguments.interpreter && arguments.jit) {
+    return bad_usage("--interpreter and --jit contradict each other", "give one of them, or none");
   }
   return {};
 }
 
-// What the buffers of any backend here may take: they lie in this machine's memory first.
+// The largest memory of a backend here: buffers of a job that exceed it cannot run.
 std::uint64_t host_memory_bytes() {
   std::uint64_t bytes = 0;
   for (const backend::Capabilities& backend : all_backends()) {
@@ -71,33 +71,32 @@ std::uint64_t host_memory_bytes() {
 Result<std::vector<DataBuffer>> make_buffers(Megakernel& kernel, Job& job) {
   std::vector<DataBuffer> buffers;
   for (JobBuffer& given : job.buffers) {
-    auto buffer = kernel.create_buffer(
-        {.handle = given.handle, .word_count = given.word_count, .owner = given.owner});
-    if (!buffer) return Failure(buffer.error());
-    if (!given.words.empty()) EVERKERNEL_TRY(buffer->write(0, given.words));
-    given.words = {};  // they lie in the buffer now, and may be most of the memory
-    buffers.push_back(std::move(*buffer));
+    DataBuffer buffer = EVERKERNEL_TRY(kernel.create_buffer(
+        {.handle = given.handle, .word_count = given.word_count, .owner = given.owner}));
+    if (!given.words.empty()) EVERKERNEL_TRY(buffer.write(0, given.words));
+    given.words = {};  // copied to the buffer; often the largest allocation of the process
+    buffers.push_back(std::move(buffer));
   }
   return buffers;
 }
 
-backend::Execution execution_of(const RunCommand& command) {
-  if (command.interpreter) return backend::Execution::interpreter;
-  return command.jit ? backend::Execution::native : backend::Execution::automatic;
+backend::Execution execution_of(const RunArguments& arguments) {
+  if (arguments.interpreter) return backend::Execution::interpreter;
+  return arguments.jit ? backend::Execution::native : backend::Execution::automatic;
 }
 
-Result<RunReport> run_items(Megakernel& kernel, const RunCommand& command, const Job& job) {
+Result<RunReport> run_items(Megakernel& kernel, const RunArguments& arguments, const Job& job) {
   ProgressBar bar;
   RunOptions options{.origins = job.origins,
                      .ordered = job.ordered,
-                     .dedupe = !command.no_dedupe,
-                     .fuse = !command.no_fuse,
-                     .lineage = command.lineage,
-                     .timeout = command.max_wall_time.value_or(kDefaultRunTimeout),
-                     .worker_count = command.workers.value_or(0),
+                     .dedupe = !arguments.no_dedupe,
+                     .fuse = !arguments.no_fuse,
+                     .lineage = arguments.lineage,
+                     .timeout = arguments.timeout.value_or(kDefaultRunTimeout),
+                     .worker_count = arguments.workers.value_or(0),
                      .execution = execution_of(command),
-                     .hit_capacity = command.hit_capacity.value_or(0),
-                     .memory_budget_bytes = command.memory_budget.value_or(0)};
+                     .hit_capacity = arguments.hit_capacity.value_or(0),
+                     .memory_budget_bytes = arguments.memory_budget.value_or(0)};
   if (bar.is_shown()) {
     options.progress = [&bar](const RunProgress& progress) { bar.update(progress); };
   }
@@ -119,93 +118,95 @@ Result<void> read_outputs(std::span<const DataBuffer> buffers, RunOutcome& outco
 Result<void> stage_outputs(OutputFolder& folder, RunOutcome& outcome) {
   for (const RunOutput& output : outcome.outputs) {
     const auto bytes = std::as_bytes(std::span(output.words));
-    auto path = folder.stage(fmt::format("buffer-{}.bin", output.handle), bytes);
-    if (!path) return Failure(path.error());
-    outcome.files.push_back({.path = std::move(*path), .bytes = bytes.size()});
+    std::string path =
+        EVERKERNEL_TRY(folder.stage(fmt::format("buffer-{}.bin", output.handle), bytes));
+    outcome.files.push_back({.path = std::move(path), .bytes = bytes.size()});
   }
   return {};
 }
 
-Result<Ending> run(const RunCommand& command) {
-  EVERKERNEL_TRY(check_usage(command));
-  auto job = read_job(command.job, host_memory_bytes());
-  if (!job) return Failure(job.error());
-  const auto chosen = choose_backend(command.backend);
-  if (!chosen) return Failure(chosen.error());
-  // A run compiles code of its own where that pays.
-  const auto execution = chosen->backend->capabilities().interpreter
+Result<Ending> run(const RunArguments& arguments) {
+  EVERKERNEL_TRY(check_usage(arguments));
+  Job job = EVERKERNEL_TRY(read_job(arguments.job, host_memory_bytes()));
+  const ChosenBackend chosen = EVERKERNEL_TRY(choose_backend(arguments.backend));
+  // A run compiles its own code if that pays; the kernel itself need not be compiled.
+  const auto execution = chosen.backend->capabilities().interpreter
                              ? backend::Execution::interpreter
                              : backend::Execution::automatic;
-  auto kernel = Megakernel::create(
-      chosen->backend,
-      {.slot_count = kRingSlots, .handlers = job->handlers, .execution = execution});
-  if (!kernel) return Failure(kernel.error());
-  const auto buffers = make_buffers(*kernel, *job);
-  if (!buffers) return Failure(buffers.error());
-  // Before the run, which may take an hour: a folder that cannot be written is known at once.
+  Megakernel kernel = EVERKERNEL_TRY(Megakernel::create(
+      chosen.backend,
+      {.slot_count = kRingSlots, .handlers = job.handlers, .execution = execution}));
+  const std::vector<DataBuffer> buffers = EVERKERNEL_TRY(make_buffers(kernel, job));
+  // Opened before the run, which may take an hour: a folder that cannot be written is reported at
+  // once.
   std::optional<OutputFolder> folder;
-  if (command.outputs) {
-    auto opened = OutputFolder::open(*command.outputs);
-    if (!opened) return Failure(opened.error());
-    folder.emplace(std::move(*opened));
-  }
+  if (arguments.outputs) folder.emplace(EVERKERNEL_TRY(OutputFolder::open(*arguments.outputs)));
 
-  const auto report = run_items(*kernel, command, *job);
-  if (!report) return Failure(report.error());
-  const backend::Capabilities& capabilities = chosen->backend->capabilities();
-  RunOutcome outcome{.job = *job,
-                     .report = *report,
+  const RunReport report = EVERKERNEL_TRY(run_items(kernel, arguments, job));
+  const backend::Capabilities& capabilities = chosen.backend->capabilities();
+  RunOutcome outcome{.job = job,
+                     .report = report,
                      .backend = capabilities.id,
-                     .backend_reason = chosen->reason,
+                     .backend_reason = chosen.reason,
                      .device = capabilities.device,
-                     .lineage = command.lineage};
-  EVERKERNEL_TRY(read_outputs(*buffers, outcome));
+                     .lineage = arguments.lineage};
+  EVERKERNEL_TRY(read_outputs(buffers, outcome));
   if (folder) EVERKERNEL_TRY(stage_outputs(*folder, outcome));
-  EVERKERNEL_TRY(print(command.json ? json_text(outcome) : human_text(outcome)));
+  EVERKERNEL_TRY(print(arguments.json ? json_text(outcome) : human_text(outcome)));
   if (folder) EVERKERNEL_TRY(folder->commit());
-  const bool is_whole = report->items_faulted == 0 && report->items_remaining == 0;
+  const bool is_whole = report.items_faulted == 0 && report.items_remaining == 0;
   return is_whole ? Ending::done : Ending::incomplete;
 }
 
-void add_options(CLI::App& command, RunCommand& options) {
-  command.add_option("JOB", options.job, "The job, as JSON")->required()->type_name("");
-  add_duration(command, "--max-wall-time", options.max_wall_time,
-               "When to come back with what is done: 500ms, 10s, 2m;\nan hour unless given");
-  add_word(command, "--workers", options.workers,
-           "Workers; the launch policy decides unless given");
-  command.add_flag("--no-dedupe", options.no_dedupe, "Run equal pure items each for itself");
-  command.add_flag("--no-fuse", options.no_fuse, "Run every item as a region of its own");
-  command.add_flag("--lineage", options.lineage, "Say which handlers contributed to each region");
-  command.add_flag("--interpreter", options.interpreter, "Run the reference interpreter");
-  command.add_flag("--jit", options.jit, "Run code compiled for this job");
-  add_word(command, "--hit-capacity", options.hit_capacity,
-           "Room for hits of emit; the launch policy decides\nunless given");
-  add_bytes(command, "--memory-budget", options.memory_budget,
-            "Memory the run may take, in bytes, or with KiB, MiB or\nGiB; no limit unless given");
-  add_path(command, "--outputs", options.outputs,
-           "Folder for the buffers the job names as outputs; made if\nit is not there")
-      ->type_name("DIR");
-  add_backend(command, options.backend);
-  add_json(command, options.json);
+void add_options(Command& command, RunArguments& arguments) {
+  command.add_path("JOB", arguments.job, "The job, a JSON file (docs/running-jobs.md)");
+  command.add_duration("--max-wall-time", arguments.timeout,
+                       "Time limit, such as 500ms, 10s or 2m; an hour by default.\n"
+                       "Items that have not ended by then remain");
+  command.add_word("--workers", arguments.workers,
+                   "Number of workers; by default the launch policy decides");
+  command.add_flag("--no-dedupe", arguments.no_dedupe,
+                   "Run every item, even if an equal pure item has run");
+  command.add_flag("--no-fuse", arguments.no_fuse, "Run every item as its own region");
+  command.add_flag("--lineage", arguments.lineage,
+                   "Report which handlers contributed to each output");
+  command.add_flag("--interpreter", arguments.interpreter,
+                   "Run on the reference interpreter, without compiling");
+  command.add_flag("--jit", arguments.jit, "Compile the handlers for this job");
+  command.add_word("--hit-capacity", arguments.hit_capacity,
+                   "Hits of emit to keep; by default the launch policy decides");
+  command.add_bytes("--memory-budget", arguments.memory_budget,
+                    "Memory that the run may use: bytes, or a number with KiB, MiB\n"
+                    "or GiB; no limit by default");
+  command.add_folder("--outputs", arguments.outputs,
+                     "Folder to write the outputs of the job to; created if it does\n"
+                     "not exist");
+  command.add_backend(arguments.backend);
+  command.add_json(arguments.json);
 }
 
 }  // namespace
 
-void add_run(CLI::App& program, Action& action) {
-  const auto options = std::make_shared<RunCommand>();
-  CLI::App* command = program.add_subcommand("run", "Run a whole work queue from a job file");
-  command->group("Commands");
-  add_options(*command, *options);
-  command->footer(
-      "The result is that of running the items one after the other; docs/running-jobs.md has the\n"
-      "format of jobs and explains the report. A job:\n"
+Command run_command() {
+  Command command("run", "Run all items of a job file");
+  RunArguments& arguments = command.set_action(run);
+  add_options(command, arguments);
+  command.set_footer(
+      "The result is the same as if the items ran one after the other. A job "
+      "(docs/running-jobs.md\n"
+      "describes all of its fields, and the report):\n"
       "  { \"handlers\": \"ops.ek\",\n"
       "    \"buffers\": [ {\"handle\": 1, \"u32\": [1, 2, 3]}, {\"handle\": 2, \"zeros\": 3} ],\n"
       "    \"items\": [ {\"op\": 64, \"input\": 1, \"output\": 2} ],\n"
       "    \"outputs\": [2] }\n"
-      "Exit status: 0 every item is processed, 1 items became FAULT or remain, 2 bad usage or bad\n"
-      "input, 3 the backend failed or is not there. With 2 and 3 nothing is written.");
-  command->callback([options, &action] { action = [options] { return run(*options); }; });
+      "Example:\n"
+      "  everkernel run job.json --outputs results\n"
+      "Exit status:\n"
+      "  0  every item is processed\n"
+      "  1  items ended as FAULT or have not ended\n"
+      "  2  wrong usage or wrong input; no file was written\n"
+      "  3  the backend failed or is not available; no file was written");
+  return command;
 }
 
 }  // namespace everkernel::cli

@@ -1,5 +1,5 @@
-// The report of `run` as one JSON object, with the field names of the library's structs. It is
-// streamed: a million regions are a hundred megabytes.
+// The report of `run` as one JSON object, with the field names of the library's structs. The text
+// is written directly, without a tree: a million regions take a hundred megabytes.
 #include "everkernel/abi/fault.hpp"
 #include "everkernel/base/json_writer.hpp"
 #include "run_outcome.hpp"

@@ -1,4 +1,4 @@
-// Which rules contributed to how much of a run, and which stand behind the outputs the job names.
+// The lineage of a run: which handlers contributed to how many regions, and to each output.
 #include <algorithm>
 #include <map>
 #include <span>
@@ -12,19 +12,19 @@
 namespace everkernel::cli {
 namespace {
 
-// Rules of a table; --json has all of them.
+// Rows of the table; --json prints all rules.
 constexpr std::size_t kShownRules = 32;
 
-// One bit of a lineage. Without the wide form opcodes that are equal modulo 32 share one, and then
-// it cannot be said which of them it was.
+// One bit of a lineage. Without the wide form, opcodes that are equal modulo 32 share a bit, and
+// the report names all of them.
 struct Rule {
   Word bit = 0;
   std::string names = {};
   std::string opcodes = {};
-  std::uint64_t regions = 0;  // it contributed to
+  std::uint64_t regions = 0;  // that it contributed to
 };
 
-// The rules of a report, and what it says about each region.
+// The rules of a report with the number of regions of each.
 class Rules {
  public:
   explicit Rules(const RunOutcome& outcome) : outcome_(outcome) {
@@ -50,14 +50,14 @@ class Rules {
 
   std::span<const Rule> rows() const { return rows_; }
 
-  // Counts a region for its rules, and adds them to the outputs its items write.
+  // Counts a region for its rules, and adds the rules to the outputs that its items write.
   void add(const RegionView& region, std::map<Word, std::vector<bool>>& outputs) {
     std::vector<bool> from(rows_.size());
     for (std::size_t i = 0; i < rows_.size(); ++i) {
       from[i] = contributed(rows_[i], region);
       if (from[i]) ++rows_[i].regions;
     }
-    // Backwards: what runs after an item did not contribute to its output.
+    // Backwards: items that run after an item did not contribute to its output.
     for (std::size_t i = region.items.size(); i-- > 0;) {
       const abi::WorkItem& item = outcome_.job.items[region.items[i]];
       const auto output = outputs.find(item.output_handle);

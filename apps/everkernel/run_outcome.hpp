@@ -1,4 +1,4 @@
-// What `run` came to, before it becomes JSON (run_json.cpp) or text (run_text.cpp).
+// The outcome of `run`, which run_json.cpp prints as JSON and run_text.cpp as text.
 #pragma once
 
 #include <string>
@@ -10,30 +10,30 @@
 
 namespace everkernel::cli {
 
-/// The words of a buffer that the job asks for.
+/// The words of an output of the job.
 struct RunOutput {
   Word handle = 0;
   std::vector<Word> words = {};
 };
 
-/// Everything the report says. Job and report outlive it.
+/// Everything that the report shows. Refers to the job and the report.
 struct RunOutcome {
   const Job& job;
   const RunReport& report;
   std::string backend = {};             ///< `cpu`, `cuda`
-  std::string backend_reason = {};      ///< what `auto` decided by
-  std::string device = {};              ///< what it ran on, for people
-  bool lineage = false;                 ///< whether it was asked for
+  std::string backend_reason = {};      ///< why `auto` chose it; empty if the user named it
+  std::string device = {};              ///< the device, for people
+  bool lineage = false;                 ///< whether --lineage was given
   std::vector<RunOutput> outputs = {};  ///< in the order of the job
   std::vector<WrittenFile> files = {};  ///< of --outputs
 };
 
-/// The name of the handler of an opcode; `NOP` for 0, empty when there is none.
+/// The name of the handler of an opcode; `NOP` for 0, empty if no handler has it.
 std::string handler_name(const Job& job, Word opcode);
 
-/// The line below a table that leaves rows out; empty when it does not.
+/// The line below a table about rows that it does not show; empty if it shows all.
 std::string more_line(std::size_t hidden);
-/// The part of the text about lineage; empty when it was not asked for.
+/// The part of the text about lineage; empty without --lineage.
 std::string lineage_text(const RunOutcome& outcome);
 
 /// The outcome as one JSON object.

@@ -1,5 +1,5 @@
-// The report of `run` for people: what came out, where the time went, what was decided and why, and
-// what to do about items that failed.
+// The report of `run` as text: results, time, the decisions of the planner with their reasons, and
+// advice for items that failed.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -20,9 +20,9 @@ using backend::Execution;
 using planner::Pressure;
 using planner::Topology;
 
-// Rows of a table; --json has all of them.
+// Rows of a table; --json prints all of them.
 constexpr std::size_t kShownRows = 12;
-// Words of an output.
+// Words of an output that the table shows.
 constexpr std::size_t kShownWords = 8;
 constexpr std::size_t kBarColumns = 24;
 
@@ -36,7 +36,7 @@ std::string bps_text(Word bps) {
 
 // --- headline, time, items -----------------------------------------------------------------------
 
-// "3 items done in 1.22 ms", or what became of them.
+// "3 items done in 1.22 ms", or the counts if not all of them are done.
 std::string result_text(const RunReport& report) {
   const std::string items = counted(items_of(report), "item");
   const std::string time = duration_text(report.wall_time);
@@ -74,8 +74,8 @@ std::string time_text(const RunOutcome& outcome) {
   row("plan", report.queue_plan_ns, "equal items, order, regions, launch policy");
   row("publish", report.queue_publish_ns, "filling the ring, while it drains");
   row("dispatch", report.backend_dispatch_ns, "from the first slot to the last item");
-  if (outcome.lineage) row("lineage", report.lineage_ns, "what contributed to what");
-  // Publishing goes on while items run.
+  if (outcome.lineage) row("lineage", report.lineage_ns, "tracing handlers to outputs");
+  // Publishing is not added: it happens during dispatch.
   const std::uint64_t known = report.queue_plan_ns + report.backend_dispatch_ns + report.lineage_ns;
   row("the rest", wall - std::min(wall, known), "memory, threads, compiling, reading back");
   return "\ntime\n" + table.text(2);
@@ -89,7 +89,7 @@ std::string items_text(const RunReport& report) {
   };
   row("processed", report.items_processed, "ran, or an equal item ran for them");
   row("faulted", report.items_faulted, "ended as FAULT");
-  row("remaining", report.items_remaining, "had not ended when the time was up");
+  row("remaining", report.items_remaining, "had not ended at the time limit");
   row("deduped", report.deduped_items, "dropped: an equal pure item ran");
   const std::uint64_t run = all - std::min(all, report.deduped_items);
   const double length = report.shape.regions == 0
@@ -128,9 +128,9 @@ std::string topology_text(Topology topology) {
     case Topology::empty:
       return "nothing to do";
     case Topology::sparse_frontier:
-      return "little is ready at one time: fewer workers, one region a ticket";
+      return "few items are ready at one time: fewer workers, one region per ticket";
     case Topology::dense_frontier:
-      return "much is ready at one time: all workers, contiguous ranges";
+      return "many items are ready at one time: all workers, contiguous ranges";
     case Topology::hybrid_frontier:
       return "neither sparse nor dense: tickets of 32 regions";
     case Topology::fused_dense:
@@ -146,11 +146,11 @@ std::string pressure_text(Pressure pressure) {
     case Pressure::empty:
       return "nothing to do";
     case Pressure::light:
-      return "less than an item a lane: few workers are woken, published at once";
+      return "fewer items than lanes: few workers are woken, all published at once";
     case Pressure::balanced:
-      return "at least an item a lane: published an eighth of the ring at a time";
+      return "at least one item per lane: published an eighth of the ring at a time";
     case Pressure::saturated:
-      return "four items a lane or more: all workers, ring-sized batches";
+      return "four items per lane or more: all workers, ring-sized batches";
   }
   return {};
 }

@@ -1,4 +1,4 @@
-// The words of the args and note columns of `inspect`.
+// The texts of the args and note columns of `inspect`.
 #include "slot_text.hpp"
 
 #include <fmt/format.h>
@@ -58,10 +58,10 @@ std::string args_text(const Slot& slot) {
   if (is(slot, Opcode::packed_slot)) {
     if (const auto view = protocol::PackedView::parse(packed_args(slot))) return packed_text(*view);
   }
-  // All operands the operation reads, and whatever else is not zero.
+  // All operands that the operation reads, and further ones up to the last that is not zero.
   const abi::OpcodeInfo* row = abi::find_opcode(slot.opcode);
   std::size_t shown = row != nullptr && !is(slot, Opcode::packed_slot) ? row->argument_count : 0;
-  // A waiting item keeps its IO slot in the last argument; the note says which.
+  // The last argument of a WAIT_IO slot is the index of its IO slot, which the note shows.
   const std::size_t end = slot.status == SlotStatus::wait_io ? abi::kIoSlotArg : abi::kSlotArgs;
   for (std::size_t i = shown; i < end; ++i) {
     if (slot.args[i] != 0) shown = i + 1;

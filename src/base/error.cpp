@@ -1,4 +1,4 @@
-// The one place where errors are made, and their names.
+// Makes every error of the library; names of the codes.
 #include "everkernel/base/error.hpp"
 
 #include "everkernel/base/result.hpp"

@@ -1,4 +1,4 @@
-// Numbers by std::to_chars, strings escaped byte by byte; nothing here allocates but the target.
+// Numbers by std::to_chars, strings escaped byte by byte. Only the target string allocates.
 #include "everkernel/base/json_writer.hpp"
 
 #include <array>
@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 
-// Length of the well-formed UTF-8 sequence at the start of `text`, 0 when there is none (RFC 3629:
+// Length of the well-formed UTF-8 sequence at the start of `text`, 0 if there is none (RFC 3629:
 // no overlong forms, no surrogates, nothing above U+10FFFF).
 std::size_t utf8_length(std::string_view text) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };

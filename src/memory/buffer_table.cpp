@@ -1,4 +1,4 @@
-// Open addressing with linear probing; a buffer that leaves closes its gap, so no marks stay.
+// Open addressing with linear probing. Erasing moves later entries back instead of leaving marks.
 #include "everkernel/memory/buffer_table.hpp"
 
 #include <fmt/format.h>
@@ -14,8 +14,8 @@ namespace {
 
 constexpr std::size_t kSmallestTable = 16;
 
-// One sequence for all tables: whoever keeps a copy of a table knows by it whether the copy is
-// good.
+// One sequence for all tables: a copy of a table is current if its revision equals that of the
+// table.
 Word next_revision() {
   static std::atomic<Word> last{0};
   return last.fetch_add(1, std::memory_order_relaxed) + 1;
@@ -25,8 +25,8 @@ Word next_revision() {
 
 Result<std::span<Word>> BufferView::words() const {
   if (const auto words = words_.lock()) return *words;
-  return fail(Code::invalid_argument, "buffer: its owner is gone",
-              "keep the Buffer alive as long as its views are used");
+  return fail(Code::invalid_argument, "buffer: the Buffer of this view has been destroyed",
+              "keep the Buffer as long as its views are used");
 }
 
 BufferTable::BufferTable() : places_(kSmallestTable), revision_(next_revision()) {}
@@ -38,7 +38,7 @@ Result<void> BufferTable::check(const BufferOptions& options, std::size_t word_c
   }
   if (view().find(options.handle) != nullptr) {
     return fail(Code::invalid_argument,
-                fmt::format("buffer: handle {} is in the table already", options.handle));
+                fmt::format("buffer: another buffer has handle {}", options.handle));
   }
   if (options.owner != kEveryTenant && options.owner > abi::kMaxTenant) {
     return fail(Code::invalid_argument,
@@ -60,7 +60,8 @@ Result<void> BufferTable::check(const BufferOptions& options, std::size_t word_c
 
 Result<Buffer> BufferTable::create(const BufferOptions& options) {
   EVERKERNEL_TRY(check(options, options.word_count));
-  // Pages of zeros come from the system untouched; a loop over them would touch them all.
+  // calloc() gets zeroed pages from the system without touching them; a loop would touch every
+  // page.
   const std::size_t count = options.word_count == 0 ? 1 : options.word_count;
   std::unique_ptr<Word, Buffer::Free> storage(static_cast<Word*>(std::calloc(count, sizeof(Word))));
   if (storage == nullptr) {
@@ -103,8 +104,8 @@ void BufferTable::rebuild(std::size_t place_count) {
 
 void BufferTable::erase(Word handle) {
   revision_ = next_revision();
-  // Closes the gap by moving later entries of the run back, so that searches still end at a free
-  // place and need no marks for deleted ones.
+  // Closes the gap by moving later entries of the same cluster back: a search ends at a free place,
+  // so that a gap inside a cluster would hide the entries behind it.
   const Word mask = static_cast<Word>(places_.size() - 1);
   Word gap = BufferTableView::home(handle, mask);
   while (places_[gap].handle != handle) gap = (gap + 1) & mask;

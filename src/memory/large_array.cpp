@@ -23,7 +23,7 @@ std::byte* allocate_block(std::size_t size_bytes) {
   void* const block =
       is_large ? std::aligned_alloc(kLargePage, rounded(size_bytes)) : std::malloc(size_bytes);
   if (block == nullptr) throw std::bad_alloc();
-  // Only a hint: without large pages everything works, more slowly.
+  // A hint only: without huge pages everything works, but slower.
   if (is_large) static_cast<void>(::madvise(block, rounded(size_bytes), MADV_HUGEPAGE));
   return static_cast<std::byte*>(block);
 }

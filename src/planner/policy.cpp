@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "everkernel/base/checked.hpp"
+#include "base/checked.hpp"
 
 namespace everkernel::planner {
 namespace {

@@ -8,9 +8,9 @@
 #include <cstddef>
 #include <optional>
 
+#include "base/checked.hpp"
 #include "everkernel/abi/opcode.hpp"
 #include "everkernel/base/assert.hpp"
-#include "everkernel/base/checked.hpp"
 
 namespace everkernel::planner {
 namespace {

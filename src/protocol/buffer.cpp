@@ -26,7 +26,7 @@ Result<std::size_t> whole_units(Buffer buffer, std::size_t size_bytes, std::size
               fmt::format("{}: {} bytes are not whole {}s of {} bytes: {} bytes of {} {} are there",
                           buffer_name(buffer), size_bytes, unit, unit_bytes, rest, unit,
                           size_bytes / unit_bytes),
-              "the buffer was cut short, or it is a file of another kind");
+              "the buffer is truncated, or the bytes are of another kind");
 }
 
 Result<void> check_target(Buffer buffer, std::size_t target_bytes, std::size_t needed_bytes) {
@@ -34,7 +34,7 @@ Result<void> check_target(Buffer buffer, std::size_t target_bytes, std::size_t n
   return fail(Code::invalid_argument,
               fmt::format("{}: the target has {} bytes, the layout needs {}", buffer_name(buffer),
                           target_bytes, needed_bytes),
-              fmt::format("ask {}_bytes() for the length", buffer_name(buffer)));
+              fmt::format("take the length from {}_bytes()", buffer_name(buffer)));
 }
 
 }  // namespace everkernel::protocol

@@ -1,4 +1,4 @@
-// Control words: made from a layout, read through a checked view, changed one word at a time.
+// The control buffer: encoded from a layout, read through a checked view, changed word by word.
 #include "everkernel/protocol/control.hpp"
 
 #include <fmt/format.h>
@@ -15,13 +15,13 @@ using abi::WordRange;
 // Fails unless the buffer is whole words and holds all of `range`.
 Result<void> check_holds(std::span<const std::byte> control, WordRange range,
                          std::string_view name) {
-  const auto words = whole_units(Buffer::control, control.size(), abi::kWordBytes);
-  if (!words) return Failure(words.error());
-  if (*words >= range.end()) return {};
+  const std::size_t words =
+      EVERKERNEL_TRY(whole_units(Buffer::control, control.size(), abi::kWordBytes));
+  if (words >= range.end()) return {};
   return fail(Code::corrupt,
               fmt::format("control: word {} ({}) is missing: the buffer has {} bytes ({} words)",
-                          range.end() - 1, name, control.size(), *words),
-              fmt::format("read back at least {} bytes", range.end() * abi::kWordBytes));
+                          range.end() - 1, name, control.size(), words),
+              fmt::format("pass at least {} bytes", range.end() * abi::kWordBytes));
 }
 
 Result<void> check_whole(std::span<const std::byte> control) {
@@ -59,9 +59,8 @@ Result<std::size_t> control_bytes(const ControlLayout& layout) {
 }
 
 Result<void> encode_control(const ControlLayout& layout, std::span<std::byte> target) {
-  const auto needed = control_bytes(layout);
-  if (!needed) return Failure(needed.error());
-  EVERKERNEL_TRY(check_target(Buffer::control, target.size(), *needed));
+  const std::size_t needed = EVERKERNEL_TRY(control_bytes(layout));
+  EVERKERNEL_TRY(check_target(Buffer::control, target.size(), needed));
 
   std::array<Word, abi::kControlWords> fixed{};
   fixed[abi::kControlShutdown.first] = layout.shutdown ? 1 : 0;
@@ -123,7 +122,7 @@ std::array<Word, abi::kControlPriorityOffsets.count> ControlView::priority_offse
 }
 
 bool ControlView::tenant_enabled(Word tenant) const {
-  // 64 bits: base and tenant are any words, and their sum must not wrap into the table.
+  // 64 bits: base and tenant may be any words, and their sum must not wrap around into the table.
   const std::uint64_t index = std::uint64_t{word(abi::kControlTenantBase.first)} + tenant;
   if (index < abi::kControlTenantMasks.first || index >= abi::kControlTenantMasks.end()) {
     return false;
@@ -138,20 +137,20 @@ Word ControlView::observable_count() const {
 
 Result<Word> ControlView::observable(Word index) const {
   if (index < observable_count()) return word(std::size_t{abi::kControlFirstObservable} + index);
-  return fail(Code::invalid_argument,
-              fmt::format("control: observable {} (word {}) is not there: the buffer has {} bytes "
-                          "and {} observables",
-                          index, std::uint64_t{abi::kControlFirstObservable} + index, bytes_.size(),
-                          observable_count()),
-              "ask the encoder for more observable slots");
+  return fail(
+      Code::invalid_argument,
+      fmt::format("control: observable {} (word {}) does not exist: the buffer has {} bytes "
+                  "and {} observables",
+                  index, std::uint64_t{abi::kControlFirstObservable} + index, bytes_.size(),
+                  observable_count()),
+      "encode the control buffer with more observable slots");
 }
 
 template <class Words>
 Result<BasicControlWriter<Words>> BasicControlWriter<Words>::bind(std::span<std::byte> control) {
   EVERKERNEL_TRY(check_whole(control));
-  const auto words = Words::bind(Buffer::control, control);
-  if (!words) return Failure(words.error());
-  return BasicControlWriter(*words);
+  const Words words = EVERKERNEL_TRY(Words::bind(Buffer::control, control));
+  return BasicControlWriter(words);
 }
 
 template <class Words>

@@ -1,4 +1,4 @@
-// The debug log: a cursor that never passes the end, and records behind it.
+// The debug log: a cursor that never passes the end, followed by records.
 #include "everkernel/protocol/debug_log.hpp"
 
 #include <fmt/format.h>
@@ -13,16 +13,17 @@ namespace {
 using abi::DebugRecord;
 using abi::kDebugRecordWords;
 
-// Words of whole records in a log of that many bytes; fails unless there is a cursor.
+// Words of the whole records that fit a log of `size_bytes`. Fails if there is no word for the
+// cursor.
 Result<Word> capacity_words(std::size_t size_bytes) {
-  const auto words = whole_units(Buffer::debug_log, size_bytes, abi::kWordBytes);
-  if (!words) return Failure(words.error());
-  if (*words == 0) {
+  const std::size_t words =
+      EVERKERNEL_TRY(whole_units(Buffer::debug_log, size_bytes, abi::kWordBytes));
+  if (words == 0) {
     return fail(Code::corrupt, "debug_log: word 0 (cursor) is missing: the buffer has 0 bytes",
-                "an empty log is one word");
+                "an empty log has one word");
   }
   const std::size_t records =
-      std::min<std::size_t>((*words - 1) / kDebugRecordWords, abi::kMaxDebugRecords);
+      std::min<std::size_t>((words - 1) / kDebugRecordWords, abi::kMaxDebugRecords);
   return static_cast<Word>(records * kDebugRecordWords);
 }
 
@@ -37,24 +38,22 @@ Result<std::size_t> debug_log_bytes(Word record_capacity) {
 }
 
 Result<void> encode_debug_log(Word record_capacity, std::span<std::byte> target) {
-  const auto needed = debug_log_bytes(record_capacity);
-  if (!needed) return Failure(needed.error());
-  EVERKERNEL_TRY(check_target(Buffer::debug_log, target.size(), *needed));
+  const std::size_t needed = EVERKERNEL_TRY(debug_log_bytes(record_capacity));
+  EVERKERNEL_TRY(check_target(Buffer::debug_log, target.size(), needed));
   std::ranges::fill(target, std::byte{0});
   return {};
 }
 
 Result<DebugLogView> DebugLogView::parse(std::span<const std::byte> log) {
-  const auto capacity = capacity_words(log.size());
-  if (!capacity) return Failure(capacity.error());
+  const Word capacity = EVERKERNEL_TRY(capacity_words(log.size()));
   Word cursor;
   std::memcpy(&cursor, log.data(), sizeof cursor);
-  if (cursor > *capacity) {
+  if (cursor > capacity) {
     return fail(
         Code::corrupt,
         fmt::format("debug_log: word 0 (cursor) is {}, past the {} record words of a log of "
                     "{} bytes",
-                    cursor, *capacity, log.size()));
+                    cursor, capacity, log.size()));
   }
   if (cursor % kDebugRecordWords != 0) {
     return fail(
@@ -63,7 +62,7 @@ Result<DebugLogView> DebugLogView::parse(std::span<const std::byte> log) {
                     "has {} bytes)",
                     cursor, kDebugRecordWords, log.size()));
   }
-  return DebugLogView(log, cursor / kDebugRecordWords, *capacity / kDebugRecordWords);
+  return DebugLogView(log, cursor / kDebugRecordWords, capacity / kDebugRecordWords);
 }
 
 DebugRecord DebugLogView::record(Word index) const {
@@ -76,18 +75,16 @@ DebugRecord DebugLogView::record(Word index) const {
 
 template <class Words>
 Result<BasicDebugLogWriter<Words>> BasicDebugLogWriter<Words>::bind(std::span<std::byte> log) {
-  const auto capacity = capacity_words(log.size());
-  if (!capacity) return Failure(capacity.error());
-  const auto words = Words::bind(Buffer::debug_log, log);
-  if (!words) return Failure(words.error());
-  return BasicDebugLogWriter(*words, *capacity);
+  const Word capacity = EVERKERNEL_TRY(capacity_words(log.size()));
+  const Words words = EVERKERNEL_TRY(Words::bind(Buffer::debug_log, log));
+  return BasicDebugLogWriter(words, capacity);
 }
 
 template <class Words>
 bool BasicDebugLogWriter<Words>::append(const DebugRecord& record) {
-  // Reserving by compare-and-swap keeps the cursor inside the log at every moment, which a
-  // fetch-and-add that is taken back afterwards would not. A failed round means another thread
-  // appended, so there are at most as many rounds as the log has records.
+  // Compare-and-swap keeps the cursor inside the log at every moment; a fetch-and-add would pass
+  // the end before it is undone. If a round fails, another thread has appended, so that there are
+  // at most as many rounds as the log has records.
   Word cursor = words_.load_relaxed(abi::kDebugCursor);
   for (;;) {
     const bool is_sound = cursor % kDebugRecordWords == 0 && cursor <= capacity_words_;

@@ -1,4 +1,4 @@
-// IO slots: taken by compare-and-swap, filled, published, answered, released.
+// IO slots: claimed by compare-and-swap, filled, published, completed, released.
 #include "everkernel/protocol/io_queue.hpp"
 
 #include <fmt/format.h>
@@ -36,21 +36,20 @@ Result<std::size_t> io_queue_bytes(Word slot_count) {
 }
 
 Result<void> encode_io_queue(Word slot_count, std::span<std::byte> target) {
-  const auto needed = io_queue_bytes(slot_count);
-  if (!needed) return Failure(needed.error());
-  EVERKERNEL_TRY(check_target(Buffer::io_queue, target.size(), *needed));
+  const std::size_t needed = EVERKERNEL_TRY(io_queue_bytes(slot_count));
+  EVERKERNEL_TRY(check_target(Buffer::io_queue, target.size(), needed));
   std::ranges::fill(target, std::byte{0});
   return {};
 }
 
 Result<IoQueueView> IoQueueView::parse(std::span<const std::byte> queue) {
-  const auto slots = whole_units(Buffer::io_queue, queue.size(), abi::kIoSlotBytes);
-  if (!slots) return Failure(slots.error());
-  if (*slots == 0 || *slots > abi::kMaxIoSlots) {
+  const std::size_t slots =
+      EVERKERNEL_TRY(whole_units(Buffer::io_queue, queue.size(), abi::kIoSlotBytes));
+  if (slots == 0 || slots > abi::kMaxIoSlots) {
     return fail(Code::corrupt, fmt::format("io_queue: {} slots ({} bytes), an IO queue has 1..{}",
-                                           *slots, queue.size(), abi::kMaxIoSlots));
+                                           slots, queue.size(), abi::kMaxIoSlots));
   }
-  return IoQueueView(queue, static_cast<Word>(*slots));
+  return IoQueueView(queue, static_cast<Word>(slots));
 }
 
 IoSlot IoQueueView::slot(Word slot_index) const {
@@ -62,11 +61,9 @@ IoSlot IoQueueView::slot(Word slot_index) const {
 
 template <class Words>
 Result<BasicIoQueueWriter<Words>> BasicIoQueueWriter<Words>::bind(std::span<std::byte> queue) {
-  const auto view = IoQueueView::parse(queue);
-  if (!view) return Failure(view.error());
-  const auto words = Words::bind(Buffer::io_queue, queue);
-  if (!words) return Failure(words.error());
-  return BasicIoQueueWriter(*words, view->slot_count());
+  const IoQueueView view = EVERKERNEL_TRY(IoQueueView::parse(queue));
+  const Words words = EVERKERNEL_TRY(Words::bind(Buffer::io_queue, queue));
+  return BasicIoQueueWriter(words, view.slot_count());
 }
 
 template <class Words>
@@ -74,12 +71,12 @@ Result<Word> BasicIoQueueWriter<Words>::submit(const IoRequest& request) {
   if (request.op != abi::IoOp::read && request.op != abi::IoOp::write &&
       request.op != abi::IoOp::fence) {
     return fail(Code::invalid_argument,
-                fmt::format("io_queue: {} is no IO operation", static_cast<Word>(request.op)),
+                fmt::format("io_queue: {} is not an IO operation", static_cast<Word>(request.op)),
                 "operations are read (1), write (2) and fence (3)");
   }
   for (Word slot = 0; slot < slot_count_; ++slot) {
-    // CLAIMED keeps other askers away while the words are filled; PUBLISHED, stored with release,
-    // hands them to the service.
+    // CLAIMED keeps other requesters away while the words are filled; PUBLISHED, stored with
+    // release, makes them visible to the IO service.
     if (!words_.claim(status_word(slot), static_cast<Word>(IoStatus::empty),
                       static_cast<Word>(IoStatus::claimed))) {
       continue;
@@ -96,23 +93,22 @@ Result<Word> BasicIoQueueWriter<Words>::submit(const IoRequest& request) {
     return slot;
   }
   return fail(Code::queue_full, fmt::format("io_queue: none of the {} slots is empty", slot_count_),
-              "serve the requests that wait, or make a longer queue");
+              "complete and release requests, or make a longer queue");
 }
 
 template <class Words>
 Result<IoStatus> BasicIoQueueWriter<Words>::status(Word slot_index) const {
   if (slot_index < slot_count_) return IoStatus{words_.load_acquire(status_word(slot_index))};
   return fail(Code::invalid_argument,
-              fmt::format("io_queue: slot {} is not there: the queue has {} slots ({} bytes)",
+              fmt::format("io_queue: slot {} does not exist: the queue has {} slots ({} bytes)",
                           slot_index, slot_count_, slot_count_ * abi::kIoSlotBytes));
 }
 
 template <class Words>
 Result<void> BasicIoQueueWriter<Words>::complete(Word slot_index, Word error_number) {
-  const auto found = status(slot_index);
-  if (!found) return Failure(found.error());
-  if (*found != IoStatus::published && *found != IoStatus::claimed) {
-    return wrong_status(slot_index, *found, "published or claimed");
+  const IoStatus found = EVERKERNEL_TRY(status(slot_index));
+  if (found != IoStatus::published && found != IoStatus::claimed) {
+    return wrong_status(slot_index, found, "published or claimed");
   }
   if (error_number != 0) {
     words_.store_relaxed(std::size_t{slot_index} * abi::kIoSlotWords + abi::kIoTagWord,
@@ -125,9 +121,8 @@ Result<void> BasicIoQueueWriter<Words>::complete(Word slot_index, Word error_num
 
 template <class Words>
 Result<void> BasicIoQueueWriter<Words>::release(Word slot_index) {
-  const auto found = status(slot_index);
-  if (!found) return Failure(found.error());
-  if (!abi::is_complete(*found)) return wrong_status(slot_index, *found, "ok, error or done");
+  const IoStatus found = EVERKERNEL_TRY(status(slot_index));
+  if (!abi::is_complete(found)) return wrong_status(slot_index, found, "ok, error or done");
   words_.store_release(status_word(slot_index), static_cast<Word>(IoStatus::empty));
   return {};
 }

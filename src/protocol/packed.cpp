@@ -1,5 +1,5 @@
-// Packed payloads: what pack() writes, PackedView::parse() accepts, and nothing that breaks the
-// rules.
+// Packed payloads. PackedView::parse() accepts every payload that pack() writes and refuses those
+// that break the format.
 #include "everkernel/protocol/packed.hpp"
 
 #include <fmt/format.h>

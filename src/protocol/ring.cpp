@@ -1,4 +1,4 @@
-// Rings as bytes: made empty, and read through a checked view.
+// Rings: encoded empty, and read through a checked view.
 #include "everkernel/protocol/ring.hpp"
 
 #include <fmt/format.h>
@@ -16,27 +16,25 @@ Result<std::size_t> ring_bytes(Word slot_count) {
 }
 
 Result<void> encode_ring(Word slot_count, std::span<std::byte> target) {
-  const auto needed = ring_bytes(slot_count);
-  if (!needed) return Failure(needed.error());
-  EVERKERNEL_TRY(check_target(Buffer::ring, target.size(), *needed));
+  const std::size_t needed = EVERKERNEL_TRY(ring_bytes(slot_count));
+  EVERKERNEL_TRY(check_target(Buffer::ring, target.size(), needed));
   std::ranges::fill(target, std::byte{0});  // EMPTY is 0, and so is every unused word
   return {};
 }
 
 Result<RingView> RingView::parse(std::span<const std::byte> ring) {
-  const auto slots = whole_units(Buffer::ring, ring.size(), abi::kSlotBytes);
-  if (!slots) return Failure(slots.error());
-  if (*slots > abi::kMaxRingSlots) {
+  const std::size_t slots = EVERKERNEL_TRY(whole_units(Buffer::ring, ring.size(), abi::kSlotBytes));
+  if (slots > abi::kMaxRingSlots) {
     return fail(Code::corrupt, fmt::format("ring: {} slots ({} bytes), a ring has at most {}",
-                                           *slots, ring.size(), abi::kMaxRingSlots));
+                                           slots, ring.size(), abi::kMaxRingSlots));
   }
-  return RingView(ring.data(), static_cast<Word>(*slots));
+  return RingView(ring.data(), static_cast<Word>(slots));
 }
 
 Result<Word> RingView::count(abi::SlotStatus status, Word first_n) const {
   if (first_n > slot_count_) {
     return fail(Code::invalid_argument,
-                fmt::format("ring: slot {} is not there: the ring has {} slots ({} bytes)",
+                fmt::format("ring: slot {} does not exist: the ring has {} slots ({} bytes)",
                             first_n - 1, slot_count_, std::size_t{slot_count_} * abi::kSlotBytes));
   }
   Word count = 0;

@@ -1,13 +1,13 @@
-// Publishing: every check of the wire format in its order, then the stores.
+// Publishing: the checks in the order of the wire format, then the stores.
 #include "everkernel/protocol/ring_writer.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
+#include "base/checked.hpp"
 #include "everkernel/abi/control.hpp"
 #include "everkernel/abi/opcode.hpp"
-#include "everkernel/base/checked.hpp"
 #include "everkernel/protocol/ring.hpp"
 
 namespace everkernel::protocol {
@@ -39,11 +39,11 @@ Result<void> check_args(std::size_t count) {
               "pass longer data in a buffer and its handle in the slot");
 }
 
-// `item` is the place in a batch or window, empty for a single slot.
+// `item` is "item N: " for an item of a batch or window, empty for a single slot.
 Failure unpublishable(Word opcode, std::string_view item) {
   return fail(Code::invalid_argument,
-              fmt::format("ring: {0}opcode {1} ({1:#x}) is reserved for the system", item, opcode),
-              "handlers have numbers 8..0xffef and 0x10000..0x7fffffff");
+              fmt::format("ring: {0}opcode {1} ({1:#x}) is reserved", item, opcode),
+              "opcodes of handlers are 8..0xffef and 0x10000..0x7fffffff");
 }
 
 Result<void> check_opcode(Word opcode) {
@@ -59,33 +59,33 @@ Result<void> check_opcodes(std::span<const WorkItem> items) {
   return {};
 }
 
-Result<void> check_batch_item(const BatchItem& item, std::size_t index) {
-  auto args = check_args(item.args.size());
+Result<void> check_batch_operation(const Operation& operation, std::size_t index) {
+  auto args = check_args(operation.args.size());
   if (!args) {
     args.error().message += fmt::format(" (item {})", index);
     return args;
   }
-  if (abi::is_publishable_opcode(item.opcode)) return {};
-  return unpublishable(item.opcode, fmt::format("item {}: ", index));
+  if (abi::is_publishable_opcode(operation.opcode)) return {};
+  return unpublishable(operation.opcode, fmt::format("item {}: ", index));
 }
 
-// The window rule, for a ring of `slot_count` slots.
+// Fails unless `count` slots from `first_slot` on fit a ring of `slot_count` slots.
 Result<void> check_fits(Word first_slot, std::size_t count, std::size_t slot_count) {
   const auto end = checked_add<std::size_t>(first_slot, count);
   if (end && *end <= slot_count) return {};
   return fail(Code::invalid_argument,
               fmt::format("ring: {} slots from slot {} do not fit a ring of {} slots", count,
                           first_slot, slot_count),
-              "publish a shorter window, or make a larger ring");
+              "publish fewer items, or make a larger ring");
 }
 
 }  // namespace
 
-Result<void> check_operation(const BatchItem& item, const Sender& sender) {
-  EVERKERNEL_TRY(check_args(item.args.size()));
+Result<void> check_operation(const Operation& operation, const Sender& sender) {
+  EVERKERNEL_TRY(check_args(operation.args.size()));
   EVERKERNEL_TRY(check_tenant(sender.tenant));
   EVERKERNEL_TRY(check_priority(sender.priority));
-  return check_opcode(item.opcode);
+  return check_opcode(operation.opcode);
 }
 
 Result<void> check_items(std::span<const WorkItem> items, const Sender& sender) {
@@ -95,16 +95,15 @@ Result<void> check_items(std::span<const WorkItem> items, const Sender& sender) 
 }
 
 Result<void> encode_items(const ItemWindow& window, std::span<std::byte> ring) {
-  const auto slots = whole_units(Buffer::ring, ring.size(), abi::kSlotBytes);
-  if (!slots) return Failure(slots.error());
-  EVERKERNEL_TRY(check_fits(window.first_slot, window.items.size(), *slots));
+  const std::size_t slots = EVERKERNEL_TRY(whole_units(Buffer::ring, ring.size(), abi::kSlotBytes));
+  EVERKERNEL_TRY(check_fits(window.first_slot, window.items.size(), slots));
   EVERKERNEL_TRY(check_opcodes(window.items));
-  const auto in_limit = ring_bytes(static_cast<Word>(std::min<std::size_t>(*slots, ~Word{0})));
+  const auto in_limit = ring_bytes(static_cast<Word>(std::min<std::size_t>(slots, ~Word{0})));
   if (!in_limit) return Failure(in_limit.error());
   EVERKERNEL_TRY(check_tenant(window.tenant));
   EVERKERNEL_TRY(check_priority(window.priority));
 
-  // Each line is written once: a slot either takes its item or is cleared.
+  // Each cache line is written once: a slot either gets an item or is cleared.
   auto words = *PrivateWords::bind(Buffer::ring, ring);
   const std::size_t first_byte = std::size_t{window.first_slot} * abi::kSlotBytes;
   std::ranges::fill(ring.first(first_byte), std::byte{0});
@@ -118,20 +117,18 @@ Result<void> encode_items(const ItemWindow& window, std::span<std::byte> ring) {
 
 template <class Words>
 Result<BasicRingWriter<Words>> BasicRingWriter<Words>::bind(std::span<std::byte> ring) {
-  const auto view = RingView::parse(ring);
-  if (!view) return Failure(view.error());
-  const auto words = Words::bind(Buffer::ring, ring);
-  if (!words) return Failure(words.error());
-  return BasicRingWriter(*words, view->slot_count());
+  const RingView view = EVERKERNEL_TRY(RingView::parse(ring));
+  const Words words = EVERKERNEL_TRY(Words::bind(Buffer::ring, ring));
+  return BasicRingWriter(words, view.slot_count());
 }
 
 template <class Words>
 Result<void> BasicRingWriter<Words>::check_inside(Word slot_index) const {
   if (slot_index < slot_count_) return {};
   return fail(Code::invalid_argument,
-              fmt::format("ring: slot {} is not there: the ring has {} slots ({} bytes)",
+              fmt::format("ring: slot {} does not exist: the ring has {} slots ({} bytes)",
                           slot_index, slot_count_, std::size_t{slot_count_} * abi::kSlotBytes),
-              "slots count from 0");
+              "slots are counted from 0");
 }
 
 template <class Words>
@@ -145,19 +142,19 @@ Result<void> BasicRingWriter<Words>::check_free(Word first_slot, Word count) con
                             std::size_t{i} * abi::kSlotWords, abi::status_name(found),
                             static_cast<Word>(found)),
                 is_fault ? "reset the faulted slot first"
-                         : "wait until the slot is DONE, or publish into another");
+                         : "wait until the slot is DONE, or use another slot");
   }
   return {};
 }
 
 template <class Words>
 Result<void> BasicRingWriter<Words>::publish(const SlotRequest& request) {
-  const BatchItem item{request.opcode, request.args};
+  const Operation operation{request.opcode, request.args};
   const Sender sender{request.tenant, request.priority};
   EVERKERNEL_TRY(check_inside(request.slot_index));
-  EVERKERNEL_TRY(check_operation(item, sender));
+  EVERKERNEL_TRY(check_operation(operation, sender));
   EVERKERNEL_TRY(check_free(request.slot_index, 1));
-  words_.store_slot(request.slot_index, published_slot(item, sender));
+  words_.store_slot(request.slot_index, published_slot(operation, sender));
   return {};
 }
 
@@ -177,41 +174,41 @@ Result<Word> BasicRingWriter<Words>::publish_items(const ItemWindow& window) {
 
 template <class Words>
 Result<void> BasicRingWriter<Words>::publish_packed(const PackedRequest& request) {
-  const auto args = pack(request.ops);
-  if (!args) return Failure(args.error());
+  const auto args = EVERKERNEL_TRY(pack(request.ops));
   return publish({.slot_index = request.slot_index,
                   .tenant = request.tenant,
                   .priority = request.priority,
                   .opcode = static_cast<Word>(abi::Opcode::packed_slot),
-                  .args = *args});
+                  .args = args});
 }
 
 template <class Words>
 Result<Word> BasicRingWriter<Words>::publish_batch(const BatchRequest& request) {
   EVERKERNEL_TRY(check_tenant(request.tenant));
   EVERKERNEL_TRY(check_priority(request.priority));
-  const auto slots = checked_add<std::size_t>(request.items.size(), 1);  // and the fence
+  const auto slots = checked_add<std::size_t>(request.operations.size(), 1);  // and the fence
   EVERKERNEL_TRY(check_fits(request.first_slot, slots.value_or(~std::size_t{0}), slot_count_));
-  for (std::size_t i = 0; i < request.items.size(); ++i) {
-    EVERKERNEL_TRY(check_batch_item(request.items[i], i));
+  for (std::size_t i = 0; i < request.operations.size(); ++i) {
+    EVERKERNEL_TRY(check_batch_operation(request.operations[i], i));
   }
-  const Word item_count = static_cast<Word>(request.items.size());
-  EVERKERNEL_TRY(check_free(request.first_slot, item_count + 1));
+  const Word operation_count = static_cast<Word>(request.operations.size());
+  EVERKERNEL_TRY(check_free(request.first_slot, operation_count + 1));
 
   const Sender sender{request.tenant, request.priority};
   std::size_t slot_index = request.first_slot;
-  for (const BatchItem& item : request.items) {
-    words_.store_slot(slot_index++, published_slot(item, sender));
+  for (const Operation& operation : request.operations) {
+    words_.store_slot(slot_index++, published_slot(operation, sender));
   }
-  const std::array<Word, 2> fence_args{item_count, request.tag};
-  const BatchItem fence{static_cast<Word>(abi::Opcode::batch_fence), fence_args};
+  const std::array<Word, 2> fence_args{operation_count, request.tag};
+  const Operation fence{static_cast<Word>(abi::Opcode::batch_fence), fence_args};
   words_.store_slot(slot_index, published_slot(fence, sender));
-  return item_count + 1;
+  return operation_count + 1;
 }
 
 template <class Words>
 void BasicRingWriter<Words>::clear(Word slot_index) {
-  // The fault code goes with the fault; everything else stays readable until the next publish.
+  // The fault code is cleared with the status; the other words stay readable until the next
+  // publish.
   const std::size_t line = std::size_t{slot_index} * abi::kSlotWords;
   const Word priority = abi::priority_of(words_.load_relaxed(line + 3));
   words_.store_relaxed(line + 3, abi::priority_word(priority, 0));

@@ -6,7 +6,7 @@
 #include <array>
 #include <mutex>
 
-#include "everkernel/base/spin.hpp"
+#include "base/spin.hpp"
 #include "everkernel/protocol/control.hpp"
 #include "everkernel/protocol/debug_log.hpp"
 #include "everkernel/protocol/io_queue.hpp"
@@ -31,7 +31,7 @@ constexpr int kSpinLooks = 200;
 constexpr auto kLookInterval = std::chrono::milliseconds(2);
 constexpr auto kProgressInterval = std::chrono::milliseconds(100);
 
-Result<memory::SharedRegion> make_region(Word slot_count) {
+Result<memory::SharedMemory> make_shared_memory(Word slot_count) {
   const auto control = protocol::control_bytes(
       {.tenant_count = abi::kTenantCount, .observable_slots = kObservables});
   const auto ring = protocol::ring_bytes(slot_count);
@@ -40,15 +40,15 @@ Result<memory::SharedRegion> make_region(Word slot_count) {
   for (const auto* part : {&control, &ring, &debug_log, &io_queue}) {
     if (!*part) return Failure(part->error());
   }
-  return memory::SharedRegion::create(std::array{*control, *ring, *debug_log, *io_queue});
+  return memory::SharedMemory::create(std::array{*control, *ring, *debug_log, *io_queue});
 }
 
-// The portions of the ring's slots, and a region for the ring if there is none of that size.
+// The portions of the ring's slots, and shared memory for the ring if there is none of that size.
 Result<void> provide(RunMemory& memory, backend::WorkGraph& graph, Word slot_count) {
   const std::size_t ring_bytes = std::size_t{slot_count} * abi::kSlotBytes;
-  if (!memory.region || memory.region->part(kRing).size() != ring_bytes) {
-    memory.region = EVERKERNEL_TRY(make_region(slot_count));
-    ++memory.region_allocations;
+  if (!memory.shared_memory || memory.shared_memory->part(kRing).size() != ring_bytes) {
+    memory.shared_memory = EVERKERNEL_TRY(make_shared_memory(slot_count));
+    ++memory.shared_memory_allocations;
   }
   graph.portions = memory.portions.take(slot_count);
   return {};
@@ -70,32 +70,32 @@ RunFeed::RunFeed(RunMemory& memory, backend::WorkGraph& graph, const FeedOptions
       graph_(graph),
       options_(options),
       slot_mask_(options.slot_count - 1),
-      ring_(*protocol::LiveWords::bind(protocol::Buffer::ring, memory.region->part(kRing))),
+      ring_(*protocol::LiveWords::bind(protocol::Buffer::ring, memory.shared_memory->part(kRing))),
       desk_(0),
       bell_(options.ringer_count) {}
 
 Result<void> RunFeed::prepare() {
-  const auto control = memory_.region->part(kControl);
+  const auto control = memory_.shared_memory->part(kControl);
   EVERKERNEL_TRY(protocol::encode_control(
       {.tenant_count = abi::kTenantCount, .observable_slots = kObservables}, control));
-  EVERKERNEL_TRY(protocol::encode_ring(options_.slot_count, memory_.region->part(kRing)));
-  EVERKERNEL_TRY(protocol::encode_debug_log(kDebugRecords, memory_.region->part(kDebugLog)));
-  EVERKERNEL_TRY(protocol::encode_io_queue(kIoSlots, memory_.region->part(kIoQueue)));
+  EVERKERNEL_TRY(protocol::encode_ring(options_.slot_count, memory_.shared_memory->part(kRing)));
+  EVERKERNEL_TRY(protocol::encode_debug_log(kDebugRecords, memory_.shared_memory->part(kDebugLog)));
+  EVERKERNEL_TRY(protocol::encode_io_queue(kIoSlots, memory_.shared_memory->part(kIoQueue)));
   auto writer = *protocol::LiveControlWriter::bind(control);
   for (Word tenant = 0; tenant < options_.tenant_quotas.size(); ++tenant) {
     EVERKERNEL_TRY(writer.set_tenant_quota(tenant, options_.tenant_quotas[tenant]));
   }
-  stats_.bytes_uploaded += memory_.region->size_bytes();
+  stats_.bytes_uploaded += memory_.shared_memory->size_bytes();
   return {};
 }
 
 Result<FeedStats> RunFeed::run(backend::Kernel& kernel, memory::BufferTableView buffers,
                                std::span<const Word> waves, Word order_end) {
   const auto begin = Clock::now();
-  live_ = EVERKERNEL_TRY(kernel.start({.control = memory_.region->part(kControl),
-                                       .ring = memory_.region->part(kRing),
-                                       .debug_log = memory_.region->part(kDebugLog),
-                                       .io_queue = memory_.region->part(kIoQueue),
+  live_ = EVERKERNEL_TRY(kernel.start({.control = memory_.shared_memory->part(kControl),
+                                       .ring = memory_.shared_memory->part(kRing),
+                                       .debug_log = memory_.shared_memory->part(kDebugLog),
+                                       .io_queue = memory_.shared_memory->part(kIoQueue),
                                        .buffers = buffers,
                                        .desk = &desk_,
                                        .bell = &bell_,

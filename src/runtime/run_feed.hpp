@@ -8,9 +8,9 @@
 #include <mutex>
 #include <span>
 
+#include "base/spin.hpp"
 #include "everkernel/backend/detail/graph.hpp"
 #include "everkernel/backend/detail/live.hpp"
-#include "everkernel/base/spin.hpp"
 #include "everkernel/protocol/words.hpp"
 #include "runtime/run_memory.hpp"
 

@@ -9,8 +9,8 @@
 
 #include "everkernel/backend/backend.hpp"
 #include "everkernel/memory/large_array.hpp"
-#include "everkernel/memory/shared_region.hpp"
 #include "everkernel/planner/policy.hpp"
+#include "memory/shared_memory.hpp"
 #include "planner/effects.hpp"
 #include "planner/plan.hpp"
 #include "runtime/state.hpp"
@@ -33,15 +33,15 @@ struct RunMemory {
   explicit RunMemory(const backend::KernelOptions& options)
       : effects(options.find_program(), options.unverified_handlers) {}
 
-  planner::EffectTable effects;                    ///< what opcodes do
-  planner::Plan plan;                              ///< of the last run
-  planner::PolicyCache policies;                   ///< recommendations
-  std::optional<planner::Topology> last_topology;  ///< for hysteresis
-  std::uint64_t last_requeues = 0;                 ///< of the last run
-  std::optional<memory::SharedRegion> region;      ///< ring and control words
-  memory::LargeArray<backend::Portion> portions;   ///< one for each slot
-  memory::LargeArray<Word> poisoned_by;            ///< one for each handle
-  memory::LargeArray<abi::Hit> hits;               ///< room for hits
+  planner::EffectTable effects;                       ///< what opcodes do
+  planner::Plan plan;                                 ///< of the last run
+  planner::PolicyCache policies;                      ///< recommendations
+  std::optional<planner::Topology> last_topology;     ///< for hysteresis
+  std::uint64_t last_requeues = 0;                    ///< of the last run
+  std::optional<memory::SharedMemory> shared_memory;  ///< ring and control words
+  memory::LargeArray<backend::Portion> portions;      ///< one for each slot
+  memory::LargeArray<Word> poisoned_by;               ///< one for each handle
+  memory::LargeArray<abi::Hit> hits;                  ///< room for hits
 
   /// A compiled kernel.
   struct Entry {
@@ -53,10 +53,10 @@ struct RunMemory {
 
   /// Allocations for runs so far.
   Word allocations() const {
-    return region_allocations + portions.allocations() + poisoned_by.allocations() +
+    return shared_memory_allocations + portions.allocations() + poisoned_by.allocations() +
            hits.allocations();
   }
-  Word region_allocations = 0;  ///< times `region` was made
+  Word shared_memory_allocations = 0;  ///< times `shared_memory` was created
 };
 
 /// A kernel for a run, and whether it was compiled before.

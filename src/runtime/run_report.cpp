@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "everkernel/base/checked.hpp"
+#include "base/checked.hpp"
 #include "planner/lineage.hpp"
 #include "runtime/elapsed.hpp"
 

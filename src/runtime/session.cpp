@@ -17,17 +17,17 @@
 #include <utility>
 #include <vector>
 
+#include "base/spin.hpp"
 #include "everkernel/abi/fault.hpp"
 #include "everkernel/abi/opcode.hpp"
 #include "everkernel/backend/detail/live.hpp"
-#include "everkernel/base/spin.hpp"
-#include "everkernel/memory/shared_region.hpp"
 #include "everkernel/protocol/control.hpp"
 #include "everkernel/protocol/debug_log.hpp"
 #include "everkernel/protocol/io_queue.hpp"
 #include "everkernel/protocol/packed.hpp"
 #include "everkernel/protocol/ring.hpp"
 #include "everkernel/telemetry/decode.hpp"
+#include "memory/shared_memory.hpp"
 #include "runtime/elapsed.hpp"
 #include "runtime/state.hpp"
 
@@ -38,8 +38,8 @@ using abi::Slot;
 using abi::SlotStatus;
 using backend::Clock;
 using backend::deadline_after;
-using protocol::BatchItem;
 using protocol::LiveWords;
+using protocol::Operation;
 using protocol::Sender;
 
 // Polls of a waiting thread: first it only pauses, then it lets others run, then it sleeps.
@@ -71,7 +71,7 @@ class Patience {
 
 enum Part : std::size_t { kControl, kRing, kDebugLog, kIoQueue };
 
-Result<memory::SharedRegion> make_region(const SessionOptions& options, Word slot_count) {
+Result<memory::SharedMemory> make_shared_memory(const SessionOptions& options, Word slot_count) {
   const auto control = options.control.empty()
                            ? protocol::control_bytes({.tenant_count = options.tenant_count,
                                                       .observable_slots = options.observable_slots})
@@ -82,7 +82,7 @@ Result<memory::SharedRegion> make_region(const SessionOptions& options, Word slo
   for (const auto* part : {&control, &ring, &debug_log, &io_queue}) {
     if (!*part) return Failure(part->error());
   }
-  return memory::SharedRegion::create(std::array{*control, *ring, *debug_log, *io_queue});
+  return memory::SharedMemory::create(std::array{*control, *ring, *debug_log, *io_queue});
 }
 
 Result<void> fill_control(const SessionOptions& options, std::span<std::byte> control) {
@@ -101,13 +101,13 @@ Result<void> fill_control(const SessionOptions& options, std::span<std::byte> co
 // Everything behind the calls of a session.
 class Session::State {
  public:
-  State(std::shared_ptr<Megakernel::State> megakernel, memory::SharedRegion region,
+  State(std::shared_ptr<Megakernel::State> megakernel, memory::SharedMemory shared_memory,
         std::uint64_t first_ticket, Word worker_count)
       : megakernel_(std::move(megakernel)),
-        region_(std::move(region)),
-        ring_(*LiveWords::bind(protocol::Buffer::ring, region_.part(kRing))),
-        control_(*LiveWords::bind(protocol::Buffer::control, region_.part(kControl))),
-        slot_count_(static_cast<Word>(region_.part(kRing).size() / abi::kSlotBytes)),
+        shared_memory_(std::move(shared_memory)),
+        ring_(*LiveWords::bind(protocol::Buffer::ring, shared_memory_.part(kRing))),
+        control_(*LiveWords::bind(protocol::Buffer::control, shared_memory_.part(kControl))),
+        slot_count_(static_cast<Word>(shared_memory_.part(kRing).size() / abi::kSlotBytes)),
         first_ticket_(first_ticket),
         desk_(first_ticket),
         bell_(worker_count + 1),
@@ -120,10 +120,10 @@ class Session::State {
     const auto kernel = megakernel_->current_kernel(&generation_);
     table_ = megakernel_->current_table();
     auto live =
-        EVERKERNEL_TRY(kernel->start({.control = region_.part(kControl),
-                                      .ring = region_.part(kRing),
-                                      .debug_log = region_.part(kDebugLog),
-                                      .io_queue = region_.part(kIoQueue),
+        EVERKERNEL_TRY(kernel->start({.control = shared_memory_.part(kControl),
+                                      .ring = shared_memory_.part(kRing),
+                                      .debug_log = shared_memory_.part(kDebugLog),
+                                      .io_queue = shared_memory_.part(kIoQueue),
                                       .buffers = table_->table.view(),
                                       .desk = &desk_,
                                       .bell = &bell_,
@@ -138,7 +138,7 @@ class Session::State {
 
   Word capacity() const { return slot_count_ - 1; }
 
-  Result<Ticket> publish(const BatchItem& item, const PublishOptions& options) {
+  Result<Ticket> publish(const Operation& item, const PublishOptions& options) {
     const Sender sender{options.tenant, options.priority};
     const bool is_fence = item.opcode == static_cast<Word>(abi::Opcode::batch_fence);
     if (protocol::is_publishable(item, sender) && !is_fence) [[likely]] {
@@ -152,7 +152,7 @@ class Session::State {
 
   // What is wrong with the item, or where there is room for it. Apart, so that the way of nearly
   // every item stays short.
-  [[gnu::noinline]] Result<Ticket> publish_slowly(const BatchItem& item,
+  [[gnu::noinline]] Result<Ticket> publish_slowly(const Operation& item,
                                                   const PublishOptions& options) {
     const Sender sender{options.tenant, options.priority};
     EVERKERNEL_TRY(protocol::check_operation(item, sender));
@@ -188,7 +188,7 @@ class Session::State {
     return publish({static_cast<Word>(abi::Opcode::packed_slot), args}, options);
   }
 
-  Result<TicketRange> publish_batch(std::span<const BatchItem> items, Word tag,
+  Result<TicketRange> publish_batch(std::span<const Operation> items, Word tag,
                                     const PublishOptions& options) {
     const Sender sender{options.tenant, options.priority};
     for (std::size_t i = 0; i < items.size(); ++i) {
@@ -202,9 +202,9 @@ class Session::State {
     const auto place = EVERKERNEL_TRY(reserve_row(count + 1, options));
     guard_batch(place.first_ticket, place.first_ticket + count);
     std::uint64_t ticket = place.first_ticket;
-    for (const BatchItem& item : items) store(ticket++, protocol::published_slot(item, sender));
+    for (const Operation& item : items) store(ticket++, protocol::published_slot(item, sender));
     const std::array<Word, 2> fence_args{count, tag};
-    const BatchItem fence{static_cast<Word>(abi::Opcode::batch_fence), fence_args};
+    const Operation fence{static_cast<Word>(abi::Opcode::batch_fence), fence_args};
     store(ticket, protocol::published_slot(fence, sender));
     desk_.wake(place.sleepers);
     return TicketRange{Ticket{place.first_ticket}, count + 1};
@@ -290,8 +290,8 @@ class Session::State {
   Result<void> snapshot(SessionSnapshot& target, std::span<const Word> window_opcodes) {
     const std::scoped_lock held(snapshot_mutex_);
     target.counters = counters();
-    control_copy_.resize(region_.part(kControl).size());
-    ring_copy_.resize(region_.part(kRing).size());
+    control_copy_.resize(shared_memory_.part(kControl).size());
+    ring_copy_.resize(shared_memory_.part(kRing).size());
     EVERKERNEL_TRY(control_.copy_to(control_copy_));
     EVERKERNEL_TRY(ring_.copy_to(ring_copy_));
     const std::span<const std::byte> control = control_copy_;
@@ -309,7 +309,7 @@ class Session::State {
     // Slots are written where workers read them: an item that was published was not copied.
     const std::uint64_t in_place = (published - reported_published_) * abi::kSlotBytes;
     reported_published_ = published;
-    target.evidence = {.resident_device_bytes = region_.size_bytes() + table_bytes(),
+    target.evidence = {.resident_device_bytes = shared_memory_.size_bytes() + table_bytes(),
                        .host_copy_bytes = control.size() + ring.size(),
                        .host_copy_avoided_bytes = in_place,
                        .ring_occupancy = target.telemetry.occupancy,
@@ -328,27 +328,27 @@ class Session::State {
   }
 
   void copy_debug_log(std::vector<std::byte>& target) const {
-    const auto log = region_.part(kDebugLog);
+    const auto log = shared_memory_.part(kDebugLog);
     target.resize(log.size());
     const auto words = LiveWords::bind(protocol::Buffer::debug_log, log);
     static_cast<void>(words->copy_to(target));
   }
 
   Result<void> set_tenant_enabled(Word tenant, bool enabled) {
-    auto writer = *protocol::LiveControlWriter::bind(region_.part(kControl));
+    auto writer = *protocol::LiveControlWriter::bind(shared_memory_.part(kControl));
     EVERKERNEL_TRY(writer.set_tenant_enabled(tenant, enabled));
     live()->look_again();
     return {};
   }
 
   Result<void> set_tenant_quota(Word tenant, Word quota) {
-    auto writer = *protocol::LiveControlWriter::bind(region_.part(kControl));
+    auto writer = *protocol::LiveControlWriter::bind(shared_memory_.part(kControl));
     EVERKERNEL_TRY(writer.set_tenant_quota(tenant, quota));
     live()->look_again();
     return {};
   }
 
-  int memory_descriptor() const { return region_.file_descriptor(); }
+  int memory_descriptor() const { return shared_memory_.file_descriptor(); }
 
   // ---- ending ----
 
@@ -377,7 +377,7 @@ class Session::State {
   SlotStatus status_of(std::uint64_t ticket) const {
     return SlotStatus{ring_.load_acquire(line_of(ticket))};
   }
-  void store_one(const backend::TicketDesk::Reservation& place, const BatchItem& item,
+  void store_one(const backend::TicketDesk::Reservation& place, const Operation& item,
                  const Sender& sender) {
     ring_.store_slot(slot_of(place.first_ticket),
                      {item.opcode, sender.tenant, abi::priority_word(sender.priority, 0)},
@@ -414,7 +414,7 @@ class Session::State {
   std::uint64_t table_bytes() const;
 
   std::shared_ptr<Megakernel::State> megakernel_;
-  memory::SharedRegion region_;
+  memory::SharedMemory shared_memory_;
   LiveWords ring_;
   LiveWords control_;
   const Word slot_count_;
@@ -492,7 +492,7 @@ Result<backend::TicketDesk::Reservation> Session::State::reserve_row(
       continue;
     }
     if (wanted == count) return *place;
-    for (Word i = 0; i < wanted; ++i) store(next + i, protocol::published_slot(BatchItem{}, {}));
+    for (Word i = 0; i < wanted; ++i) store(next + i, protocol::published_slot(Operation{}, {}));
     padding_.fetch_add(wanted, std::memory_order_relaxed);
     desk_.wake(place->sleepers);
   }
@@ -829,7 +829,7 @@ Session::Session(Session&&) noexcept = default;
 Session& Session::operator=(Session&&) noexcept = default;
 Session::~Session() = default;
 
-Result<Ticket> Session::publish(const BatchItem& item, const PublishOptions& options) {
+Result<Ticket> Session::publish(const Operation& item, const PublishOptions& options) {
   return state_->publish(item, options);
 }
 Result<TicketRange> Session::publish_items(std::span<const abi::WorkItem> items,
@@ -840,7 +840,7 @@ Result<Ticket> Session::publish_packed(std::span<const protocol::PackedOp> ops,
                                        const PublishOptions& options) {
   return state_->publish_packed(ops, options);
 }
-Result<TicketRange> Session::publish_batch(std::span<const BatchItem> items, Word tag,
+Result<TicketRange> Session::publish_batch(std::span<const Operation> items, Word tag,
                                            const PublishOptions& options) {
   return state_->publish_batch(items, tag, options);
 }
@@ -897,9 +897,9 @@ Result<Session> Megakernel::start(const SessionOptions& options) {
                 fmt::format("create the megakernel with {} slots",
                             std::bit_ceil(std::max<Word>(slot_count, 2))));
   }
-  auto region = EVERKERNEL_TRY(make_region(options, slot_count));
-  EVERKERNEL_TRY(fill_control(options, region.part(kControl)));
-  const auto words = *LiveWords::bind(protocol::Buffer::control, region.part(kControl));
+  auto shared_memory = EVERKERNEL_TRY(make_shared_memory(options, slot_count));
+  EVERKERNEL_TRY(fill_control(options, shared_memory.part(kControl)));
+  const auto words = *LiveWords::bind(protocol::Buffer::control, shared_memory.part(kControl));
   const Word head = words.load_relaxed(abi::kControlTicketHead.first);
   const Word tail = words.load_relaxed(abi::kControlTicketTail.first);
   if (head != tail) {
@@ -909,7 +909,7 @@ Result<Session> Megakernel::start(const SessionOptions& options) {
                             head, tail),
                 "set TICKET_HEAD and TICKET_TAIL to the same value");
   }
-  auto session = std::make_unique<Session::State>(state_, std::move(region), head,
+  auto session = std::make_unique<Session::State>(state_, std::move(shared_memory), head,
                                                   state_->current_kernel()->worker_count());
   EVERKERNEL_TRY(session->launch());
   return Session(std::move(session));

@@ -43,8 +43,8 @@ class WindowGrouper {
     WindowTelemetry& window = find(slot);
     window.required_slots += Word{slot.args[1] == 0};
     window.lookahead_slots += Word{slot.args[1] == 1};
-    // Compares instead of a switch: statuses are as good as random, and a branch on them would be
-    // mispredicted most of the time. An unknown status belongs to the window but has no count.
+    // Comparisons instead of a switch: statuses look random to the branch predictor, which would
+    // mispredict most of them. An unknown status belongs to the window but has no count.
     window.published += Word{slot.status == RingStatus::published};
     window.claimed += Word{slot.status == RingStatus::claimed};
     window.done += Word{slot.status == RingStatus::done};
@@ -56,7 +56,7 @@ class WindowGrouper {
 
   void finish() {
     const auto key = [](const WindowTelemetry& w) { return key_of(w.ticket, w.opcode); };
-    // Windows are mostly published by rising ticket, and then already in order.
+    // Windows are mostly published by rising ticket; then they are already sorted.
     if (!std::ranges::is_sorted(windows_, {}, key)) std::ranges::sort(windows_, {}, key);
   }
 
@@ -67,8 +67,8 @@ class WindowGrouper {
     return (std::uint64_t{ticket} << 32) | opcode;
   }
 
-  // Every bit of the key reaches every bit of the result. Tenants choose tickets: with a weaker
-  // function, or one whose seed they know, they could make all of them collide.
+  // Every bit of the key affects every bit of the result. Tenants choose tickets: with a weaker
+  // function, or a known seed, a tenant could make all of them collide.
   static std::uint64_t mix(std::uint64_t key) {
     key = (key ^ (key >> 33)) * 0xFF51AFD7ED558CCDu;
     key = (key ^ (key >> 33)) * 0xC4CEB9FE1A85EC53u;
@@ -80,7 +80,8 @@ class WindowGrouper {
     return std::ranges::binary_search(opcodes_, opcode);
   }
 
-  // Neighbouring slots nearly always belong to one window, so the last one is tried first.
+  // Adjacent slots nearly always belong to the same window, so that of the last slot is tried
+  // first.
   WindowTelemetry& find(const Slot& slot) {
     if (last_ < windows_.size() && windows_[last_].ticket == slot.args[0] &&
         windows_[last_].opcode == slot.opcode) {
@@ -96,11 +97,11 @@ class WindowGrouper {
     return windows_[last_];
   }
 
-  // Where (ticket, opcode) is, or the free place where it goes. The table is at most half full, so
-  // the search ends.
+  // The place of (ticket, opcode), or the free place for it. The table is at most half full, so
+  // that the search ends.
   std::size_t place(Word ticket, Word opcode) const {
     const std::size_t mask = table_.size() - 1;
-    // Sixteen tickets in a row share a cache line of the table: they are mostly met in a row.
+    // Sixteen consecutive tickets share a cache line of the table: they are mostly met in order.
     const std::uint64_t mixed = mix(key_of(ticket >> 4, opcode) ^ seed_);
     std::size_t at = (mixed ^ (ticket & 15)) & mask;
     while (table_[at] != 0) {
@@ -135,7 +136,7 @@ void decode_control(const ControlView& view, bool observables, ControlSnapshot& 
   control.fault_count = view.fault_count();
   control.debug_dropped = view.debug_dropped();
   control.metrics.clear();
-  control.metrics.reserve(abi::kControlMetrics.count);  // once: later counters cost nothing
+  control.metrics.reserve(abi::kControlMetrics.count);  // so that later decodes do not allocate
   for (Word opcode = 0; opcode < abi::kControlMetrics.count; ++opcode) {
     const Word count = view.metric(opcode);
     if (count != 0) control.metrics.push_back({.opcode = opcode, .count = count});
@@ -153,15 +154,15 @@ void decode_control(const ControlView& view, bool observables, ControlSnapshot& 
     control.observables[i] = *view.observable(i);
 }
 
-// 1 for a slot that is claimable or CLAIMED and whose tenant may run, without a branch. A tenant id
-// from 32 up names no mask and is not enabled.
+// 1 for a slot that is claimable or CLAIMED and whose tenant may run, computed without a branch. A
+// tenant id from 32 up has no mask and may not run.
 Word is_runnable(const Slot& slot, Word enabled_tenants) {
   const bool can_move = abi::is_claimable(slot.status) || slot.status == RingStatus::claimed;
   const std::uint64_t enabled = std::uint64_t{enabled_tenants} >> std::min(slot.tenant, Word{63});
   return Word{can_move} & static_cast<Word>(enabled);
 }
 
-// The upper half of the priority word means something only in a faulted slot.
+// The upper half of the priority word has a meaning in a faulted slot only.
 Word fault_code(const Slot& slot) {
   return slot.status == RingStatus::fault ? abi::fault_code_of(slot.priority) : 0;
 }
@@ -204,19 +205,11 @@ void decode_ring(const RingView& view, std::span<const Word> window_opcodes, Dec
 Result<void> decode(const DecodeRequest& request, DecodeScratch& scratch,
                     RingTelemetry& telemetry) {
   std::optional<ControlView> control;
-  if (request.control) {
-    const auto view = ControlView::parse(*request.control);
-    if (!view) return Failure(view.error());
-    control = *view;
-  }
+  if (request.control) control = EVERKERNEL_TRY(ControlView::parse(*request.control));
   std::optional<RingView> ring;
-  if (request.ring) {
-    const auto view = RingView::parse(*request.ring);
-    if (!view) return Failure(view.error());
-    ring = *view;
-  }
+  if (request.ring) ring = EVERKERNEL_TRY(RingView::parse(*request.ring));
 
-  // Nothing fails from here on. What was not given is emptied in place, keeping its storage.
+  // Nothing fails from here on. Parts without a buffer are emptied and keep their storage.
   static constexpr std::array<std::byte, abi::kControlWords * abi::kWordBytes> kNoControl{};
   decode_control(control ? *control : *ControlView::parse(kNoControl), request.observables,
                  telemetry.control);

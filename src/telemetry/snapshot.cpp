@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <span>
 
-#include "everkernel/base/checked.hpp"
+#include "base/checked.hpp"
 
 namespace everkernel::telemetry {
 namespace {

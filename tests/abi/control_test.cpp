@@ -9,13 +9,13 @@
 namespace everkernel::abi {
 namespace {
 
-struct RegionRow {
+struct TableRow {
   WordRange words;
   std::string_view name;
   Word first, last;
 };
 
-constexpr RegionRow kRegions[] = {
+constexpr TableRow kTables[] = {
     {kControlShutdown, "shutdown", 0, 0},
     {kControlDoneCount, "done_count", 1, 1},
     {kControlTenantBase, "tenant_base", 2, 2},
@@ -34,8 +34,8 @@ constexpr RegionRow kRegions[] = {
     {kControlReserved, "reserved", 145, 159},
 };
 
-TEST(Control, regions_lie_where_the_format_says) {
-  for (const RegionRow& row : kRegions) {
+TEST(Control, tables_lie_where_the_format_says) {
+  for (const TableRow& row : kTables) {
     SCOPED_TRACE(row.name);
     EXPECT_EQ(row.words.first, row.first);
     EXPECT_EQ(row.words.end(), row.last + 1);
@@ -43,14 +43,14 @@ TEST(Control, regions_lie_where_the_format_says) {
   }
 }
 
-TEST(Control, the_table_lists_every_region_in_order) {
-  ASSERT_EQ(std::size(kControlRegions), std::size(kRegions));
-  for (std::size_t i = 0; i < std::size(kRegions); ++i) {
-    EXPECT_EQ(kControlRegions[i].name, kRegions[i].name);
-    EXPECT_EQ(kControlRegions[i].words.first, kRegions[i].first);
-    EXPECT_EQ(kControlRegions[i].words.count, kRegions[i].words.count);
+TEST(Control, the_list_names_every_table_in_order) {
+  ASSERT_EQ(std::size(kControlTables), std::size(kTables));
+  for (std::size_t i = 0; i < std::size(kTables); ++i) {
+    EXPECT_EQ(kControlTables[i].name, kTables[i].name);
+    EXPECT_EQ(kControlTables[i].words.first, kTables[i].first);
+    EXPECT_EQ(kControlTables[i].words.count, kTables[i].words.count);
   }
-  EXPECT_TRUE(control_regions_tile());
+  EXPECT_TRUE(control_tables_tile());
 }
 
 TEST(Control, observables_follow_160_words) {

@@ -15,7 +15,7 @@ using namespace everkernel::abi;
 // What only the compiler evaluates on a device: tables and names live in host memory.
 static_assert(find_opcode(7)->opcode == Opcode::batch_fence);
 static_assert(is_publishable_opcode(0x80000001u) && !is_publishable_opcode(0x80000000u));
-static_assert(kControlRegions[3].words.first == 3 && control_regions_tile());
+static_assert(kControlTables[3].words.first == 3 && control_tables_tile());
 static_assert(status_name(SlotStatus::yield)[0] == 'y' && priority_name(4)[0] == 'i');
 static_assert(fault_name(256)[0] == 'u' && io_op_name(IoOp::write)[0] == 'w');
 static_assert(io_status_name(IoStatus::error)[0] == 'e' && opcode_table_is_sound());

@@ -1,4 +1,4 @@
-// Section 1 and 3 of the wire format: the slot. Every expectation is typed from the specification.
+// Section 1 and 3 of the wire format: the slot. The expected values are those of the specification.
 #include "everkernel/abi/slot.hpp"
 
 #include <gtest/gtest.h>
@@ -54,7 +54,7 @@ struct StatusRow {
   bool known, publishable, claimable, terminal, active, cancellable;
 };
 
-// 8 and 9 are found in memory only when something went wrong: nothing may be done with them.
+// 8 and 9 are not statuses: nothing may be done with a slot that has one.
 constexpr StatusRow kStatuses[] = {
     // value, name, known, publishable, claimable, terminal, active, cancellable
     {0, "empty", true, true, false, false, false, false},

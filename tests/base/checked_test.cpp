@@ -1,4 +1,4 @@
-#include "everkernel/base/checked.hpp"
+#include "base/checked.hpp"
 
 #include <gtest/gtest.h>
 

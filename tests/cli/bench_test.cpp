@@ -1,4 +1,4 @@
-// `everkernel bench`, beside programs of the test's own: what is measured is not the point here.
+// `everkernel bench` with scripts in place of benchmarks: only the command itself is tested.
 #include "program.hpp"
 
 namespace everkernel::test {
@@ -6,7 +6,7 @@ namespace {
 
 class Bench : public Program {
  protected:
-  // The program looks beside itself, so it gets a folder of its own.
+  // The program looks for benchmarks in its own folder, so it is copied to a fresh one.
   void SetUp() override {
     std::filesystem::create_directory(dir.path() / "bin");
     std::filesystem::copy_file(EVERKERNEL_PROGRAM, dir.path() / "bin/everkernel");
@@ -77,8 +77,7 @@ TEST_F(Bench, without_benchmarks_is_status_3) {
   const Outcome outcome = bench({});
   EXPECT_EQ(outcome.status, 3);
   EXPECT_EQ(outcome.out, "");
-  EXPECT_TRUE(outcome.err.starts_with("error: no benchmarks lie beside this program, in '"))
-      << outcome.err;
+  EXPECT_TRUE(outcome.err.starts_with("error: there are no benchmarks in '")) << outcome.err;
   EXPECT_EQ(bench({"--list"}).status, 3);
 }
 

@@ -10,7 +10,7 @@
 
 namespace everkernel::test {
 
-/// Runs dispatches and looks at what they left.
+/// Runs dispatches and reads the files that they write.
 class DispatchProgram : public Program {
  protected:
   void write_text(const std::string& name, std::string_view text) const {
@@ -24,8 +24,8 @@ class DispatchProgram : public Program {
     return everkernel(std::move(args));
   }
 
-  /// Dispatches with --json; it must end with `status`, say nothing on standard error and print one
-  /// object.
+  /// Dispatches with --json. The command must end with `status`, print nothing on standard error
+  /// and one object on standard output.
   Json dispatch_json(int status, Args more = {}) const {
     more.push_back("--json");
     const Outcome outcome = dispatch(more);
@@ -36,7 +36,7 @@ class DispatchProgram : public Program {
     return object;
   }
 
-  /// A dispatch that is refused: status 2, the error, and no folder.
+  /// Expects a dispatch to fail with status 2 and this error, and to create no folder.
   void expect_dispatch_refused(const Args& more, std::string_view part) const {
     expect_refused(dispatch(more), part);
     EXPECT_FALSE(std::filesystem::exists(dir.path() / "out"));
@@ -47,7 +47,7 @@ class DispatchProgram : public Program {
     return words_of(dir.read("out/" + name));
   }
 
-  /// What `inspect` says about the output folder.
+  /// The JSON of `inspect` for the output folder.
   Json inspect_out() const {
     return json({"inspect", "--control", "out/control.bin", "--ring", "out/ring.bin", "--debug-log",
                  "out/debug_log.bin", "--io-queue", "out/io_queue.bin", "--observables"});

@@ -1,4 +1,4 @@
-// `everkernel dispatch` with handlers and the buffers they see.
+// `everkernel dispatch` with handlers and their buffers.
 #include <bit>
 
 #include "dispatch_fixture.hpp"
@@ -158,7 +158,7 @@ TEST_F(DispatchHandlers, hits_that_have_no_place_to_go_are_counted) {
   EXPECT_EQ(report["hits_dropped"], 1);
   EXPECT_EQ(out_words("hits.bin"), (std::vector<Word>{0, 1, 2, 3}));
   const auto text = dispatch({"--handlers", "ops.ek", "--hit-capacity", "1"}).out;
-  EXPECT_NE(text.find("1  hits of emit that found no room"), std::string::npos) << text;
+  EXPECT_NE(text.find("1  hits of emit that did not fit"), std::string::npos) << text;
 }
 
 TEST_F(DispatchHandlers, io_that_nobody_serves_remains_with_its_request) {

@@ -1,5 +1,5 @@
-// Items that go wrong, a row of the wire format each: the item gets what the format says, the
-// others finish, and `inspect` shows it.
+// Items that fail, one test for each fault of the wire format: the item gets the fault code of the
+// format, the other items finish, and `inspect` shows both.
 #include "dispatch_fixture.hpp"
 
 namespace everkernel::test {
@@ -29,7 +29,7 @@ class DispatchHostile : public DispatchProgram {
     EXPECT_EQ(look["slots"][1]["priority"], 2);
     EXPECT_NE(inspect_out_text().find(name), std::string::npos);
   }
-  // The slot is as it was, and counted nowhere.
+  // The slot is unchanged and not counted.
   void expect_untouched(std::string_view note) {
     EXPECT_EQ(report_["items_done"], 2);
     EXPECT_EQ(report_["items_remaining"], 1);
@@ -85,7 +85,7 @@ TEST_F(DispatchHostile, a_word_of_the_system_is_denied_to_tenants) {
 }
 
 TEST_F(DispatchHostile, a_bad_packed_payload_is_a_fault_before_any_of_it_runs) {
-  // Two inner operations; the second begins behind the arguments there are.
+  // Two inner operations; the arguments of the second begin behind the end of the payload.
   run_with({.status = 1, .opcode = 0x80000001u, .args = {0x00020202, 0x00000902, 77, 161}});
   expect_fault(6, "bad_packed_payload");
   EXPECT_EQ(out_words("control.bin")[161], 0u);

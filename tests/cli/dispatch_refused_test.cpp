@@ -1,4 +1,4 @@
-// `everkernel dispatch` that is refused or fails: the status, the error, and nothing written.
+// Dispatches that fail: exit status and error, and no file is written.
 #include <sys/stat.h>
 
 #include "dispatch_fixture.hpp"
@@ -40,11 +40,11 @@ INSTANTIATE_TEST_SUITE_P(
         RefusedCase{"jit_alone", {"--jit"}, "--jit needs --handlers"},
         RefusedCase{
             "no_payload", {"--jit", "--handlers", "ops.ek"}, "--jit: 'ops.ek' has no payload"},
-        RefusedCase{"schedule", {"--schedule", "random"}, "--schedule does not know 'random'"},
+        RefusedCase{"schedule", {"--schedule", "random"}, "--schedule: 'random' is not a choice"},
         RefusedCase{"schedule_twice",
                     {"--schedule", "direct", "--schedule", "ticket"},
                     "--schedule was given 2 times"},
-        RefusedCase{"backend", {"--backend", "vulkan"}, "--backend does not know 'vulkan'"},
+        RefusedCase{"backend", {"--backend", "vulkan"}, "--backend: 'vulkan' is not a choice"},
         RefusedCase{"workgroup_3", {"--workgroup-size", "3"}, "3"},
         RefusedCase{"workgroup_0", {"--workgroup-size", "0"}, "0"},
         RefusedCase{"workgroup_8", {"--workgroup-size", "8"}, "8"},
@@ -138,14 +138,13 @@ TEST_F(DispatchRefused, cuda_is_status_3_with_the_reason) {
   EXPECT_EQ(outcome.status, 3);
   EXPECT_EQ(outcome.out, "");
   EXPECT_EQ(outcome.err, std::string("error: --backend cuda: ") + kNoDriverReason +
-                             "\nhint: --backend cpu runs on every machine\n");
+                             "\nhint: use --backend cpu, which runs on every machine\n");
   EXPECT_FALSE(std::filesystem::exists(dir.path() / "out"));
 }
 
-TEST_F(DispatchRefused, an_access_nobody_knows_hints_at_those_there_are) {
+TEST_F(DispatchRefused, an_unknown_access_hints_at_the_known_ones) {
   EXPECT_NE(dispatch({"--buffer", "1=x.bin:x"})
-                .err.find("hint: what handlers may do stands behind "
-                          "the file as :r, :w or :rw"),
+                .err.find("hint: only :r, :w and :rw may follow the file name"),
             std::string::npos);
 }
 

@@ -1,4 +1,4 @@
-// `everkernel dispatch`: what it writes and reports when it runs.
+// `everkernel dispatch`: the files and the report of successful dispatches.
 #include <sstream>
 
 #include "dispatch_fixture.hpp"
@@ -151,8 +151,8 @@ TEST_F(Dispatch, text_says_how_items_ended_and_what_to_do) {
        {"dispatch  cpu, 2 workers  6 slots, direct schedule\n",
         "  done       2  items that completed\n", "  faulted    2  items that ended as fault\n",
         "  remaining  2  items that have not ended\n",
-        "  dropped    1  debug records that found no room",
-        "  nothing was left that could run after ",
+        "  dropped    1  debug records that did not fit",
+        "  every slot that could run has run after ",
         "    2  unknown_opcode (1)  99      no handler has this opcode: give a file that has one "
         "with",
         "published  9            tenant disabled\n", "yield      BATCH_FENCE  waits for slot 3\n",

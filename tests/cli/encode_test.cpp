@@ -1,4 +1,4 @@
-// `everkernel encode`: the bytes it makes, typed by hand.
+// `everkernel encode`: the bytes of its files, compared with literals.
 #include <sys/stat.h>
 
 #include "program.hpp"

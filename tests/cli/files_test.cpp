@@ -1,5 +1,5 @@
-// Files that are missing, of the wrong kind, cut short or not writable: status 2, the path named,
-// nothing left behind.
+// Files that are missing, of the wrong kind, truncated or not writable: exit status 2, an error
+// with the path, and no new file.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,12 +13,12 @@ using Files = Program;
 struct InputCase {
   const char* name;
   Args args;         // FILE is the bad input
-  std::size_t size;  // of an input that is cut short
+  std::size_t size;  // of a truncated input
 };
 
 class Input : public Program, public ::testing::WithParamInterface<InputCase> {
  protected:
-  // Everything else the command needs is there and good.
+  // Every other input of the command is valid.
   void SetUp() override {
     dir.write("ring.bin", Bytes(128));
     dir.write("control.bin", control_of({}));
@@ -80,7 +80,7 @@ TEST_F(Files, a_longer_ring_is_named_with_what_is_left_over) {
   EXPECT_EQ(everkernel({"inspect", "--ring", "ring.bin"}).err,
             "error: ring.bin: ring: 130 bytes are not whole slots of 64 bytes: 2 bytes of slot 2 "
             "are there\n"
-            "hint: the buffer was cut short, or it is a file of another kind\n");
+            "hint: the buffer is truncated, or the bytes are of another kind\n");
 }
 
 TEST_F(Files, an_empty_ring_has_no_slots_to_publish_into) {
@@ -88,7 +88,7 @@ TEST_F(Files, an_empty_ring_has_no_slots_to_publish_into) {
   EXPECT_EQ(json({"inspect", "--ring", "ring.bin"})["occupancy"]["total_slots"], 0);
   expect_refused(everkernel({"publish", "--ring", "ring.bin", "--slot", "0", "--tenant", "0",
                              "--opcode", "1"}),
-                 "slot 0 is not there");
+                 "slot 0 does not exist");
 }
 
 TEST_F(Files, a_pipe_is_not_published_into) {
@@ -103,7 +103,7 @@ TEST_F(Files, publish_does_not_make_a_ring) {
       everkernel({"publish", "--ring", "ring.bin", "--slot", "0", "--tenant", "0", "--opcode", "1"})
           .err,
       "error: cannot change 'ring.bin': No such file or directory\n"
-      "hint: everkernel encode ring --slots N -o FILE makes a ring\n");
+      "hint: make a ring first: everkernel encode ring --slots N -o FILE\n");
   EXPECT_TRUE(dir.names().empty());
 }
 
@@ -142,11 +142,11 @@ TEST_F(Files, a_device_takes_the_bytes_and_stays_a_device) {
   EXPECT_TRUE(std::filesystem::is_character_file(dir.path() / "null"));
 }
 
-// Runs the program as a user without rights: root may do everything, so it has to become another.
+// Runs the program as an unprivileged user: root could read and write every file.
 class Permissions : public Program {
  protected:
   void SetUp() override {
-    // The others may enter and make files, but not touch what is read-only.
+    // Other users may enter the folder and create files, but not change read-only files.
     std::filesystem::permissions(dir.path(), std::filesystem::perms::all);
     if (as_nobody({"--version"}).status != 0) GTEST_SKIP() << "no other user can run the program";
   }
@@ -199,14 +199,15 @@ TEST_F(Files, too_little_memory_is_status_3_and_leaves_nothing) {
         "ulimit -v " + std::to_string(kilobytes) + " && exec '" EVERKERNEL_PROGRAM "' " + args;
     return run({.program = "/bin/sh", .args = {"-c", command}, .folder = dir.path()});
   };
-  // What the program needs to start depends on the libraries of this build; the ring is 64 MB.
+  // The memory that the program needs to start depends on the libraries of this build; the ring
+  // takes 64 MB.
   constexpr int kStep = 20'000;
   int enough = kStep;
   while (enough < 1'000'000 && run_with(enough, "--version").status != 0) enough += kStep;
   const Outcome outcome = run_with(enough + kStep, "encode ring --slots 1048576 -o ring.bin");
   EXPECT_EQ(outcome.status, 3);
   EXPECT_EQ(outcome.out, "");
-  EXPECT_EQ(outcome.err, "error: there is not enough memory for these buffers\n");
+  EXPECT_EQ(outcome.err, "error: not enough memory for these buffers\n");
   EXPECT_TRUE(dir.names().empty());
 }
 #endif

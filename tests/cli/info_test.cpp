@@ -7,7 +7,7 @@ namespace {
 
 using Info = Program;
 
-// A driver that tests/cuda scripts.
+// The fake driver of tests/cuda.
 constexpr char kFakeDriver[] = EVERKERNEL_FAKE_DRIVER;
 
 TEST_F(Info, json_has_the_version_and_the_constants_of_the_wire_format) {
@@ -109,7 +109,7 @@ TEST_F(Info, json_says_whether_handlers_become_native_code) {
   EXPECT_EQ(native["reason"].get<std::string>().empty(), jit::has_native_code());
 }
 
-/// The environment says where compiled code is kept, which other tests do not want it to be.
+/// Tests that set the folder of the code cache in the environment.
 struct InfoCache : Info {
   void keep_in(const std::string& place) { ::setenv("EVERKERNEL_CACHE_DIR", place.c_str(), 1); }
   ~InfoCache() override { keep_in("off"); }
@@ -128,7 +128,7 @@ TEST_F(InfoCache, says_that_it_is_switched_off) {
   keep_in("off");
   const Json cache = json({"info"})["code_cache"];
   EXPECT_EQ(cache["available"], false);
-  EXPECT_EQ(cache["reason"], "EVERKERNEL_CACHE_DIR switches it off");
+  EXPECT_EQ(cache["reason"], "EVERKERNEL_CACHE_DIR is off");
   EXPECT_EQ(cache["directory"], "");
 }
 

@@ -1,4 +1,4 @@
-// `everkernel inspect` for people: the facts that must be there, and the width they must keep.
+// `everkernel inspect` as text: its content, and that no line is longer than 100 columns.
 #include <sstream>
 
 #include "program.hpp"
@@ -25,9 +25,9 @@ void expect_narrow(const std::string& text) {
 TEST_F(InspectText, control_shows_counters_tenants_and_priorities) {
   dir.write("c.bin", control_of({{0, 1},
                                  {1, 1'234'567},
-                                 {5, 1},  // tenants 2 and 3, just alike
+                                 {5, 1},  // tenants 2 and 3, with equal values
                                  {6, 1},
-                                 {70, 3},  // tenant 6: claims, but not enabled any more
+                                 {70, 3},  // tenant 6: has claims, but is disabled
                                  {97, 1'200'000},
                                  {105, 17},
                                  {128, 12},
@@ -173,18 +173,19 @@ INSTANTIATE_TEST_SUITE_P(
                      7,
                      {.status = 1},
                      false,
-                     "stall suspected: 0 slots completed since the previous look, 1 can run\n"},
+                     "stall suspected: 0 slots completed since --previous-control, 1 can run\n"},
         WatchdogCase{"shutdown", 7, {.status = 1}, true, "1 can run, but shutdown is set\n"},
         WatchdogCase{"progress",
                      6,
                      {.status = 1},
                      false,
-                     "no stall: 1 slot completed since the previous look, 1 in the queue\n"},
+                     "no stall: 1 slot completed since --previous-control, 1 in the queue\n"},
         WatchdogCase{"empty",
                      7,
                      {},
                      false,
-                     "no stall: 0 slots completed since the previous look, and the queue is empty"},
+                     "no stall: 0 slots completed since --previous-control, and the queue "
+                     "is empty"},
         WatchdogCase{"io", 7, {.status = 4}, false, "1 slot waiting for IO\n"},
         WatchdogCase{"fault", 7, {.status = 7}, false, "1 slot in fault\n"},
         WatchdogCase{

@@ -1,6 +1,6 @@
-// The program under test, in a folder of its own, and the buffers the tests give it.
+// Runs the program under test in a fresh folder, and makes the buffers for it.
 //
-// Buffers are typed by hand, word by word: the program must not be checked against its own encoder.
+// Buffers are made word by word, so that the program is not tested against its own encoder.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ namespace everkernel::test {
 using Json = nlohmann::json;
 using Args = std::vector<std::string>;
 
-/// A driver that is nowhere, and what the program says about it.
+/// The path of a driver that does not exist, and the program's reason for it.
 inline constexpr char kNoDriver[] = "/nowhere/libcuda.so";
 inline constexpr char kNoDriverReason[] =
     "EVERKERNEL_LIBCUDA: /nowhere/libcuda.so: cannot open shared object file: No such file or "
@@ -36,7 +36,8 @@ class Program : public ::testing::Test {
     return run({.program = EVERKERNEL_PROGRAM, .args = std::move(args), .folder = dir.path()});
   }
 
-  /// Runs it with --json; it must succeed, say nothing on standard error and print one object.
+  /// Runs it with --json. It must succeed, print nothing on standard error and one object on
+  /// standard output.
   Json json(Args args) const {
     args.push_back("--json");
     const Outcome outcome = everkernel(std::move(args));
@@ -50,8 +51,8 @@ class Program : public ::testing::Test {
   TempDir dir;
 };
 
-/// Expects status 2, nothing on standard output, an `error:` line that holds `part`, and nothing
-/// but a `hint:` line behind it.
+/// Expects status 2, nothing on standard output, an `error:` line that contains `part`, and at most
+/// a `hint:` line after it.
 inline void expect_refused(const Outcome& outcome, std::string_view part) {
   EXPECT_EQ(outcome.status, 2);
   EXPECT_EQ(outcome.out, "");

@@ -165,7 +165,7 @@ TEST_P(Refused, leaves_the_file_and_its_time_as_they_were) {
 INSTANTIATE_TEST_SUITE_P(
     Every, Refused,
     ::testing::Values(RefusedCase{"2", {"--opcode", "9"}, "slot 2 is in use"},
-                      RefusedCase{"3", {"--opcode", "9"}, "slot 3 is not there"},
+                      RefusedCase{"3", {"--opcode", "9"}, "slot 3 does not exist"},
                       RefusedCase{"4294967295", {"--opcode", "9"}, "slot 4294967295"},
                       RefusedCase{"2", {"--packed", "NOP"}, "slot 2 is in use"},
                       RefusedCase{"0", {"--batch", "items.bin"}, "slot 2 is in use"},
@@ -190,8 +190,8 @@ TEST_F(Publish, keeps_the_file_that_readers_have_open) {
 TEST_F(Publish, a_refused_opcode_comes_with_the_librarys_hint) {
   dir.write("ring.bin", kRing);
   EXPECT_EQ(everkernel(publish_into("0", {"--opcode", "0xfff0"})).err,
-            "error: ring: opcode 65520 (0xfff0) is reserved for the system\n"
-            "hint: handlers have numbers 8..0xffef and 0x10000..0x7fffffff\n");
+            "error: ring: opcode 65520 (0xfff0) is reserved\n"
+            "hint: opcodes of handlers are 8..0xffef and 0x10000..0x7fffffff\n");
 }
 
 TEST_F(Publish, two_at_a_time_for_one_slot_let_one_through) {

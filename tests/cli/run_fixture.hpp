@@ -11,7 +11,7 @@
 
 namespace everkernel::test {
 
-/// Writes jobs, runs them and looks at what they left.
+/// Writes jobs, runs them and reads the files that they write.
 class RunProgram : public Program {
  protected:
   void write_text(const std::string& name, std::string_view text) const {
@@ -27,8 +27,8 @@ class RunProgram : public Program {
     return everkernel(std::move(args));
   }
 
-  /// Runs a job with --json; it must end with `status`, say nothing on standard error and print one
-  /// object.
+  /// Runs a job with --json. The command must end with `status`, print nothing on standard error
+  /// and one object on standard output.
   Json run_json(int status, std::string_view job, Args more = {}) const {
     more.push_back("--json");
     return object_of(status, run_job(job, more));

@@ -1,5 +1,5 @@
-// docs/running-jobs.md does what it says: its files are written, its commands run, and what they
-// print is what it shows, but for times. `...` stands for any lines.
+// Checks docs/running-jobs.md: writes its files, runs its commands, and compares their output with
+// the text, except for times. `...` in the text stands for any lines.
 #include <array>
 #include <regex>
 #include <sstream>
@@ -48,7 +48,7 @@ std::vector<Snippet> manual() {
   return snippets;
 }
 
-// The line without what differs from run to run: times, rates, shares, bars and spaces.
+// The line without parts that differ between runs: times, rates, shares, bars and spaces.
 std::string lasting(std::string line) {
   static const std::regex kTime(R"([0-9][0-9.,]* (ns|us|ms|s|%|items/s)( |,|:|$))");
   static const std::regex kBar("#+");
@@ -66,7 +66,7 @@ Lines lasting(const Lines& lines) {
   return kept;
 }
 
-// Whether the lines are those shown. `...` takes as few lines as it can.
+// Whether the lines match those of the text. `...` matches as few lines as possible.
 bool matches(std::span<const std::string> shown, std::span<const std::string> lines) {
   if (shown.empty()) return lines.empty();
   if (shown.front() == "...") {

@@ -1,5 +1,5 @@
-// Jobs with bytes changed, dropped, repeated and moved: whatever they are, the program ends with a
-// status of its own and, where it refuses, one error line and one hint.
+// Jobs with bytes changed, dropped, repeated and moved: the program ends with one of its exit
+// statuses and, if it fails, prints one error line and one hint line.
 #include <iostream>
 #include <random>
 

@@ -1,5 +1,4 @@
-// Jobs that are wrong: each is refused with its place in the message, before anything runs or is
-// written.
+// Jobs with a mistake: the error names the place, and nothing runs and no file is written.
 #include "run_fixture.hpp"
 
 namespace everkernel::test {
@@ -68,27 +67,27 @@ INSTANTIATE_TEST_SUITE_P(
 INSTANTIATE_TEST_SUITE_P(
     Keys, WrongJob,
     ::testing::Values(
-        WrongCase{"item: there is no such key", R"({"item": []})"},
-        WrongCase{"'a b': there is no such key", R"({"a b": []})"},
-        WrongCase{"'': there is no such key", R"({"": []})"},
-        WrongCase{"items[1].opcode: there is no such key",
-                  R"({"items": [{"op": 0}, {"opcode": 0}]})"},
-        WrongCase{"buffers[0].access: there is no such key",
+        WrongCase{"item: unknown key", R"({"item": []})"},
+        WrongCase{"'a b': unknown key", R"({"a b": []})"},
+        WrongCase{"'': unknown key", R"({"": []})"},
+        WrongCase{"items[1].opcode: unknown key", R"({"items": [{"op": 0}, {"opcode": 0}]})"},
+        WrongCase{"buffers[0].access: unknown key",
                   R"({"buffers": [{"handle": 1, "access": "r"}]})"},
-        WrongCase{"files[0].size: there is no such key", R"({"files": [{"size": 1}]})"},
-        WrongCase{"items: it is given twice", R"({"items": [], "items": []})"},
-        WrongCase{"ordered: it is given twice", R"({"ordered": true, "ordered": true})"},
-        WrongCase{"items[0].op: it is given twice", R"({"items": [{"op": 0, "op": 0}]})"},
-        WrongCase{"buffers[0].u32: it is given twice",
+        WrongCase{"files[0].size: unknown key", R"({"files": [{"size": 1}]})"},
+        WrongCase{"items: the key is given twice", R"({"items": [], "items": []})"},
+        WrongCase{"ordered: the key is given twice", R"({"ordered": true, "ordered": true})"},
+        WrongCase{"items[0].op: the key is given twice", R"({"items": [{"op": 0, "op": 0}]})"},
+        WrongCase{"buffers[0].u32: the key is given twice",
                   R"({"buffers": [{"u32": [1], "u32": [2], "handle": 1}]})"},
-        WrongCase{"buffers[1].handle: it is missing",
+        WrongCase{"buffers[1].handle: the key is missing",
                   R"({"buffers": [{"handle": 1, "zeros": 1}, {"zeros": 1}]})"},
-        WrongCase{"buffers[0]: it has no words", R"({"buffers": [{"handle": 1}]})"},
-        WrongCase{"items[2].op: it is missing",
+        WrongCase{"buffers[0]: the buffer has no source of words",
+                  R"({"buffers": [{"handle": 1}]})"},
+        WrongCase{"items[2].op: the key is missing",
                   R"({"items": [{"op": 0}, {"op": 0}, {"param": 1}]})"},
-        WrongCase{"items[0].op: it is missing", R"({"items": [{}]})"},
-        WrongCase{"files[0].handle: it is missing", R"({"files": [{"path": "x"}]})"},
-        WrongCase{"files[0].path: it is missing", R"({"files": [{"handle": 1}]})"}));
+        WrongCase{"items[0].op: the key is missing", R"({"items": [{}]})"},
+        WrongCase{"files[0].handle: the key is missing", R"({"files": [{"path": "x"}]})"},
+        WrongCase{"files[0].path: the key is missing", R"({"files": [{"handle": 1}]})"}));
 
 INSTANTIATE_TEST_SUITE_P(
     Types, WrongJob,
@@ -98,7 +97,7 @@ INSTANTIATE_TEST_SUITE_P(
         WrongCase{"handlers: a list is not", R"({"handlers": ["ops.ek"]})"},
         WrongCase{"handlers: an object is not", R"({"handlers": {"a": 1}})"},
         WrongCase{"handlers: the path is empty", R"({"handlers": ""})"},
-        WrongCase{"handlers: 'a\\x00b' is no path", R"({"handlers": "a\u0000b"})"},
+        WrongCase{"handlers: 'a\\x00b' is not a path", R"({"handlers": "a\u0000b"})"},
         WrongCase{"items_file: true is not", R"({"items_file": true})"},
         WrongCase{"ordered: 1 is not", R"({"ordered": 1})"},
         WrongCase{"ordered: 'true' is not", R"({"ordered": "true"})"},
@@ -156,28 +155,30 @@ INSTANTIATE_TEST_SUITE_P(
         WrongCase{"outputs[0]: 0 is not", R"({"outputs": [0]})"},
         WrongCase{"files[0].handle: 0 is not", R"({"files": [{"handle": 0}]})"}));
 
-// Behind each: one more key that must fit, or what it names.
+// Parts of jobs; each test adds the key that is wrong.
 #define OPS R"("handlers": "ops.ek", )"
 #define TWO R"("buffers": [{"handle": 1, "zeros": 1}, {"handle": 2, "zeros": 1}], )"
 
 INSTANTIATE_TEST_SUITE_P(
     Together, WrongJob,
     ::testing::Values(
-        WrongCase{"items: there are neither items nor an items_file", "{}"},
-        WrongCase{"items: there are neither items nor an items_file", "{" OPS R"("buffers": []})"},
+        WrongCase{"items: the job has neither items nor an items_file", "{}"},
+        WrongCase{"items: the job has neither items nor an items_file",
+                  "{" OPS R"("buffers": []})"},
         WrongCase{
-            "buffers[1].handle: 1 is another buffer's handle",
+            "buffers[1].handle: another buffer has handle 1",
             R"({"items": [], "buffers": [{"handle": 1, "zeros": 1}, {"handle": 1, "zeros": 1}]})"},
-        WrongCase{"buffers[0].zeros: the buffer has its words already",
+        WrongCase{"buffers[0].zeros: the buffer already has a source of words",
                   R"({"items": [], "buffers": [{"handle": 1, "u32": [1], "zeros": 1}]})"},
-        WrongCase{"buffers[0].file: the buffer has its words already",
+        WrongCase{"buffers[0].file: the buffer already has a source of words",
                   R"({"items": [], "buffers": [{"handle": 1, "zeros": 1, "file": "ok.bin"}]})"},
         WrongCase{"outputs[1]: no buffer has handle 3",
                   "{" TWO R"("items": [], "outputs": [2, 3]})"},
-        WrongCase{"outputs[1]: 2 is named twice", "{" TWO R"("items": [], "outputs": [2, 2]})"},
+        WrongCase{"outputs[1]: handle 2 is named twice",
+                  "{" TWO R"("items": [], "outputs": [2, 2]})"},
         WrongCase{"items[1].op: no handler has opcode 99",
                   "{" OPS TWO R"("items": [{"op": 0}, {"op": 99}]})"},
-        WrongCase{"items[0].op: STORE_U32 (1) is an operation of rings",
+        WrongCase{"items[0].op: STORE_U32 (1) is an operation for rings only",
                   "{" OPS R"("items": [{"op": 1}]})"},
         WrongCase{"items[0].op: no handler has opcode 64", R"({"items": [{"op": 64}]})"},
         WrongCase{"items[0].input: no buffer has handle 3",
@@ -248,12 +249,12 @@ TEST_P(WrongOption, is_refused) {
 
 INSTANTIATE_TEST_SUITE_P(
     Every, WrongOption,
-    ::testing::Values(UseCase{{"--max-wall-time", "0s"}, "--max-wall-time: no time at all"},
-                      UseCase{{"--max-wall-time", "0.1ns"}, "--max-wall-time: no time at all"},
+    ::testing::Values(UseCase{{"--max-wall-time", "0s"}, "--max-wall-time: 0 leaves no time"},
+                      UseCase{{"--max-wall-time", "0.1ns"}, "--max-wall-time: 0 leaves no time"},
                       UseCase{{"--max-wall-time", "-1s"}, "is not a time"},
                       UseCase{{"--max-wall-time", "10"}, "is not a time"},
                       UseCase{{"--max-wall-time", "s"}, "is not a time"},
-                      UseCase{{"--workers", "0"}, "--workers: 0"},
+                      UseCase{{"--workers", "0"}, "--workers: a run needs at least 1"},
                       UseCase{{"--workers", "-1"}, "--workers"},
                       UseCase{{"--hit-capacity", "0"}, "--hit-capacity: 0"},
                       UseCase{{"--memory-budget", "0"}, "--memory-budget: nothing fits"},
@@ -261,7 +262,7 @@ INSTANTIATE_TEST_SUITE_P(
                       UseCase{{"--memory-budget", "1MB"}, "is not a number of bytes"},
                       UseCase{{"--memory-budget", "-1"}, "is not a number of bytes"},
                       UseCase{{"--memory-budget", "9999999999GiB"}, "is too large"},
-                      UseCase{{"--interpreter", "--jit"}, "do not go together"},
+                      UseCase{{"--interpreter", "--jit"}, "contradict each other"},
                       UseCase{{"--frob"}, "has no option '--frob'"}));
 
 TEST_F(WrongUse, a_backend_that_is_not_there_is_status_3_and_writes_nothing) {

@@ -1,5 +1,4 @@
-// The jobs of examples/jobs, by their results: worked out here from the data of the job itself, in
-// the plainest way there is.
+// Checks the results of the jobs of examples/jobs against simple computations on the same data.
 #include <array>
 #include <map>
 
@@ -14,12 +13,12 @@ class ShippedJobs : public RunProgram {
  protected:
   static std::filesystem::path folder() { return EVERKERNEL_SOURCE_DIR "/examples/jobs"; }
 
-  // Runs a job where it lies.
+  // Runs a job in examples/jobs.
   Json report(const std::string& name, int status) const {
     const std::string path = folder() / name;
     return object_of(status, everkernel({"run", path, "--lineage", "--json"}));
   }
-  // The words each buffer of a job begins with.
+  // The initial words of each buffer of a job.
   static std::map<Word, Words> words_of_job(const std::string& name) {
     std::map<Word, Words> words;
     const Json job = Json::parse(read_text(folder() / name));
@@ -63,7 +62,7 @@ TEST_F(ShippedJobs, pipeline) {
   EXPECT_EQ(run["shape"]["regions"], 5) << "four lanes of three stages, and the mean";
 }
 
-// Where a word ends in the text, for every place it stands.
+// The positions behind each occurrence of a word in the text.
 std::vector<Word> ends_of(const std::string& text, const std::string& word) {
   std::vector<Word> ends;
   for (auto at = text.find(word); at != text.npos; at = text.find(word, at + 1)) {
@@ -123,7 +122,7 @@ TEST_F(ShippedJobs, faults) {
   EXPECT_EQ(words_in(run, 10), (Words{0, 0, 0, 0})) << "another tenant's buffer";
 }
 
-// Options change how a job runs, never what comes out.
+// Options change how a job runs, but not its results.
 TEST_F(ShippedJobs, give_the_same_outputs_however_they_run) {
   for (const char* name : {"histogram.json", "pipeline.json", "scan.json", "faults.json"}) {
     const std::string path = folder() / name;

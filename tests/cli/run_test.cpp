@@ -1,4 +1,4 @@
-// `everkernel run`: jobs that are right, their results, exit statuses and reports.
+// `everkernel run`: results, exit statuses and reports of valid jobs.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -336,7 +336,7 @@ TEST_F(Run, standard_output_that_fails_leaves_no_files) {
   EXPECT_FALSE(has_out());
 }
 
-// A terminal shows the bar while the run goes on, and nothing of it afterwards.
+// On a terminal the progress bar is shown during the run and cleared afterwards.
 TEST_F(Run, progress_goes_to_a_terminal_and_is_cleared) {
   if (!std::filesystem::exists("/usr/bin/script")) GTEST_SKIP() << "there is no script(1)";
   std::string items;

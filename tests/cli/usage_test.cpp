@@ -1,4 +1,4 @@
-// What the program says about wrong usage, and where its help goes.
+// Errors about wrong usage, and the output of --help and --version.
 #include "program.hpp"
 
 namespace everkernel::test {
@@ -63,7 +63,7 @@ struct WrongCase {
 
 class Wrong : public Program, public ::testing::WithParamInterface<WrongCase> {};
 
-// Every case runs beside a good ring and a good control buffer, so that only the usage is wrong.
+// The folder holds a valid ring and control buffer, so that only the usage is wrong.
 TEST_P(Wrong, is_refused_and_writes_nothing) {
   const Bytes ring = ring_of({{}, {}, {.status = 1, .opcode = 9}, {}});
   const Bytes control = control_of({});
@@ -123,7 +123,7 @@ INSTANTIATE_TEST_SUITE_P(
         WrongCase{{"encode", "io-queue", "--slots", "0", "-o", "x"}, "0 slots"},
         WrongCase{{"encode", "io-queue", "--slots", "65", "-o", "x"}, "65 slots"}));
 
-// The numbers of every option are read by the same parser; --slots stands for them all.
+// One parser reads the numbers of every option; these tests use --slots.
 INSTANTIATE_TEST_SUITE_P(
     Number, Wrong,
     ::testing::Values(
@@ -189,7 +189,7 @@ INSTANTIATE_TEST_SUITE_P(
 INSTANTIATE_TEST_SUITE_P(PublishRange, Wrong,
                          ::testing::Values(WrongCase{{"publish", "--ring", "ring.bin", "--slot",
                                                       "4", "--tenant", "0", "--opcode", "1"},
-                                                     "slot 4 is not there"},
+                                                     "slot 4 does not exist"},
                                            WrongCase{{"publish", "--ring", "ring.bin", "--slot",
                                                       "0", "--tenant", "29", "--opcode", "1"},
                                                      "tenant 29"},
@@ -219,7 +219,7 @@ TEST_F(Usage, a_missing_command_hints_at_those_there_are) {
   const Outcome outcome = everkernel({"frob"});
   EXPECT_EQ(outcome.err,
             "error: everkernel has no command 'frob'\n"
-            "hint: commands: info, encode, publish, inspect, check, dispatch, run, bench\n");
+            "hint: commands: run, check, info, bench, encode, publish, dispatch, inspect\n");
 }
 
 TEST_F(Usage, an_unknown_opcode_name_hints_at_the_table) {

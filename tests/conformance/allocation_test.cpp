@@ -121,7 +121,7 @@ TEST(SessionAllocations, publishing_and_waiting_have_none) {
   auto session = megakernel->start();
   ASSERT_TRUE(session.has_value());
   const std::array<Word, 2> args{1, 160};
-  const protocol::BatchItem add[] = {{.opcode = 2, .args = args}};
+  const protocol::Operation add[] = {{.opcode = 2, .args = args}};
   const protocol::PackedOp packed[] = {{.opcode = 2, .args = args}};
   const std::array<abi::WorkItem, 3> items{{{0, 0, 0, 0}, {0, 0, 0, 0}, {0, 0, 0, 0}}};
   bool is_fine = true;

@@ -8,13 +8,13 @@
 
 namespace everkernel::conformance {
 
-using protocol::BatchItem;
+using protocol::Operation;
 using protocol::PackedOp;
 
 inline constexpr std::array<Word, 2> kStore7{7, 160};  // STORE_U32: observable 0 ← 7
 inline constexpr std::array<Word, 2> kAdd1{1, 161};    // ATOMIC_ADD: observable 1 += 1
-inline constexpr BatchItem kNop{.opcode = 0};
-inline constexpr BatchItem kAdd{.opcode = 2, .args = kAdd1};
+inline constexpr Operation kNop{.opcode = 0};
+inline constexpr Operation kAdd{.opcode = 2, .args = kAdd1};
 
 /// More turns than any test waits for.
 inline constexpr std::uint64_t kEndlessFuel = std::uint64_t{1} << 60;
@@ -24,7 +24,7 @@ inline std::uint64_t number(Ticket ticket) {
 }
 
 /// Publishes one item after the other, waiting for room.
-inline void publish_many(Session& session, const BatchItem& item, Word count) {
+inline void publish_many(Session& session, const Operation& item, Word count) {
   for (Word i = 0; i < count; ++i) must(session.publish(item, {.timeout = kPatience}));
 }
 

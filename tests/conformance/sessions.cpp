@@ -54,7 +54,7 @@ TEST_P(Sessions, a_batch_is_complete_when_its_fence_is) {
   const std::array<Word, 4> steps{0, 0, 0, 30};
   const std::array<Word, 3> add{0, 2, 5};
   for (const Word lap : {1u, 2u, 3u, 4u, 5u}) {
-    const BatchItem items[] = {{.opcode = kCountdown, .args = steps},
+    const Operation items[] = {{.opcode = kCountdown, .args = steps},
                                {.opcode = kAddParam, .args = add},
                                {.opcode = kAddParam, .args = add}};
     const TicketRange range = must(session.publish_batch(items, 100 + lap, {.timeout = kPatience}));
@@ -85,7 +85,7 @@ TEST_P(Sessions, a_batch_that_would_wrap_begins_at_slot_0_behind_padding) {
   while (slot_of(before, 8) != 5) ++before;
   publish_many(session, kNop, before);
   must(session.wait_all(kPatience));
-  const BatchItem items[] = {kAdd, kAdd, kAdd};
+  const Operation items[] = {kAdd, kAdd, kAdd};
   const TicketRange range = must(session.publish_batch(items, 9, {.timeout = kPatience}));
   EXPECT_TRUE(must(session.wait(range.last(), kPatience)).is_done());
   EXPECT_EQ(number(range.first) % 8, 0u);
@@ -99,7 +99,7 @@ TEST_P(Sessions, batches_of_every_length_go_round_the_ring) {
   Megakernel& small = kernel({.slot_count = 8, .workgroup_size = 8});
   Session session = start(small);
   Word adds = 0;
-  const std::vector<BatchItem> items(4, kAdd);
+  const std::vector<Operation> items(4, kAdd);
   for (Word lap = 0; lap < 60; ++lap) {
     const Word count = lap % 4;
     const auto range =
@@ -137,7 +137,7 @@ TEST_P(Sessions, several_threads_publish_at_one_time) {
       const std::array<Word, 3> args{0, 2, 1};
       const std::array<abi::WorkItem, 3> items{
           {{kAddParam, 0, 2, 1}, {kAddParam, 0, 2, 1}, {kAddParam, 0, 2, 1}}};
-      const BatchItem add{.opcode = kAddParam, .args = args};
+      const Operation add{.opcode = kAddParam, .args = args};
       for (int lap = 0; lap < 40; ++lap) {
         const PublishOptions options{.timeout = kPatience};
         const auto one = session.publish(add, options);
@@ -173,7 +173,7 @@ TEST_P(Sessions, a_full_ring_is_an_error_at_once_or_after_a_wait) {
   must(session.set_tenant_enabled(5, false));
   const std::vector<abi::WorkItem> items(15, abi::WorkItem{0, 0, 0, 0});
   must(session.publish_items(items, {.tenant = 5}));
-  const BatchItem one[] = {kNop};
+  const Operation one[] = {kNop};
   const PackedOp packed[] = {{.opcode = 0}};
   EXPECT_EQ(test::code_of(session.publish(kNop)), Code::queue_full);
   EXPECT_EQ(test::code_of(session.publish_items(std::span(items).first(1))), Code::queue_full);
@@ -243,9 +243,9 @@ TEST_P(Sessions, what_cannot_be_published_is_refused_and_changes_nothing) {
   const std::vector<Word> args(13);
   const std::vector<abi::WorkItem> items(16, abi::WorkItem{0, 0, 0, 0});
   const std::vector<abi::WorkItem> reserved{{0, 0, 0, 0}, {0xFFF0, 0, 0, 0}};
-  const std::vector<BatchItem> batch(15, kNop);
-  const BatchItem bad_batch[] = {kNop, {.opcode = 0x80000000}};
-  const BatchItem long_batch[] = {kNop, {.opcode = 0, .args = args}};
+  const std::vector<Operation> batch(15, kNop);
+  const Operation bad_batch[] = {kNop, {.opcode = 0x80000000}};
+  const Operation long_batch[] = {kNop, {.opcode = 0, .args = args}};
   const std::vector<PackedOp> ops(24, PackedOp{.opcode = 0});
   const PackedOp long_op[] = {{.opcode = 1, .args = std::span(args).first(12)}};
   const auto refused = Code::invalid_argument;
@@ -451,7 +451,7 @@ TEST_P(Sessions, a_buffer_is_found_by_sessions_that_start_later) {
   Session earlier = start();
   const DataBuffer output = buffer(2, 1);
   const std::array<Word, 3> args{0, 2, 1};
-  const BatchItem add{.opcode = kAddParam, .args = args};
+  const Operation add{.opcode = kAddParam, .args = args};
   EXPECT_EQ(must(earlier.wait(must(earlier.publish(add)), kPatience)).fault_code, 9u);
   earlier.stop(StopMode::drain, kPatience);
   Session later = start();

@@ -23,7 +23,7 @@
 #include <emmintrin.h>
 #endif
 
-#include "everkernel/base/spin.hpp"
+#include "base/spin.hpp"
 #include "everkernel/protocol/words.hpp"
 #include "gpu.hpp"
 #include "litmus_source.hpp"

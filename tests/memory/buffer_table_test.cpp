@@ -141,7 +141,7 @@ TEST(BufferTable, a_buffer_may_be_empty) {
 #define EVERKERNEL_TEST_SANITIZED 1
 #endif
 
-// In a process of its own, which is given too little address space; sanitizers need all of it.
+// In a child process with little address space; not under sanitizers, which need much.
 #ifndef EVERKERNEL_TEST_SANITIZED
 [[noreturn]] void create_without_memory() {
   const rlimit limit{.rlim_cur = 1u << 30, .rlim_max = 1u << 30};
@@ -311,7 +311,7 @@ std::vector<Word> colliding_handles(Word home, std::size_t count) {
   return handles;
 }
 
-// Whether the table and the model hold the same.
+// Whether the table and the model have the same entries.
 void check_same(const BufferTable& table, const std::map<Word, Buffer>& model,
                 const std::set<Word>& handles) {
   RC_ASSERT(table.size() == model.size());

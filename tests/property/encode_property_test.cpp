@@ -1,4 +1,4 @@
-// What the encoders write, the views read back; what breaks a limit is refused and writes nothing.
+// Views read back the values that encoders write; an encoder that fails writes nothing.
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
@@ -116,7 +116,7 @@ RC_GTEST_PROP(EncodeProperty, a_ring_is_zero_or_is_refused, ()) {
     return;
   }
   RC_ASSERT(*bytes == std::size_t{slots} * 64);
-  if (slots > 4096) return;  // the rule is the same, the memory is not
+  if (slots > 4096) return;  // larger rings would only take more memory
   Bytes target(*bytes, kStale);
   RC_ASSERT(encode_ring(slots, target).has_value());
   RC_ASSERT(target == Bytes(*bytes));

@@ -1,4 +1,4 @@
-// Random words that keep hitting the borders where rules change.
+// Random words, often at the limits of rules of the wire format.
 #pragma once
 
 #include <rapidcheck.h>
@@ -18,7 +18,7 @@ inline rc::Gen<Word> near_power_of_two() {
                         rc::gen::inRange<Word>(0, 32), rc::gen::inRange<Word>(0, 3));
 }
 
-/// Any word, often one at the border of a rule of the wire format.
+/// Any word, often one at the limit of a rule of the wire format.
 inline rc::Gen<Word> edge_word() {
   return rc::gen::oneOf(
       rc::gen::element<Word>(0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 28, 29, 31, 32, 64, 65, 0xFFEF, 0xFFF0,

@@ -23,7 +23,7 @@ rc::Gen<Word> io_status() {
       {{8, rc::gen::element<Word>(0, 0, 0, 1, 2, 3, 0x10, 0x11)}, {1, test::edge_word()}});
 }
 
-// What a call gives: the slot a request got, or why it was refused.
+// The result of a call: the slot of a request, or the error code.
 struct Outcome {
   std::optional<Code> code;
   Word slot = 0;

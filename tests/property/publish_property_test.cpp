@@ -80,7 +80,7 @@ bool model_may_publish(Word opcode) {
   return is_builtin || is_free;
 }
 
-// Puts these slots at `first`, or says why not.
+// Stores these slots from `first` on; returns the error code if it cannot.
 std::optional<Code> model_store(Model& ring, Word first, const std::vector<SlotWords>& slots) {
   if (std::uint64_t{first} + slots.size() > ring.size()) return Code::invalid_argument;
   for (const SlotWords& slot : slots) {
@@ -163,13 +163,13 @@ std::optional<Code> perform(Model& ring, const Call& call) {
   return std::nullopt;
 }
 
-// --- the real thing ---------------------------------------------------------------------------
+// --- the writers under test -------------------------------------------------------------------
 
 template <class Words>
 std::optional<Code> perform(test::Storage<Words>& ring, const Call& call) {
   auto writer = *BasicRingWriter<Words>::bind(ring.span());
   std::vector<abi::WorkItem> items;
-  std::vector<BatchItem> batch;
+  std::vector<Operation> batch;
   for (const Word opcode : call.opcodes) {
     items.push_back({opcode, call.tag, call.status, opcode});
     batch.push_back({opcode, call.args});

@@ -120,7 +120,7 @@ std::vector<Word> random_opcodes() {
 RC_GTEST_PROP(TelemetryProperty, decode_finds_what_the_model_finds, ()) {
   DecodeScratch scratch;
   RingTelemetry telemetry;
-  // Twice with the same storage: what the first left must not show.
+  // Twice with the same storage: values of the first decode must not remain.
   for (int run = 0; run < 2; ++run) {
     const std::vector<Word> control = random_control();
     const std::vector<SlotWords> slots = random_slots();

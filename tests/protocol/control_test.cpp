@@ -19,7 +19,7 @@ using test::words_of;
 
 constexpr Word kMaxWord = 0xFFFFFFFFu;
 
-// Every word holds 1000 + its index, so that an accessor that reads a neighbour is found.
+// Every word holds 1000 + its index, so that a test finds an accessor that reads a wrong word.
 Bytes numbered_control(std::size_t words) {
   std::vector<Word> content(words);
   std::iota(content.begin(), content.end(), 1000u);
@@ -35,7 +35,7 @@ TEST(EncodeControl, matches_the_vector_of_the_wire_format) {
 
   const ControlLayout layout{.shutdown = true, .tenant_count = 4, .observable_slots = 8};
   ASSERT_EQ(control_bytes(layout), 672u);
-  Bytes target(672, std::byte{0xAA});  // stale content must not shine through
+  Bytes target(672, std::byte{0xAA});  // stale content must be overwritten
   ASSERT_TRUE(encode_control(layout, target));
   EXPECT_EQ(words_of(target), expected);
 }

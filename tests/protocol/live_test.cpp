@@ -1,6 +1,6 @@
-// Threads on live memory, as a host and its workers use it. Without TSan they show lost, torn and
-// doubled items. Live words are all atomic, so a missing acquire or release is no race by itself:
-// each hand-over is accompanied by a plain word, and TSan sees whether the order covers that one.
+// Threads on live memory, as a host and its workers use it. Without TSan the tests find lost, torn
+// and repeated items. Live words are atomic, so that a missing acquire or release alone is not a
+// data race: each thread also passes a plain word, and TSan reports if no memory order covers it.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -25,18 +25,17 @@ using abi::SlotStatus;
 using test::Bytes;
 using test::LineBytes;
 
-// Ends every spin of a test: set when a thread has found something wrong or the time is over.
+// Ends every spin loop of a test: set if a thread has found an error or the time is over.
 class Watch {
  public:
-  // Whether a thread that makes work should stop early. Threads that hand a small ring back and
-  // forth need a turn of the scheduler for each hand-over: on a busy machine that is slow, and no
-  // failure.
+  // Whether a publishing thread should stop early. Threads that share a small ring may need a time
+  // slice of the scheduler for each lap: on a busy machine that is slow, but not a failure.
   bool is_enough() const { return std::chrono::steady_clock::now() > enough_; }
   bool is_over() {
     if (std::chrono::steady_clock::now() > deadline_) report("the deadline passed");
     return is_over_.load(std::memory_order_relaxed);
   }
-  // Called by one thread or another, first one wins; read after they are joined.
+  // Keeps the first error of any thread; read after the threads are joined.
   void report(const std::string& problem) {
     if (!is_reported_.test_and_set()) problem_ = problem;
     is_over_.store(true, std::memory_order_relaxed);
@@ -66,7 +65,7 @@ Word mix(Word seed, Word word) {
   return (seed ^ word) * 0x9E3779B1u + (seed >> 15);
 }
 
-// Item `number`: every word of its slot differs from lap to lap, and arg11 seals all of them.
+// Item `number`: every word of its slot differs from lap to lap, and arg11 is a checksum of them.
 struct Item {
   explicit Item(Word number) {
     for (Word i = 0; i < 11; ++i) args[i] = mix(number, i);
@@ -92,9 +91,9 @@ struct Item {
 
 constexpr Word kLiveSlots = 8;
 constexpr Word kLiveItems = 200'000;
-using PlainWords = std::array<Word, kLiveSlots>;  // one beside each slot
+using PlainWords = std::array<Word, kLiveSlots>;  // one for each slot
 
-// Publishes item after item, each into the slot behind the last one's. Gives how many there were.
+// Publishes items into consecutive slots. Gives the number of items.
 Word publish_items(LineBytes& ring, PlainWords& plain, Watch& watch) {
   auto writer = *LiveRingWriter::bind(ring.span());
   const auto words = *LiveWords::bind(Buffer::ring, ring.span());
@@ -111,7 +110,7 @@ Word publish_items(LineBytes& ring, PlainWords& plain, Watch& watch) {
   return kLiveItems;
 }
 
-// Takes them in the same order and completes them, until `published` of them.
+// Takes the items in the same order and completes them, until there were `published` of them.
 void consume_items(LineBytes& ring, const PlainWords& plain, const std::atomic<Word>& published,
                    Watch& watch) {
   auto words = *LiveWords::bind(Buffer::ring, ring.span());
@@ -119,7 +118,7 @@ void consume_items(LineBytes& ring, const PlainWords& plain, const std::atomic<W
     const std::size_t line = number % kLiveSlots * 16;
     const auto has_item = [&] { return words.load_acquire(line) == 1; };
     if (!watch.wait_until([&] { return has_item() || number == published.load(); })) return;
-    if (!has_item()) return;  // that was the last
+    if (!has_item()) return;  // there are no more
     std::array<Word, 16> slot;
     for (std::size_t i = 0; i < 16; ++i) slot[i] = words.load_relaxed(line + i);
     const Word seal =
@@ -135,7 +134,7 @@ TEST(LiveRing, a_consumer_finds_every_published_slot_whole) {
   LineBytes ring(kLiveSlots * 64);
   Watch watch;
   PlainWords plain{};
-  std::atomic<Word> published = ~Word{0};  // nobody knows yet
+  std::atomic<Word> published = ~Word{0};  // not known yet
   std::thread publisher([&] { published = publish_items(ring, plain, watch); });
   std::thread consumer([&] { consume_items(ring, plain, published, watch); });
   publisher.join();
@@ -145,7 +144,7 @@ TEST(LiveRing, a_consumer_finds_every_published_slot_whole) {
   EXPECT_EQ(RingView::parse(ring.span())->count(SlotStatus::done, kLiveSlots), kLiveSlots);
 }
 
-// The seal above must be able to fail: a changed word of any kind breaks it.
+// The checksum above must be able to fail: it changes if any word changes.
 TEST(LiveRing, the_seal_notices_every_single_word) {
   const Item item(12'345);
   Word words[16] = {1, Item::opcode(12'345), 12'345 % 29, 12'345 % 5};
@@ -207,7 +206,7 @@ TEST(LiveDebugLog, two_threads_fill_it_exactly) {
   LineBytes log((1 + kRecords * 4) * 4);
   Watch watch;
   std::array<Word, 2> appended{};
-  std::latch start(2);  // or one would be done before the other begins
+  std::latch start(2);  // so that neither thread ends before the other begins
   const auto fill = [&](Word thread) {
     auto writer = *LiveDebugLogWriter::bind(log.span());
     start.arrive_and_wait();
@@ -231,7 +230,7 @@ TEST(LiveDebugLog, two_threads_fill_it_exactly) {
   const auto view = DebugLogView::parse(log.span());
   ASSERT_TRUE(view);
   ASSERT_EQ(view->record_count(), kRecords);
-  std::array<Word, 2> next{};  // each thread's records stand in its own order, none twice
+  std::array<Word, 2> next{};  // the records of each thread are in its order, none twice
   for (Word i = 0; i < kRecords; ++i) {
     const abi::DebugRecord record = view->record(i);
     ASSERT_LT(record.fmt_id, 2u) << i;
@@ -241,20 +240,22 @@ TEST(LiveDebugLog, two_threads_fill_it_exactly) {
   }
 }
 
-// Slots of the queue: one makes the askers fight for it, four let requests stand side by side.
+// Slots of the queue: with one slot the requesters compete for it, with four requests overlap.
 class LiveIoQueue : public testing::TestWithParam<Word> {};
 INSTANTIATE_TEST_SUITE_P(Slots, LiveIoQueue, testing::Values(1u, 4u));
 
-constexpr Word kIoRequests = 20'000;  // of each asker
+constexpr Word kIoRequests = 20'000;  // of each requester
 
-// A plain word of each asker beside its request, and one beside the answer.
+// A plain word that each requester stores with its request, and one that the service stores with
+// the completion.
 struct PlainPair {
   Word request = 0;
   Word answer = 0;
 };
 using PlainPairs = std::array<PlainPair, 2>;
 
-// Submits, waits for the answer, checks that it is its own, and frees the slot.
+// Submits a request, waits for its completion, checks that it belongs to the request, and frees the
+// slot.
 void ask(Word thread, LineBytes& queue, PlainPair& plain, Watch& watch) {
   auto writer = *LiveIoQueueWriter::bind(queue.span());
   const auto words = *LiveWords::bind(Buffer::io_queue, queue.span());
@@ -284,7 +285,7 @@ void ask(Word thread, LineBytes& queue, PlainPair& plain, Watch& watch) {
   }
 }
 
-// Answers every request once, each third with an error, until nobody asks any more.
+// Completes every request once, every third with an error, until all requesters have ended.
 void serve(Word slot_count, const std::atomic<int>& askers, LineBytes& queue, PlainPairs& plain,
            Watch& watch) {
   auto writer = *LiveIoQueueWriter::bind(queue.span());
@@ -295,7 +296,8 @@ void serve(Word slot_count, const std::atomic<int>& askers, LineBytes& queue, Pl
       return words.load_acquire(at * 8 + 6) == 1;
     };
     if (!watch.wait_until([&] { return find() || askers.load() == 0; })) return;
-    if (words.load_acquire(at * 8 + 6) != 1) return;  // an asker leaves with its last answer
+    if (words.load_acquire(at * 8 + 6) != 1)
+      return;  // a requester may end after its last completion
     const Word tag = words.load_relaxed(at * 8 + 7);
     const std::array<Word, 5> found{words.load_relaxed(at * 8 + 1), words.load_relaxed(at * 8 + 2),
                                     words.load_relaxed(at * 8 + 3), words.load_relaxed(at * 8 + 4),

@@ -1,5 +1,5 @@
-// The wording of refusals, checked once and only for what the wire format asks: an error about
-// bytes names the buffer, the word (or slot) and the length.
+// The texts of errors, as far as the wire format prescribes them: an error about bytes names the
+// buffer, the word (or slot) and the length.
 #include <gtest/gtest.h>
 
 #include <initializer_list>

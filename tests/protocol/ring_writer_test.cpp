@@ -20,7 +20,7 @@ using test::words_of;
 constexpr Word kMaxWord = 0xFFFFFFFFu;
 constexpr Word kAnyArgs[1000] = {};
 
-// Numbers that occur nowhere else in a message: by them a table tells which rule was reported.
+// Numbers that occur nowhere else in a message, so that they identify the rule of an error.
 constexpr Word kFarSlot = 4242;
 constexpr Word kBadTenant = 1029;
 constexpr Word kBadPriority = 2005;
@@ -28,7 +28,7 @@ constexpr Word kBadOpcode = 0x8000BEEF;
 constexpr Word kBadStatus = 99099;
 constexpr std::size_t kManyArgs = 813;
 
-// What every rule can break; each publish call reads the parts it has.
+// The arguments that rules check; each publish function uses those that it has.
 struct Attempt {
   Word slot = 1;
   Word tenant = 3;
@@ -209,11 +209,11 @@ TYPED_TEST(RingWriterTest, every_call_takes_the_publishable_opcodes_only) {
     Storage<TypeParam> ring(4 * 64);
     auto writer = TestFixture::Writer::bind(ring.span());
     const WorkItem item{row.opcode, 1, 2, 3};
-    const BatchItem batch_item{.opcode = row.opcode};
+    const Operation batch_item{.opcode = row.opcode};
     EXPECT_EQ(writer->publish({.opcode = row.opcode}).has_value(), row.is_publishable);
     EXPECT_EQ(writer->publish_items({.first_slot = 1, .items = {&item, 1}}).has_value(),
               row.is_publishable);
-    EXPECT_EQ(writer->publish_batch({.first_slot = 2, .items = {&batch_item, 1}}).has_value(),
+    EXPECT_EQ(writer->publish_batch({.first_slot = 2, .operations = {&batch_item, 1}}).has_value(),
               row.is_publishable);
     if (!row.is_publishable) {
       EXPECT_EQ(ring.bytes(), Bytes(4 * 64));
@@ -223,7 +223,7 @@ TYPED_TEST(RingWriterTest, every_call_takes_the_publishable_opcodes_only) {
   }
 }
 
-// What a slot's status means to the host's calls.
+// Which calls of the host accept a slot with which status.
 struct StatusRow {
   Word status;
   bool can_publish, can_reset, can_cancel;
@@ -237,7 +237,7 @@ constexpr StatusRow kStatusRows[] = {
 
 TYPED_TEST(RingWriterTest, every_call_publishes_into_empty_and_done_slots_only) {
   constexpr WorkItem kItems[] = {{8, 1, 2, 3}, {9, 4, 5, 6}};
-  constexpr BatchItem kBatch[] = {{.opcode = 8}};
+  constexpr Operation kBatch[] = {{.opcode = 8}};
   constexpr PackedOp kOps[] = {{.opcode = 1}};
   for (const StatusRow& row : kStatusRows) {
     SCOPED_TRACE(row.status);
@@ -257,7 +257,7 @@ TYPED_TEST(RingWriterTest, every_call_publishes_into_empty_and_done_slots_only) 
     expect([&](auto& w) { return w.publish_packed({.slot_index = 1, .ops = kOps}); });
     // The slot in use is the last of the window: those before it must not be written either.
     expect([&](auto& w) { return w.publish_items({.items = kItems}); });
-    expect([&](auto& w) { return w.publish_batch({.items = kBatch}); });
+    expect([&](auto& w) { return w.publish_batch({.operations = kBatch}); });
   }
 }
 
@@ -432,8 +432,8 @@ TYPED_TEST(RingWriterTest, publish_batch_matches_the_vector_of_the_wire_format) 
   Storage<TypeParam> ring(8 * 64);
   auto writer = TestFixture::Writer::bind(ring.span());
   constexpr Word kArgs[] = {10, 32};
-  const BatchItem kItems[] = {{1, kArgs}, {0, {}}};
-  EXPECT_EQ(writer->publish_batch({.tenant = 6, .tag = 99, .items = kItems}), 3u);
+  const Operation kItems[] = {{1, kArgs}, {0, {}}};
+  EXPECT_EQ(writer->publish_batch({.tenant = 6, .tag = 99, .operations = kItems}), 3u);
   std::vector<Word> expected(128, 0);
   constexpr Word kSlots[] = {1, 1, 6, 2, 10, 32, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
                              1, 0, 6, 2, 0,  0,  0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
@@ -450,7 +450,7 @@ TYPED_TEST(RingWriterTest, publish_batch_without_items_is_a_fence_alone) {
 }
 
 TYPED_TEST(RingWriterTest, publish_batch_needs_room_for_its_fence) {
-  static constexpr BatchItem kItems[4] = {};
+  static constexpr Operation kItems[4] = {};
   struct Row {
     Word first;
     std::size_t count;
@@ -465,7 +465,7 @@ TYPED_TEST(RingWriterTest, publish_batch_needs_room_for_its_fence) {
     Storage<TypeParam> ring(4 * 64);
     auto writer = TestFixture::Writer::bind(ring.span());
     const auto result = writer->publish_batch(
-        {.first_slot = row.first, .items = std::span(kItems).first(row.count)});
+        {.first_slot = row.first, .operations = std::span(kItems).first(row.count)});
     EXPECT_EQ(result.has_value(), row.is_accepted);
     if (!result) {
       EXPECT_EQ(code_of(result), Code::invalid_argument);
@@ -479,8 +479,8 @@ TYPED_TEST(RingWriterTest, publish_batch_finds_the_fence_slot_in_use) {
   Storage<TypeParam> ring(TestFixture::stale_ring(kStatuses));
   auto writer = TestFixture::Writer::bind(ring.span());
   const Bytes before = ring.bytes();
-  constexpr BatchItem kItems[1] = {};
-  EXPECT_EQ(code_of(writer->publish_batch({.items = kItems})), Code::queue_full);
+  constexpr Operation kItems[1] = {};
+  EXPECT_EQ(code_of(writer->publish_batch({.operations = kItems})), Code::queue_full);
   EXPECT_EQ(ring.bytes(), before);
 }
 
@@ -488,17 +488,17 @@ TYPED_TEST(RingWriterTest, publish_batch_reports_the_first_broken_rule) {
   constexpr Rule kRules[] = {kTenantRule, kPriorityRule, kSlotRule,
                              kArgsRule,   kOpcodeRule,   kStatusRule};
   expect_first_broken_rule_is_reported<TypeParam>(kRules, [](auto& writer, const Attempt& a) {
-    const BatchItem items[] = {{a.opcode, std::span(kAnyArgs).first(a.args)}};
+    const Operation items[] = {{a.opcode, std::span(kAnyArgs).first(a.args)}};
     return error_of(writer.publish_batch(
-        {.first_slot = a.slot, .tenant = a.tenant, .priority = a.priority, .items = items}));
+        {.first_slot = a.slot, .tenant = a.tenant, .priority = a.priority, .operations = items}));
   });
 }
 
 TYPED_TEST(RingWriterTest, publish_batch_checks_item_after_item) {
   Storage<TypeParam> ring(4 * 64);
   auto writer = TestFixture::Writer::bind(ring.span());
-  const BatchItem kItems[] = {{.opcode = kBadOpcode}, {8, std::span(kAnyArgs).first(kManyArgs)}};
-  const auto result = writer->publish_batch({.items = kItems});
+  const Operation kItems[] = {{.opcode = kBadOpcode}, {8, std::span(kAnyArgs).first(kManyArgs)}};
+  const auto result = writer->publish_batch({.operations = kItems});
   ASSERT_FALSE(result);
   EXPECT_NE(result.error().message.find("2147532527"), std::string::npos);
 }

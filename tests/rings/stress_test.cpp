@@ -235,7 +235,7 @@ class Producer {
 
   void publish_batch() {
     std::array<std::array<Word, 12>, 6> args = {};
-    std::array<protocol::BatchItem, 6> batch = {};
+    std::array<protocol::Operation, 6> batch = {};
     const Word count = random_.between(1, std::min<Word>(row_.slots / 2 - 1, 6));
     for (Word i = 0; i < count; ++i) {
       args[i] = full_args();
@@ -442,7 +442,7 @@ TEST(Stress, a_publisher_finds_room_as_soon_as_there_is_some) {
   auto session = kernel->start();
   ASSERT_TRUE(session) << session.error().message;
   const std::array<Word, 1> turns = {1'000'000};
-  const std::array<protocol::BatchItem, 4> batch = {};
+  const std::array<protocol::Operation, 4> batch = {};
   int quick_rounds = 0;
   for (int round = 0; round < 10; ++round) {
     for (int i = 0; i < 3; ++i) {

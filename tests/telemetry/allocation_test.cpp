@@ -25,7 +25,7 @@ std::size_t allocations_of(Call call) {
   return test::allocation_count() - before;
 }
 
-// Optimisers may leave out an allocation nobody looks at; this looks.
+// Keeps the compiler from removing an allocation whose memory is not used.
 void look_at(const void* block) {
   asm volatile("" : : "r"(block) : "memory");
 }
@@ -112,8 +112,8 @@ TEST(DecodeAllocations, the_second_decode_of_a_shape_has_none) {
   EXPECT_EQ(telemetry.control.observables.size(), 3u);
 }
 
-// A supervisor's first look often comes before anything ran. The shape is that of the buffers:
-// which counters are zero is no part of it.
+// The first snapshot of a supervisor is often taken before anything ran. Later snapshots must not
+// allocate although more counters are non-zero: only the size of the buffers may matter.
 TEST(DecodeAllocations, counters_that_leave_zero_cost_none) {
   const Bytes idle = test::control_of({{3, 1}});
   Bytes busy = idle;
@@ -151,7 +151,7 @@ TYPED_TEST(PublishAllocations, there_are_none_in_any_publish_not_even_the_first)
   static constexpr Word kArgs[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
   static constexpr abi::WorkItem kItems[] = {{40, 1, 2, 3}, {41, 4, 5, 6}};
   const protocol::PackedOp ops[] = {{1, std::span(kArgs).first(2)}, {2, std::span(kArgs).first(3)}};
-  const protocol::BatchItem batch[] = {{40, kArgs}, {41, {}}};
+  const protocol::Operation batch[] = {{40, kArgs}, {41, {}}};
   for (const int lap : {1, 2}) {
     SCOPED_TRACE(lap);
     bool is_accepted = true;
@@ -166,7 +166,8 @@ TYPED_TEST(PublishAllocations, there_are_none_in_any_publish_not_even_the_first)
               }),
               0u);
     EXPECT_EQ(allocations_of([&] {
-                is_accepted &= writer.publish_batch({.first_slot = 4, .items = batch}).has_value();
+                is_accepted &=
+                    writer.publish_batch({.first_slot = 4, .operations = batch}).has_value();
               }),
               0u);
     EXPECT_TRUE(is_accepted);

@@ -104,7 +104,7 @@ TEST(DecodeRing, copies_each_slot_with_its_first_three_arguments) {
                                                   .args_prefix = {11, 12, 13}}));
 }
 
-// The upper half of the priority word means something in a faulted slot only.
+// The upper half of the priority word has a meaning in a faulted slot only.
 TEST(DecodeRing, only_a_faulted_slot_has_a_fault_code) {
   for (const Word status : {0u, 1u, 2u, 3u, 4u, 5u, 6u, 8u, kMaxWord}) {
     const Bytes ring = ring_of({{status, 0, 0, 0x00050002}});
@@ -324,8 +324,8 @@ TEST(Windows, scratch_of_a_larger_decode_serves_a_smaller_one) {
   EXPECT_EQ(telemetry.windows, windows_of(small, kOpcodes));
 }
 
-// Tickets made of a number in the upper bits are as good as any: they must not fall into one place
-// of the hash table, which makes a decode quadratic. Consecutive tickets are the measure.
+// Tickets that differ in the upper bits only must not share a place of the hash table, which would
+// make a decode quadratic. The time is compared with that for consecutive tickets.
 TEST(Windows, tickets_that_differ_in_their_upper_bits_only_take_no_longer) {
   constexpr Word kWindows = 10'000;
   const auto best_of_three = [](unsigned shift) {
@@ -343,7 +343,7 @@ TEST(Windows, tickets_that_differ_in_their_upper_bits_only_take_no_longer) {
     }
     return best;
   };
-  // Measured ×100 and more when they collide; a good mixer gives ×1 to ×3.
+  // Measured: a factor of 100 and more if they collide, 1 to 3 with a good hash function.
   EXPECT_LT(best_of_three(16), 20 * best_of_three(0));
 }
 

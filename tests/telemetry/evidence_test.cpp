@@ -11,7 +11,7 @@ using Family = RuntimeEvidenceMetricFamily;
 
 constexpr std::uint64_t kMax64 = ~std::uint64_t{0};
 
-// The seed's own tests.
+// Tests of the reference implementation.
 
 TEST(RuntimeEvidence, reports_missing_metric_families) {
   const RuntimeEvidence evidence{.coverage = {.ring = true, .copy = true}};

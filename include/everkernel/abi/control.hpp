@@ -1,6 +1,6 @@
 // The control buffer: flags the host sets, counters the workers keep, then observable result words.
 //
-// The regions are listed once, in kControlRegions, and asserted to tile the fixed part without a
+// The tables are listed once, in kControlTables, and asserted to tile the fixed part without a
 // gap or an overlap. protocol/control.hpp encodes and reads them.
 #pragma once
 
@@ -15,9 +15,9 @@ inline constexpr WordRange kControlShutdown{0, 1};
 inline constexpr WordRange kControlDoneCount{1, 1};
 /// Word: index of the tenant mask table.
 inline constexpr WordRange kControlTenantBase{2, 1};
-/// Words: one mask a tenant, non-zero = may run.
+/// Words: one mask for each tenant; non-zero = its slots may run.
 inline constexpr WordRange kControlTenantMasks{3, 29};
-/// Words: most slots of that tenant claimed at one time; 0 = nothing runs.
+/// Words: for each tenant, most of its slots that may be claimed at one time; 0 = none runs.
 inline constexpr WordRange kControlTenantQuotas{32, 32};
 /// Words: claims of each tenant, cumulative.
 inline constexpr WordRange kControlTenantFairness{64, 32};
@@ -27,7 +27,7 @@ inline constexpr WordRange kControlMetrics{96, 32};
 inline constexpr WordRange kControlEpoch{128, 1};
 /// Words: first slot of each priority, then the end.
 inline constexpr WordRange kControlPriorityOffsets{129, 6};
-/// Word: urgent claims since the last other one.
+/// Word: claims of urgent slots since the last claim of another priority.
 inline constexpr WordRange kControlStarvation{135, 1};
 /// Words: claims of each priority, cumulative.
 inline constexpr WordRange kControlPriorityFairness{136, 5};
@@ -58,14 +58,14 @@ inline constexpr Word kDefaultTenantQuota = 1'000'000;
 /// Most observables a control buffer may have.
 inline constexpr Word kMaxObservables = 1'048'576;
 
-/// A named region of the control buffer.
-struct ControlRegion {
+/// A named table of the control buffer; many have one word only.
+struct ControlTable {
   const char* name;  ///< as in error messages
   WordRange words;   ///< where it lies
 };
 
-/// Every region of the fixed part, in order.
-inline constexpr ControlRegion kControlRegions[] = {
+/// Every table of the fixed part, in order.
+inline constexpr ControlTable kControlTables[] = {
     {"shutdown", kControlShutdown},
     {"done_count", kControlDoneCount},
     {"tenant_base", kControlTenantBase},
@@ -84,17 +84,17 @@ inline constexpr ControlRegion kControlRegions[] = {
     {"reserved", kControlReserved},
 };
 
-/// Whether each region begins where the one before it ends, from word 0 to kControlWords.
-EVERKERNEL_HOST_DEVICE constexpr bool control_regions_tile() {
+/// Whether each table begins where the one before it ends, from word 0 to kControlWords.
+EVERKERNEL_HOST_DEVICE constexpr bool control_tables_tile() {
   Word next = 0;
-  for (const ControlRegion& region : kControlRegions) {
-    if (region.words.first != next || region.words.count == 0) return false;
-    next = region.words.end();
+  for (const ControlTable& table : kControlTables) {
+    if (table.words.first != next || table.words.count == 0) return false;
+    next = table.words.end();
   }
   return next == kControlWords;
 }
 
-static_assert(control_regions_tile());
+static_assert(control_tables_tile());
 static_assert(kControlPriorityOffsets.count == kPriorityCount + 1);
 static_assert(kControlPriorityFairness.count == kPriorityCount);
 static_assert(kControlTenantQuotas.count >= kTenantCount &&

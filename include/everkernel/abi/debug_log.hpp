@@ -16,7 +16,7 @@ inline constexpr Word kMaxDebugRecords = 1'048'576;
 
 /// One PRINTF, as it lies in the log.
 struct DebugRecord {
-  Word fmt_id;   ///< which message, a number the program chose
+  Word fmt_id;   ///< number of the message, chosen by the handler
   Word args[3];  ///< a, b, and the word offset of the slot that printed (slot index × 16)
 
   /// Equal in all four words.

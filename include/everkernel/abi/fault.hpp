@@ -5,21 +5,21 @@
 
 namespace everkernel::abi {
 
-/// Fault codes of the system. Codes from kFirstUserFault up are a handler's own.
+/// Fault codes of the runtime. Handlers raise codes from kFirstUserFault up.
 enum class FaultCode : Word {
   none = 0,                 ///< the slot is not FAULT
   unknown_opcode = 1,       ///< no handler has this opcode
   index_out_of_range = 2,   ///< an index outside its buffer; nothing was written
   tenant_out_of_range = 3,  ///< the tenant's mask lies outside the table
-  fuel_exhausted = 4,       ///< the handler took more turns than it was given
-  permission_denied = 5,    ///< a word or buffer this tenant may not touch
-  bad_packed_payload = 6,   ///< a packed slot that breaks its rules
-  bad_fence = 7,            ///< a fence that reaches before slot 0
-  io_error = 8,             ///< its IO request failed
-  bad_buffer_handle = 9,    ///< a handle that names no buffer
-  deadline = 10,            ///< aborted at a deadline
-  maybe_executed = 11,      ///< the device was lost while it ran, and it is not pure
-  input_faulted = 12,       ///< an item it depends on is FAULT
+  fuel_exhausted = 4,       ///< the loops of the handler took more turns than its fuel allows
+  permission_denied = 5,    ///< a control word or buffer that the tenant may not access
+  bad_packed_payload = 6,   ///< the arguments of a packed slot break the format
+  bad_fence = 7,            ///< a fence counts more slots than precede it
+  io_error = 8,             ///< the IO request of the item failed
+  bad_buffer_handle = 9,    ///< no buffer has the handle
+  deadline = 10,            ///< the item still ran at the deadline and was aborted
+  maybe_executed = 11,      ///< the device was lost while the item ran, and it is not pure
+  input_faulted = 12,       ///< an item that this one depends on is FAULT
 };
 
 /// First code a handler raises with `fault n`: the slot then holds kFirstUserFault + n.

@@ -1,13 +1,13 @@
-// One hit: what emit(a, b, c) appends to the hit buffer of a run or dispatch.
+// One hit: the record that emit(a, b, c) appends to the hit buffer of a run or dispatch.
 #pragma once
 
 #include "everkernel/abi/platform.hpp"
 
 namespace everkernel::abi {
 
-/// What a handler emitted, and which item it ran for. Fixed layout: kernels write it.
+/// The values of one emit and the item that emitted them. Fixed layout: kernels write it.
 struct Hit {
-  Word item = 0;  ///< of a run, the item's place in the list; of a dispatch, its slot
+  Word item = 0;  ///< in a run, the index of the item in the list; in a dispatch, its slot index
   Word a = 0;     ///< first value
   Word b = 0;     ///< second value
   Word c = 0;     ///< third value

@@ -18,11 +18,11 @@ inline constexpr Word kIoTagWord = 7;
 /// Argument of a waiting item that holds its IO slot index.
 inline constexpr Word kIoSlotArg = 11;
 
-/// What an IO request asks for.
+/// The operation of an IO request.
 enum class IoOp : Word {
   read = 1,   ///< source file → destination buffer
   write = 2,  ///< source buffer → destination file
-  fence = 3,  ///< everything asked before it is complete
+  fence = 3,  ///< completes after every request published before it
 };
 
 /// The operation in snake case, `unknown` for any other value.
@@ -38,11 +38,11 @@ EVERKERNEL_HOST_DEVICE constexpr const char* io_op_name(IoOp op) {
   return "unknown";
 }
 
-/// Where an IO request stands.
+/// The state of an IO slot.
 enum class IoStatus : Word {
   empty = 0,      ///< free
-  published = 1,  ///< filled, waits for the service
-  claimed = 2,    ///< being filled, or the service works on it
+  published = 1,  ///< filled, the IO service has not claimed it
+  claimed = 2,    ///< a worker fills it, or the IO service works on it
   done = 3,       ///< complete (older writers; read as ok)
   ok = 0x10,      ///< complete
   error = 0x11,   ///< failed; the tag word holds the errno
@@ -67,21 +67,21 @@ EVERKERNEL_HOST_DEVICE constexpr const char* io_status_name(IoStatus status) {
   return "unknown";
 }
 
-/// Whether the service has answered.
+/// Whether the IO service has completed the request.
 EVERKERNEL_HOST_DEVICE constexpr bool is_complete(IoStatus status) {
   return status == IoStatus::done || status == IoStatus::ok || status == IoStatus::error;
 }
 
 /// One IO request, as it lies in the queue.
 struct IoSlot {
-  IoOp op;           ///< what to do
+  IoOp op;           ///< the operation
   Word src_handle;   ///< capability to read from
   Word dst_handle;   ///< capability to write to
   Word offset_low;   ///< byte offset, low half
   Word offset_high;  ///< byte offset, high half
   Word byte_count;   ///< bytes; 0 = the capability's whole range
-  IoStatus status;   ///< passes between the two sides
-  Word tag;          ///< the asker's own; the errno after an error
+  IoStatus status;   ///< who owns the slot: requester or IO service
+  Word tag;          ///< chosen by the requester; the errno after an error
 
   /// The byte offset.
   EVERKERNEL_HOST_DEVICE constexpr unsigned long long offset() const {

@@ -1,4 +1,4 @@
-// The built-in operations: number, name and argument count, in one table that everything reads.
+// The built-in operations: one table of number, name and argument count, used by every module.
 //
 // Numbers outside the reserved ranges belong to handlers.
 #pragma once
@@ -8,13 +8,13 @@
 
 namespace everkernel::abi {
 
-/// The operations every megakernel knows. A slot's opcode may also be a handler's number.
+/// The built-in operations. The opcode of a slot is one of these or the opcode of a handler.
 enum class Opcode : Word {
   nop = 0,                    ///< does nothing
   store_u32 = 1,              ///< value, index: control[index] ← value
   atomic_add = 2,             ///< addend, index: control[index] += addend
   load_u32 = 3,               ///< index, obs: control[160+obs] ← control[index]
-  compare_swap = 4,           ///< index, expected, desired; the value before → control[160+index]
+  compare_swap = 4,           ///< index, expected, desired; the old value → control[160+index]
   memcpy = 5,                 ///< src, dst, words: copy inside control, overlap is safe
   dfa_step = 6,               ///< state, byte, obs, table handle: one automaton step
   batch_fence = 7,            ///< count, tag: completes after the count slots before it
@@ -56,7 +56,7 @@ inline constexpr Word kLastReservedOpcode = 0xFFFFu;
 /// Every number with this bit is reserved.
 inline constexpr Word kReservedOpcodeBit = 0x80000000u;
 
-/// Whether the number belongs to the system; a handler may not have it.
+/// Whether the number is reserved: a handler may not have it.
 EVERKERNEL_HOST_DEVICE constexpr bool is_reserved_opcode(Word opcode) {
   return opcode < kFirstFreeOpcode ||
          (opcode >= kFirstReservedOpcode && opcode <= kLastReservedOpcode) ||
@@ -73,8 +73,8 @@ EVERKERNEL_HOST_DEVICE constexpr const OpcodeInfo* find_opcode(Word opcode) {
 
 /// Whether a slot with this opcode may be published: built in, or free for handlers.
 EVERKERNEL_HOST_DEVICE constexpr bool is_publishable_opcode(Word opcode) {
-  // Nearly every opcode ever published is below the upper reserved range, where all are fine: the
-  // low built-ins have no gap (asserted below).
+  // The fast path, for nearly every opcode: all numbers below the upper reserved range may be
+  // published, because the low built-ins have no gap (asserted below).
   if (opcode < kFirstReservedOpcode) return true;
   return !is_reserved_opcode(opcode) || find_opcode(opcode) != nullptr;
 }

@@ -1,7 +1,7 @@
-// The vocabulary of the shared bytes: what host compilers, nvcc and NVRTC all understand.
+// The word type and the layout checks of the shared buffers, for host compilers, nvcc and NVRTC.
 //
-// Every header of abi/ includes this one and nothing else of ours. NVRTC has no standard headers,
-// so the word type and the layout checks are spelled here once.
+// Headers of abi/ include only headers of abi/. NVRTC has no standard headers, so nothing here
+// needs them when it compiles.
 #pragma once
 
 #if !defined(__CUDACC_RTC__)
@@ -29,7 +29,7 @@ inline constexpr Word kWordBytes = 4;
 #if !defined(__CUDACC_RTC__)
 static_assert(std::is_same_v<Word, std::uint32_t>);
 
-/// True for a type that may lie in memory two sides share: copied byte by byte, no padding to leak.
+/// True for a type that may lie in shared memory: it can be copied byte by byte and has no padding.
 template <class T>
 inline constexpr bool kIsWirePod = std::is_standard_layout_v<T>&& std::is_trivially_copyable_v<T>&&
     std::has_unique_object_representations_v<T>;

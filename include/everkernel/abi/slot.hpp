@@ -1,8 +1,8 @@
-// The 64-byte work slot: the only thing a host hands to a running megakernel.
+// The 64-byte work slot, by which a host passes an operation to a running megakernel.
 //
 // A host fills the words of a slot and stores the status last; a worker claims the slot by its
-// status word, runs it and stores DONE or FAULT there. protocol/ring_writer.hpp writes slots,
-// protocol/ring.hpp reads them.
+// status word, runs the operation and stores DONE or FAULT in the status word.
+// protocol/ring_writer.hpp writes slots, protocol/ring.hpp reads them.
 #pragma once
 
 #include "everkernel/abi/platform.hpp"
@@ -18,26 +18,26 @@ inline constexpr Word kSlotArgs = 12;
 /// Word index of the first argument inside a slot.
 inline constexpr Word kSlotFirstArg = 4;
 
-/// Most slots an encoder makes.
+/// Most slots of a ring that encode_ring() makes.
 inline constexpr Word kMaxEncodedSlots = 1'048'576;
 /// Most slots a ring may have at all: its words must stay countable in 32 bits.
 inline constexpr Word kMaxRingSlots = 268'435'455;
-/// Slots of a ring when nobody asks for another number.
+/// Slots of a ring by default.
 inline constexpr Word kDefaultSlotCount = 256;
-/// Workers in a workgroup when nobody asks for another number.
+/// Workers of a workgroup by default.
 inline constexpr Word kDefaultWorkgroupSize = 256;
 
-/// The word that is claimed. Any other value may be found in memory; it is `unknown` and left
-/// alone.
+/// The status word of a slot. Memory may hold any other value; such a status is `unknown`, and no
+/// worker touches the slot.
 enum class SlotStatus : Word {
   empty = 0,      ///< free
-  published = 1,  ///< filled by the host, waits for a worker
+  published = 1,  ///< filled by the host, not yet claimed
   claimed = 2,    ///< a worker runs it
   done = 3,       ///< complete; the host may publish here again
   wait_io = 4,    ///< waits for an IO request
-  yield = 5,      ///< gave its worker back, runs again from its args
+  yield = 5,      ///< released its worker, runs again from its args
   requeue = 6,    ///< asked to run again later, or its IO completed
-  fault = 7,      ///< ended with a fault code; the host resets it
+  fault = 7,      ///< ended with a fault code; the host may reset it
 };
 
 /// Number of known statuses; they are 0 … kSlotStatusCount − 1.
@@ -64,7 +64,7 @@ EVERKERNEL_HOST_DEVICE constexpr bool is_terminal(SlotStatus status) {
   return status == SlotStatus::done || status == SlotStatus::fault;
 }
 
-/// Whether the item in the slot is still on its way.
+/// Whether the item in the slot has been published and has not ended.
 EVERKERNEL_HOST_DEVICE constexpr bool is_active(SlotStatus status) {
   return is_claimable(status) || status == SlotStatus::claimed || status == SlotStatus::wait_io;
 }
@@ -101,9 +101,9 @@ EVERKERNEL_HOST_DEVICE constexpr const char* status_name(SlotStatus status) {
 enum class Priority : Word {
   critical = 0,  ///< before everything else
   high = 1,      ///< before ordinary work
-  normal = 2,    ///< what publishers use unless asked
+  normal = 2,    ///< the default of publishers
   low = 3,       ///< after ordinary work
-  idle = 4,      ///< when nothing else is there
+  idle = 4,      ///< if no other slot is published
 };
 
 /// Number of priorities; they are 0 … kPriorityCount − 1.
@@ -144,8 +144,8 @@ EVERKERNEL_HOST_DEVICE constexpr Word priority_word(Word priority, Word fault_co
 /// One work slot, as it lies in the ring.
 struct alignas(kSlotBytes) Slot {
   SlotStatus status;     ///< written last by the host, claimed by workers
-  Word opcode;           ///< what to run (opcode.hpp, or a handler's number)
-  Word tenant;           ///< whose work it is, 0..28; 0 is the operator
+  Word opcode;           ///< a built-in operation (opcode.hpp) or a handler
+  Word tenant;           ///< the owner of the item, 0..28; 0 is the operator
   Word priority;         ///< priority_word(priority, fault code)
   Word args[kSlotArgs];  ///< operands; a handler's memory across yield and requeue
 };
@@ -155,7 +155,7 @@ struct WorkItem {
   Word op_handle;      ///< opcode
   Word input_handle;   ///< buffer the item reads
   Word output_handle;  ///< buffer the item writes
-  Word param;          ///< one operand of the handler's own
+  Word param;          ///< operand of the handler
 
   /// Equal in all four words.
   EVERKERNEL_HOST_DEVICE friend constexpr bool operator==(const WorkItem&,

@@ -1,4 +1,4 @@
-// Assertions for broken invariants of our own. Bad input is never an assertion: it is an Error.
+// Assertions for invariants of the library itself. Bad input is never an assertion: it is an Error.
 #pragma once
 
 namespace everkernel::detail {
@@ -8,7 +8,7 @@ namespace everkernel::detail {
 
 }  // namespace everkernel::detail
 
-/// Stops the program when an invariant of the library itself does not hold; stays on in release.
+/// Aborts the program if an invariant of the library does not hold, also in release builds.
 #define EVERKERNEL_ASSERT(expression)  \
   ((expression) ? static_cast<void>(0) \
                 : ::everkernel::detail::assertion_failed(#expression, __FILE__, __LINE__))

@@ -11,8 +11,8 @@
 
 namespace everkernel {
 
-/// Appends one JSON value to a string: commas, quoting and nesting are its business. The calls must
-/// nest as JSON does; a value inside an object follows its key. Not thread-safe.
+/// Appends one JSON value to a string and adds commas and quotes. The calls must nest as JSON does;
+/// a value inside an object follows its key. Not thread-safe.
 class JsonWriter {
  public:
   /// Appends to `out`, which must outlive the writer.

@@ -1,10 +1,11 @@
-// Result: a value, or the Error that stands in its place. No exception crosses the public API.
+// Result: a value or an Error. No exception crosses the public API.
 #pragma once
 
 #if !defined(TL_EXPECTED_HPP)
 namespace tl {
-/// Nobody may ignore a Result, but tl::expected is not [[nodiscard]] and an alias cannot be. Its
-/// first declaration can say so; whoever included it before us keeps the plain one.
+/// Makes the compiler warn about an ignored Result: tl::expected is not [[nodiscard]], an alias
+/// cannot be, but a first declaration can. If tl/expected.hpp was included before this header,
+/// there is no warning.
 template <class T, class E>
 class [[nodiscard]] expected;
 }  // namespace tl
@@ -19,14 +20,14 @@ class [[nodiscard]] expected;
 
 namespace everkernel {
 
-/// What every fallible call returns.
+/// The return type of every call that can fail.
 template <class T>
 using Result = tl::expected<T, Error>;
 
 /// The failing side of a Result.
 using Failure = tl::unexpected<Error>;
 
-/// Makes every error of the library: a breakpoint here catches them all.
+/// Makes an error. Every error of the library is made here: a breakpoint here catches them all.
 [[nodiscard]] Failure fail(Code code, std::string message, std::string hint = {},
                            std::int64_t native = 0);
 

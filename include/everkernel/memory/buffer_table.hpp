@@ -1,7 +1,7 @@
-// Buffers that handlers reach by handle, and the table that says who may touch them.
+// Buffers that handlers address by handle, and the table of handles with their access rights.
 //
-// A Buffer owns its words and is the only thing that keeps its handle in the table. Whoever needs
-// the words without owning them holds a BufferView, which notices when the owner is gone.
+// A Buffer owns its words and its handle: the handle leaves the table when the Buffer is destroyed.
+// A BufferView gives access without owning the words and fails once the Buffer is destroyed.
 #pragma once
 
 #include <cstddef>
@@ -24,14 +24,14 @@ enum class Access : Word {
   read_write = 3,  ///< load, store, atomics
 };
 
-/// Owner that means every tenant.
+/// Owner of a buffer that every tenant may use.
 inline constexpr Word kEveryTenant = 0xFFFFFFFFu;
 /// Highest handle; the lowest is 1.
 inline constexpr Word kMaxHandle = 0x7FFFFFFFu;
 /// Most words a buffer may have: its indices are u32.
 inline constexpr std::size_t kMaxBufferWords = 0xFFFFFFFFu;
 
-/// One buffer as handlers see it. Fixed layout: native code reads it.
+/// A row of the table. Fixed layout: compiled handlers read it.
 struct BufferEntry {
   Word* words = nullptr;      ///< its memory, at least 4-byte aligned
   Word word_count = 0;        ///< its length
@@ -41,11 +41,12 @@ struct BufferEntry {
 };
 static_assert(sizeof(BufferEntry) == 24);
 
-/// The table as handlers see it: open addressing by handle. Fixed layout: native code reads it.
+/// The table as handlers read it: open addressing by handle. Fixed layout: compiled handlers read
+/// it.
 struct BufferTableView {
   const BufferEntry* entries = nullptr;  ///< mask + 1 places; handle 0 = free
   Word mask = 0;                         ///< places − 1, a power of two minus one
-  Word revision = 0;                     ///< another number whenever a table has changed
+  Word revision = 0;                     ///< changes whenever the table changes
 
   /// Where the search for a handle begins.
   static constexpr Word home(Word handle, Word mask) { return (handle * 0x9E3779B1u >> 7) & mask; }
@@ -70,10 +71,10 @@ struct BufferOptions {
 
 class Buffer;
 
-/// The words of a buffer for someone who does not own it.
+/// Access to the words of a buffer without owning them.
 class BufferView {
  public:
-  /// The words. Fails with `invalid_argument` once the owner is gone.
+  /// The words. Fails with `invalid_argument` once the Buffer is destroyed.
   Result<std::span<Word>> words() const;
 
  private:
@@ -82,8 +83,8 @@ class BufferView {
   std::weak_ptr<std::span<Word>> words_;
 };
 
-/// Handle → buffer. Not thread-safe: buffers are made and dropped while nothing runs on the table.
-/// Must outlive its buffers.
+/// Maps handles to buffers. Not thread-safe: buffers are made and destroyed while no kernel uses
+/// the table. Must outlive its buffers.
 class BufferTable {
  public:
   /// An empty table.
@@ -94,11 +95,11 @@ class BufferTable {
   /// Makes a buffer of zeros. Fails with `invalid_argument` for a bad handle, owner or length or a
   /// handle in use, and with `out_of_memory`.
   Result<Buffer> create(const BufferOptions& options);
-  /// Puts memory of the caller's into the table; it must outlive the Buffer. `word_count` of the
+  /// Puts memory of the caller into the table; it must outlive the Buffer. `word_count` of the
   /// options is ignored. Fails as create does.
   Result<Buffer> adopt(const BufferOptions& options, std::span<Word> words);
 
-  /// What handlers see. Valid until the next buffer is made or dropped.
+  /// The table as handlers read it. Valid until the next buffer is made or destroyed.
   BufferTableView view() const {
     return {.entries = places_.data(),
             .mask = static_cast<Word>(places_.size() - 1),
@@ -130,7 +131,7 @@ class Buffer {
   Word handle() const { return handle_; }
   /// Its words.
   std::span<Word> words() const { return *words_; }
-  /// A view that notices when this owner is gone.
+  /// A view that fails once this Buffer is destroyed.
   BufferView view() const { return BufferView(words_); }
 
  private:

@@ -1,4 +1,4 @@
-// Plain values in bulk: not cleared, reused from use to use, on large pages where they help.
+// Large arrays of plain values: uninitialised, reused between uses, on huge pages if available.
 #pragma once
 
 #include <cstddef>
@@ -11,13 +11,14 @@
 
 namespace everkernel::memory {
 
-/// Bytes of a block. Blocks of megabytes lie on large pages if the system has any: walking a graph
-/// of millions of nodes at random otherwise waits for page tables as often as for data.
+/// Allocates a block of bytes. Blocks of megabytes lie on huge pages if the system has any: random
+/// accesses to a graph of millions of nodes would otherwise miss the TLB about as often as the
+/// cache.
 std::byte* allocate_block(std::size_t size_bytes);
-/// Gives a block back.
+/// Frees a block.
 void free_block(std::byte* block);
 
-/// An array of values that nobody constructs. Move-only; throws std::bad_alloc.
+/// An array of uninitialised values. Not copyable; throws std::bad_alloc.
 template <class T>
 requires std::is_trivially_copyable_v<T>
 class LargeArray {
@@ -25,21 +26,21 @@ class LargeArray {
   LargeArray() = default;                             ///< empty
   LargeArray(const LargeArray&) = delete;             ///< owns a block
   LargeArray& operator=(const LargeArray&) = delete;  ///< owns a block
-  ~LargeArray() { free_block(block_); }               ///< gives it back
+  ~LargeArray() { free_block(block_); }               ///< frees the block
 
-  /// Room for `count` values, whatever they are now.
+  /// Room for `count` values; their content is unspecified.
   std::span<T> take(std::size_t count) {
     if (count > capacity_) reallocate(count, 0);
     return {data(), count};
   }
-  /// Room for `count` values, of which the first `kept` stay.
+  /// Room for `count` values; the first `kept` keep their content.
   std::span<T> grow(std::size_t count, std::size_t kept) {
     if (count > capacity_) reallocate(count, kept);
     return {data(), count};
   }
-  /// Values there is room for.
+  /// Number of values that fit without an allocation.
   std::size_t capacity() const { return capacity_; }
-  /// Times it had to grow.
+  /// Number of allocations so far.
   abi::Word allocations() const { return allocations_; }
 
  private:

@@ -1,7 +1,6 @@
 // The four shared buffers by name, and the length rules they have in common.
 //
-// Every error of this module begins with a buffer's name, so that a reader knows which bytes are
-// meant.
+// Every error of this module begins with the name of the buffer that it is about.
 #pragma once
 
 #include <cstddef>
@@ -26,11 +25,11 @@ enum class Buffer {
 /// The buffer's name in snake case.
 std::string_view buffer_name(Buffer buffer);
 
-/// Fails with `corrupt` unless `size_bytes` is a whole number of `unit_bytes`; gives their number.
+/// The number of units of `unit_bytes` in `size_bytes`. Fails with `corrupt` if bytes are left
+/// over.
 Result<std::size_t> whole_units(Buffer buffer, std::size_t size_bytes, std::size_t unit_bytes);
 
-/// Fails with `invalid_argument` unless an encoder's target has just the length its layout asks
-/// for.
+/// Fails with `invalid_argument` unless the target of an encoder has exactly `needed_bytes`.
 Result<void> check_target(Buffer buffer, std::size_t target_bytes, std::size_t needed_bytes);
 
 }  // namespace everkernel::protocol

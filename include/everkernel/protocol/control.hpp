@@ -11,7 +11,7 @@
 
 namespace everkernel::protocol {
 
-/// What a fresh control buffer holds.
+/// The content of a fresh control buffer.
 struct ControlLayout {
   bool shutdown = false;      ///< the shutdown flag
   Word tenant_count = 1;      ///< tenants 0 … tenant_count − 1 are enabled; at most 29
@@ -21,8 +21,8 @@ struct ControlLayout {
 /// Bytes of a control buffer. Fails with `invalid_argument` on too many tenants or observables.
 Result<std::size_t> control_bytes(const ControlLayout& layout);
 
-/// Writes a fresh control buffer into `target`, which has just control_bytes(layout) bytes. On an
-/// error (`invalid_argument`) the target is unchanged.
+/// Writes a fresh control buffer into `target`, which has exactly control_bytes(layout) bytes. On
+/// an error (`invalid_argument`) the target is unchanged.
 Result<void> encode_control(const ControlLayout& layout, std::span<std::byte> target);
 
 /// First slot of each priority and the end: a fifth each, the remainder to NORMAL.
@@ -114,9 +114,9 @@ class BasicControlWriter {
 extern template class BasicControlWriter<PrivateWords>;
 extern template class BasicControlWriter<LiveWords>;
 
-/// Changes a control buffer nobody else touches.
+/// Changes a control buffer that only the caller uses.
 using ControlWriter = BasicControlWriter<PrivateWords>;
-/// Changes a control buffer under running workers.
+/// Changes a control buffer that running workers share.
 using LiveControlWriter = BasicControlWriter<LiveWords>;
 
 }  // namespace everkernel::protocol

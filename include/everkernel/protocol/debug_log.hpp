@@ -13,8 +13,8 @@ namespace everkernel::protocol {
 /// Bytes of a log. Fails with `invalid_argument` above 1,048,576 records.
 Result<std::size_t> debug_log_bytes(Word record_capacity);
 
-/// Writes an empty log into `target`, which has just debug_log_bytes(record_capacity) bytes. On an
-/// error (`invalid_argument`) the target is unchanged.
+/// Writes an empty log into `target`, which has exactly debug_log_bytes(record_capacity)
+/// bytes. On an error (`invalid_argument`) the target is unchanged.
 Result<void> encode_debug_log(Word record_capacity, std::span<std::byte> target);
 
 /// A debug log, checked once and then read freely. A view: the bytes must outlive it.
@@ -48,8 +48,8 @@ class BasicDebugLogWriter {
   /// with `invalid_argument` when they are not aligned to a line.
   static Result<BasicDebugLogWriter> bind(std::span<std::byte> log);
 
-  /// Appends a record and says whether there was room; a full log, or a cursor that makes no sense,
-  /// changes nothing. Who counts DEBUG_DROPPED is the caller.
+  /// Appends a record. Returns false and changes nothing if the log is full or its cursor is
+  /// invalid; the caller then counts DEBUG_DROPPED.
   bool append(const abi::DebugRecord& record);
 
  private:
@@ -62,7 +62,7 @@ class BasicDebugLogWriter {
 extern template class BasicDebugLogWriter<PrivateWords>;
 extern template class BasicDebugLogWriter<LiveWords>;
 
-/// Appends to a log nobody else touches.
+/// Appends to a log that only the caller uses.
 using DebugLogWriter = BasicDebugLogWriter<PrivateWords>;
 /// Appends to a log that several threads share.
 using LiveDebugLogWriter = BasicDebugLogWriter<LiveWords>;

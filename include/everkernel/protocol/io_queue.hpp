@@ -1,6 +1,6 @@
 // Makes, fills and reads the IO queue (abi/io_queue.hpp).
 //
-// Requests flow one way: whoever asks submits, the service completes, whoever asked releases.
+// A worker submits a request, the IO service completes it, and the worker releases the slot.
 #pragma once
 
 #include <cstddef>
@@ -16,9 +16,8 @@ namespace everkernel::protocol {
 /// Bytes of a queue. Fails with `invalid_argument` outside 1..64 slots.
 Result<std::size_t> io_queue_bytes(Word slot_count);
 
-/// Writes an empty queue into `target`, which has just io_queue_bytes(slot_count) bytes. On an
-/// error
-/// (`invalid_argument`) the target is unchanged.
+/// Writes an empty queue into `target`, which has exactly io_queue_bytes(slot_count) bytes. On
+/// an error (`invalid_argument`) the target is unchanged.
 Result<void> encode_io_queue(Word slot_count, std::span<std::byte> target);
 
 /// An IO queue, checked once and then read freely. A view: the bytes must outlive it. Any operation
@@ -40,17 +39,18 @@ class IoQueueView {
   Word slot_count_;
 };
 
-/// What an item asks of the IO service.
+/// A request of an item to the IO service.
 struct IoRequest {
-  abi::IoOp op = abi::IoOp::read;  ///< what to do
+  abi::IoOp op = abi::IoOp::read;  ///< the operation
   Word src_handle = 0;             ///< capability to read from
   Word dst_handle = 0;             ///< capability to write to
   std::uint64_t offset = 0;        ///< bytes into the file
   Word byte_count = 0;             ///< 0 = the capability's whole range
-  Word tag = 0;                    ///< the asker's own
+  Word tag = 0;                    ///< chosen by the requester
 };
 
-/// Both sides of an IO queue. On live memory any number of threads may submit at one time.
+/// Writes an IO queue, as the requester and as the IO service. On live memory any number of threads
+/// may submit at one time.
 template <class Words>
 class BasicIoQueueWriter {
  public:
@@ -61,10 +61,10 @@ class BasicIoQueueWriter {
   /// Takes an EMPTY slot, fills it and publishes it; gives its index. Fails with `invalid_argument`
   /// for an unknown operation and with `queue_full` when no slot is EMPTY.
   Result<Word> submit(const IoRequest& request);
-  /// The service's answer: OK when `error_number` is 0, else ERROR with it in the tag word. Fails
-  /// with `invalid_argument` unless the slot is PUBLISHED or CLAIMED.
+  /// Completes a request as the IO service: OK if `error_number` is 0, else ERROR with that number
+  /// in the tag word. Fails with `invalid_argument` unless the slot is PUBLISHED or CLAIMED.
   Result<void> complete(Word slot_index, Word error_number);
-  /// The asker frees a slot it has read. Fails with `invalid_argument` unless it is complete.
+  /// Frees a slot as the requester. Fails with `invalid_argument` unless the request is complete.
   Result<void> release(Word slot_index);
 
  private:
@@ -77,9 +77,9 @@ class BasicIoQueueWriter {
 extern template class BasicIoQueueWriter<PrivateWords>;
 extern template class BasicIoQueueWriter<LiveWords>;
 
-/// An IO queue nobody else touches.
+/// An IO queue that only the caller uses.
 using IoQueueWriter = BasicIoQueueWriter<PrivateWords>;
-/// An IO queue that workers and the service share.
+/// An IO queue that workers and the IO service share.
 using LiveIoQueueWriter = BasicIoQueueWriter<LiveWords>;
 
 }  // namespace everkernel::protocol

@@ -26,7 +26,7 @@ Result<PackedArgs> pack(std::span<const PackedOp> ops);
 /// A packed payload, checked once and then read freely. Holds its own copy.
 class PackedView {
  public:
-  /// Fails with `corrupt` when the payload breaks its rules: more words than a slot has, arguments
+  /// Fails with `corrupt` if the payload breaks the format: more words than a slot has, arguments
   /// that run backwards or past the end, or a BATCH_FENCE inside.
   static Result<PackedView> parse(const PackedArgs& args);
 

@@ -14,7 +14,7 @@ namespace everkernel::protocol {
 /// Bytes of a ring. Fails with `invalid_argument` outside 1..1,048,576 slots.
 Result<std::size_t> ring_bytes(Word slot_count);
 
-/// Writes an empty ring into `target`, which has just ring_bytes(slot_count) bytes. On an error
+/// Writes an empty ring into `target`, which has exactly ring_bytes(slot_count) bytes. On an error
 /// (`invalid_argument`) the target is unchanged.
 Result<void> encode_ring(Word slot_count, std::span<std::byte> target);
 

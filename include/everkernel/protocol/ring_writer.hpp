@@ -1,7 +1,7 @@
-// Publishes work into rings: the host's side of a slot's life.
+// Publishes operations and work items into the slots of a ring.
 //
-// Every call checks everything it is given and every slot it needs, then writes; an error leaves
-// the ring as it was. One thread publishes into a ring at a time.
+// Every call checks its arguments and every slot that it needs before it writes; an error leaves
+// the ring unchanged. One thread publishes into a ring at a time.
 #pragma once
 
 #include <cstddef>
@@ -16,13 +16,13 @@
 
 namespace everkernel::protocol {
 
-/// The priority publishers use unless asked.
+/// The default priority of publishers.
 inline constexpr Word kDefaultPriority = static_cast<Word>(abi::Priority::normal);
 
 /// One operation for one slot.
 struct SlotRequest {
-  Word slot_index = 0;               ///< where it goes; must be EMPTY or DONE
-  Word tenant = 0;                   ///< whose work it is, 0..28
+  Word slot_index = 0;               ///< slot to fill; must be EMPTY or DONE
+  Word tenant = 0;                   ///< owner of the operation, 0..28
   Word priority = kDefaultPriority;  ///< 0..4
   Word opcode = 0;                   ///< a built-in or a handler's number
   std::span<const Word> args = {};   ///< at most 12; the rest of the slot is zero
@@ -31,35 +31,35 @@ struct SlotRequest {
 /// Work items for consecutive slots.
 struct ItemWindow {
   Word first_slot = 0;                        ///< slot of the first item
-  Word tenant = 0;                            ///< whose work they are, 0..28
+  Word tenant = 0;                            ///< owner of the items, 0..28
   Word priority = kDefaultPriority;           ///< 0..4
-  std::span<const abi::WorkItem> items = {};  ///< one a slot
+  std::span<const abi::WorkItem> items = {};  ///< one for each slot
 };
 
 /// Several small operations for one slot.
 struct PackedRequest {
-  Word slot_index = 0;                 ///< where they go; must be EMPTY or DONE
-  Word tenant = 0;                     ///< whose work they are, 0..28
+  Word slot_index = 0;                 ///< slot to fill; must be EMPTY or DONE
+  Word tenant = 0;                     ///< owner of the operations, 0..28
   Word priority = kDefaultPriority;    ///< 0..4
   std::span<const PackedOp> ops = {};  ///< run in order
 };
 
-/// One operation of a batch.
-struct BatchItem {
+/// An operation without its slot and sender.
+struct Operation {
   Word opcode = 0;                  ///< a built-in or a handler's number
   std::span<const Word> args = {};  ///< at most 12
 };
 
-/// Operations for consecutive slots, and a fence behind them that completes when they all have.
+/// Operations for consecutive slots, followed by a fence that completes after all of them.
 struct BatchRequest {
-  Word first_slot = 0;                    ///< slot of the first operation
-  Word tenant = 0;                        ///< whose work they are, 0..28
-  Word priority = kDefaultPriority;       ///< 0..4
-  Word tag = 0;                           ///< what the fence stores into the first observable
-  std::span<const BatchItem> items = {};  ///< one a slot, then the fence
+  Word first_slot = 0;                         ///< slot of the first operation
+  Word tenant = 0;                             ///< owner of the operations, 0..28
+  Word priority = kDefaultPriority;            ///< 0..4
+  Word tag = 0;                                ///< what the fence stores into the first observable
+  std::span<const Operation> operations = {};  ///< one for each slot, then the fence
 };
 
-/// Whose work an operation is and how urgent, apart from its slot.
+/// Tenant and priority of an operation.
 struct Sender {
   Word tenant = 0;                   ///< 0..28
   Word priority = kDefaultPriority;  ///< 0..4
@@ -67,24 +67,24 @@ struct Sender {
 
 /// Checks an operation as publishing does: arguments, tenant, priority, opcode. Fails with
 /// `invalid_argument`.
-Result<void> check_operation(const BatchItem& item, const Sender& sender);
-/// Whether check_operation() would pass: for callers that publish millions a second.
-inline bool is_publishable(const BatchItem& item, const Sender& sender) {
-  return item.args.size() <= abi::kSlotArgs && sender.tenant <= abi::kMaxTenant &&
-         sender.priority < abi::kPriorityCount && abi::is_publishable_opcode(item.opcode);
+Result<void> check_operation(const Operation& operation, const Sender& sender);
+/// Whether check_operation() would pass; inline, for callers that publish millions per second.
+inline bool is_publishable(const Operation& operation, const Sender& sender) {
+  return operation.args.size() <= abi::kSlotArgs && sender.tenant <= abi::kMaxTenant &&
+         sender.priority < abi::kPriorityCount && abi::is_publishable_opcode(operation.opcode);
 }
 /// Checks work items as publishing does: tenant, priority, every opcode. Fails with
 /// `invalid_argument`.
 Result<void> check_items(std::span<const abi::WorkItem> items, const Sender& sender);
 
 /// The slot of an operation that passed check_operation().
-inline abi::Slot published_slot(const BatchItem& item, const Sender& sender) {
+inline abi::Slot published_slot(const Operation& operation, const Sender& sender) {
   abi::Slot slot{abi::SlotStatus::published,
-                 item.opcode,
+                 operation.opcode,
                  sender.tenant,
                  abi::priority_word(sender.priority, 0),
                  {}};
-  for (std::size_t i = 0; i < item.args.size(); ++i) slot.args[i] = item.args[i];
+  for (std::size_t i = 0; i < operation.args.size(); ++i) slot.args[i] = operation.args[i];
   return slot;
 }
 
@@ -126,7 +126,7 @@ class BasicRingWriter {
 
   /// Frees a faulted slot. Fails with `invalid_argument` unless its status is FAULT.
   Result<void> reset(Word slot_index);
-  /// Takes back a slot no worker holds; only while no kernel runs on the ring. Fails with
+  /// Cancels a slot that no worker holds, only while no kernel runs on the ring. Fails with
   /// `invalid_argument` unless its status is PUBLISHED, WAIT_IO, YIELD or REQUEUE.
   Result<void> cancel(Word slot_index);
 
@@ -147,7 +147,7 @@ class BasicRingWriter {
 extern template class BasicRingWriter<PrivateWords>;
 extern template class BasicRingWriter<LiveWords>;
 
-/// Publishes into a ring nobody else touches.
+/// Publishes into a ring that only the caller uses.
 using RingWriter = BasicRingWriter<PrivateWords>;
 /// Publishes into a ring that workers drain at the same time.
 using LiveRingWriter = BasicRingWriter<LiveWords>;

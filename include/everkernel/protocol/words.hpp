@@ -1,9 +1,9 @@
-// How words are read and written: the one file that names the memory orders of the host.
+// How words of shared buffers are read and written. This file names the memory orders of the host.
 //
-// Writers of this module are templates over one of two word types. PrivateWords is for bytes nobody
-// else touches: plain accesses, any alignment. LiveWords is for memory that workers, a device or
-// another process use at the same time: every access is atomic with the order its name says, and a
-// slot is stored as a whole line whose status comes last.
+// Writers of this module are templates over one of two word types. PrivateWords is for bytes that
+// only the caller uses: plain accesses, any alignment. LiveWords is for memory that workers, a
+// device or another process use at the same time: every access is atomic, with the order in the
+// name of the function, and a slot is stored as a whole line with its status last.
 #pragma once
 
 #include <atomic>
@@ -76,7 +76,7 @@ class PrivateWords {
   /// Writes a word; private bytes need no order.
   void store_release(std::size_t index, Word word) { store_relaxed(index, word); }
 
-  /// Writes `desired` if the word is `expected`; says whether it was.
+  /// Writes `desired` if the word is `expected`; returns whether it was.
   bool claim(std::size_t index, Word expected, Word desired) {
     if (load_relaxed(index) != expected) return false;
     store_relaxed(index, desired);
@@ -99,15 +99,15 @@ class PrivateWords {
   std::size_t size_;
 };
 
-/// What a published slot has beside its arguments.
+/// The words of a published slot other than its status and arguments.
 struct SlotHead {
-  Word opcode = 0;    ///< what to run
-  Word tenant = 0;    ///< whose work it is
+  Word opcode = 0;    ///< operation
+  Word tenant = 0;    ///< owner of the item
   Word priority = 0;  ///< its priority word
 };
 
-/// Words of a buffer that others read and write at the same time. A view: the memory must outlive
-/// it.
+/// Words of a buffer that other threads or devices use at the same time. A view: the memory must
+/// outlive it.
 class LiveWords {
  public:
   /// Fails with `corrupt` unless the bytes are whole words, and with `invalid_argument` unless they
@@ -121,7 +121,8 @@ class LiveWords {
   Word load_relaxed(std::size_t index) const {
     return std::atomic_ref(words_[index]).load(std::memory_order_relaxed);
   }
-  /// Reads a word; what its writer stored before its release store is visible afterwards.
+  /// Reads a word; everything that its writer stored before the release store is visible
+  /// afterwards.
   Word load_acquire(std::size_t index) const {
     return std::atomic_ref(words_[index]).load(std::memory_order_acquire);
   }
@@ -133,7 +134,7 @@ class LiveWords {
   void store_release(std::size_t index, Word word) {
     std::atomic_ref(words_[index]).store(word, std::memory_order_release);
   }
-  /// Writes `desired` if the word is `expected` (acquire and release); says whether it was.
+  /// Writes `desired` if the word is `expected` (acquire and release); returns whether it was.
   bool claim(std::size_t index, Word expected, Word desired) {
     return std::atomic_ref(words_[index])
         .compare_exchange_strong(expected, desired, std::memory_order_acq_rel,
@@ -148,53 +149,54 @@ class LiveWords {
   void add_release(std::size_t index, Word addend) {
     std::atomic_ref(words_[index]).fetch_add(addend, std::memory_order_release);
   }
-  /// Writes `desired` if the word is `expected`, without ordering anything else; gives what it was.
+  /// Writes `desired` if the word is `expected`, without ordering anything else; returns the old
+  /// value.
   Word exchange_if(std::size_t index, Word expected, Word desired) {
     std::atomic_ref(words_[index])
         .compare_exchange_strong(expected, desired, std::memory_order_relaxed);
     return expected;
   }
-  /// Where the words begin, for code that has accessors of its own.
+  /// The first word, for code with its own accessors.
   Word* data() const { return words_; }
 
-  /// Asks for the line of a slot that the caller will write soon, so that it is there by then.
+  /// Starts to fetch the cache line of a slot that the caller will write soon.
   void prefetch_slot(std::size_t slot_index) const {
     Word* const line = words_ + slot_index * abi::kSlotWords;
 #if defined(__x86_64__)
-    // The builtin asks for a line to read unless the compiler is told which processor it is for.
+    // Without -march, the builtin compiles to a prefetch for reading.
     __asm__("prefetchw %0" : : "m"(*line));
 #else
     __builtin_prefetch(line, 1);
 #endif
   }
-  /// Reads a slot that belongs to the caller: after it claimed the slot, once, into a private copy.
+  /// Reads a slot that the caller has claimed into a private copy.
   abi::Slot load_slot(std::size_t slot_index) const {
     abi::Slot slot;
     load_slot_head(slot_index, slot);
     load_slot_args(slot_index, slot);
     return slot;
   }
-  /// Reads the first half of that: opcode, tenant, priority. The status is CLAIMED: it was just
-  /// stored, and reading it together with its neighbour would wait until that store has left the
-  /// core.
+  /// Reads opcode, tenant and priority of a claimed slot. The status is set to CLAIMED without
+  /// reading it: it was just stored, and a load of status and opcode together would wait until that
+  /// store has left the store buffer.
   void load_slot_head(std::size_t slot_index, abi::Slot& slot) const {
     slot.status = abi::SlotStatus::claimed;
     slot.opcode = load_relaxed(slot_index * abi::kSlotWords + 1);
     load_pairs(slot_index, slot, std::index_sequence<1>{});
   }
-  /// Reads the rest.
+  /// Reads the arguments of a claimed slot.
   void load_slot_args(std::size_t slot_index, abi::Slot& slot) const {
     load_pairs(slot_index, slot, std::index_sequence<2, 3, 4, 5, 6, 7>{});
   }
 
-  /// Writes a whole slot of a ring: the payload first, then the status with release, so that
-  /// whoever acquires the status finds the payload. All 64 bytes are written back to back: a device
-  /// pays 13 times more for lines that are half written.
+  /// Writes a whole slot of a ring: the payload first, then the status with release, so that a
+  /// worker that acquires the status sees the payload. All 64 bytes are written back to back: a
+  /// device pays 13 times more for lines that are half written.
   void store_slot(std::size_t slot_index, const abi::Slot& slot) {
     Word* const line = words_ + slot_index * abi::kSlotWords;
     std::atomic_ref(line[1]).store(slot.opcode, std::memory_order_relaxed);
     // Eight bytes a store halve the stores; x86-64 and the PCIe bus keep each of them whole.
-    // Spelled without a loop, because one that is not unrolled puts the slot into memory first.
+    // Not a loop: a loop that the compiler does not unroll would build the slot in memory first.
     const auto store_pairs = [&]<std::size_t... kPair>(std::index_sequence<kPair...>) {
       (__atomic_store_n(reinterpret_cast<WordPair*>(line + 2 * (kPair + 1)),
                         detail::slot_pair(slot, kPair + 1), __ATOMIC_RELAXED),
@@ -204,8 +206,8 @@ class LiveWords {
     std::atomic_ref(line[0]).store(static_cast<Word>(slot.status), std::memory_order_release);
   }
 
-  /// The same for a slot whose arguments lie elsewhere; the rest of them is zero. The slot is not
-  /// put together in memory first, where its words would have to be waited for.
+  /// Writes a published slot with `args` as its first arguments and zero for the others. The slot
+  /// is not built in memory first: reading it back would wait for the stores.
   void store_slot(std::size_t slot_index, const SlotHead& head, std::span<const Word> args) {
     Word* const line = words_ + slot_index * abi::kSlotWords;
     std::atomic_ref(line[1]).store(head.opcode, std::memory_order_relaxed);

@@ -100,7 +100,7 @@ class Session {
   /// Publishes one operation with at most 12 arguments. Fails with `invalid_argument` as the wire
   /// format says, with `queue_full` when the ring is full, with `timeout` when it stayed full, and
   /// with `device_lost`; then nothing is published.
-  Result<Ticket> publish(const protocol::BatchItem& item, const PublishOptions& options = {});
+  Result<Ticket> publish(const protocol::Operation& item, const PublishOptions& options = {});
   /// Publishes work items, all of them or none; at most capacity() at one time.
   Result<TicketRange> publish_items(std::span<const abi::WorkItem> items,
                                     const PublishOptions& options = {});
@@ -108,7 +108,7 @@ class Session {
   Result<Ticket> publish_packed(std::span<const protocol::PackedOp> ops,
                                 const PublishOptions& options = {});
   /// Publishes operations and a fence behind them; the last ticket is the fence's.
-  Result<TicketRange> publish_batch(std::span<const protocol::BatchItem> items, Word tag,
+  Result<TicketRange> publish_batch(std::span<const protocol::Operation> items, Word tag,
                                     const PublishOptions& options = {});
 
   /// Waits until the item has ended. Fails with `timeout`, with `invalid_argument` for a ticket

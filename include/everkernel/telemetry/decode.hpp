@@ -1,7 +1,7 @@
 // Decodes control buffer and ring into a RingTelemetry.
 //
-// A supervisor polls: target and scratch are the caller's and reused, so that every decode after
-// the first of a shape allocates nothing.
+// A supervisor polls: the caller owns the target and the scratch and reuses them, so that only the
+// first decode of a ring of some size allocates.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ namespace everkernel::telemetry {
 struct DecodeCapacityEvidence;
 class DecodeScratch;
 
-/// What to decode. A buffer that is not given leaves its part of the snapshot empty.
+/// The buffers to decode. Without a buffer, its part of the snapshot is empty.
 struct DecodeRequest {
   std::optional<std::span<const std::byte>> control = {};  ///< 640 bytes or more
   std::optional<std::span<const std::byte>> ring = {};     ///< whole slots

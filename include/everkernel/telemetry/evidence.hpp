@@ -1,5 +1,4 @@
-// Records that say how a telemetry sample came about: what moved, what it cost, what storage it
-// used.
+// Records about how a telemetry sample was taken: bytes copied, time to decode, storage used.
 #pragma once
 
 #include <cstddef>
@@ -45,14 +44,14 @@ struct RuntimeEvidenceMetricCoverage {
                          const RuntimeEvidenceMetricCoverage&) = default;
 };
 
-/// What moved and what stayed while one sample was taken. The runtime fills it from what it
-/// measured.
+/// Bytes copied and bytes resident while one sample was taken. The runtime fills it from its
+/// measurements.
 struct RuntimeEvidence {
   std::uint32_t schema_version = kRuntimeEvidenceSchemaVersion;  ///< of these fields
   std::uint64_t resident_device_bytes = 0;                       ///< bytes that stay on the device
-  std::uint64_t host_copy_bytes = 0;                             ///< bytes that had to be copied
-  std::uint64_t host_copy_avoided_bytes = 0;                     ///< bytes that did not have to be
-  RingOccupancy ring_occupancy = {};                             ///< slots by status
+  std::uint64_t host_copy_bytes = 0;            ///< bytes copied to take the sample
+  std::uint64_t host_copy_avoided_bytes = 0;    ///< bytes read in place instead
+  RingOccupancy ring_occupancy = {};            ///< slots by status
   std::uint64_t control_decode_ns = 0;          ///< time to decode the control buffer
   std::uint64_t ring_decode_ns = 0;             ///< time to decode the ring
   RuntimeEvidenceMetricCoverage coverage = {};  ///< which of these were measured
@@ -68,7 +67,7 @@ struct RuntimeEvidence {
   friend bool operator==(const RuntimeEvidence&, const RuntimeEvidence&) = default;
 };
 
-/// Shows that a decode found room for everything in storage the caller owns.
+/// Shows that a decode fitted into storage of the caller.
 struct DecodeCapacityEvidence {
   std::uint32_t schema_version = kDecodeCapacitySchemaVersion;  ///< of these fields
   std::size_t decoded_slot_count = 0;                           ///< slots in the snapshot

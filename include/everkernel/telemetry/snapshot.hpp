@@ -1,4 +1,4 @@
-// What a running megakernel looks like from outside: plain values decoded from the shared bytes.
+// The state of a running megakernel: plain values decoded from the shared buffers.
 //
 // decode.hpp fills them, json.hpp writes them out. The formulae are integer and saturate.
 #pragma once
@@ -22,10 +22,10 @@ using RingStatus = abi::SlotStatus;
 struct RingSlotSnapshot {
   Word slot_idx = 0;                      ///< index in the ring
   RingStatus status = RingStatus::empty;  ///< as found, also when unknown
-  Word tenant_id = 0;                     ///< whose work it is
-  Word opcode = 0;                        ///< what it runs
+  Word tenant_id = 0;                     ///< owner of the item
+  Word opcode = 0;                        ///< operation of the item
   Word priority = 0;                      ///< its priority half-word
-  Word fault_code = 0;                    ///< why it is FAULT, else 0
+  Word fault_code = 0;                    ///< fault code of a FAULT slot, else 0
   std::array<Word, 3> args_prefix = {};   ///< its first arguments
 
   /// Equal in every field.
@@ -95,7 +95,7 @@ struct ControlSnapshot {
   Word fault_count = 0;                ///< slots that reached FAULT, modulo 2^32
   Word debug_dropped = 0;              ///< debug records that found the log full
   Word enabled_tenants = 0;            ///< bit t: tenant t may run
-  std::vector<Word> observables = {};  ///< result words, when they were asked for
+  std::vector<Word> observables = {};  ///< result words, if the request asks for them
 
   /// Equal in every field.
   friend bool operator==(const ControlSnapshot&, const ControlSnapshot&) = default;
@@ -122,7 +122,7 @@ struct RuntimeCounters {
   friend bool operator==(const RuntimeCounters&, const RuntimeCounters&) = default;
 };
 
-/// Whether work moved between two snapshots.
+/// Progress between two snapshots.
 struct WatchdogSnapshot {
   Word done_delta = 0;           ///< slots completed in between, by modular difference
   Word queue_depth = 0;          ///< slots neither empty nor done, now
@@ -135,17 +135,18 @@ struct WatchdogSnapshot {
   friend bool operator==(const WatchdogSnapshot&, const WatchdogSnapshot&) = default;
 };
 
-/// Everything one look at control buffer and ring shows.
+/// Everything decoded from a control buffer and a ring at one time.
 struct RingTelemetry {
-  ControlSnapshot control = {};               ///< the control buffer
-  RingOccupancy occupancy = {};               ///< slots by status
-  std::vector<RingSlotSnapshot> slots = {};   ///< every slot, in order
-  std::vector<WindowTelemetry> windows = {};  ///< asked-for windows, by ticket, then opcode
-  Word runnable_slots = 0;                    ///< claimable or CLAIMED slots of enabled tenants
+  ControlSnapshot control = {};              ///< the control buffer
+  RingOccupancy occupancy = {};              ///< slots by status
+  std::vector<RingSlotSnapshot> slots = {};  ///< every slot, in order
+  std::vector<WindowTelemetry> windows =
+      {};                   ///< windows of the requested opcodes, by ticket, then opcode
+  Word runnable_slots = 0;  ///< claimable or CLAIMED slots of enabled tenants
 
   /// Derives the performance counters.
   RuntimeCounters counters() const;
-  /// Compares with the DONE_COUNT of an earlier look.
+  /// Compares with the DONE_COUNT of an earlier snapshot.
   WatchdogSnapshot watchdog(Word previous_done_count) const;
 
   /// Equal in every field.

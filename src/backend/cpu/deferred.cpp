@@ -1,6 +1,6 @@
 // Queues of slots to visit again.
 #include "backend/cpu/deferred.hpp"
-#include "everkernel/base/spin.hpp"
+#include "base/spin.hpp"
 
 #include <mutex>
 

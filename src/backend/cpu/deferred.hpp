@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "backend/cpu/worker.hpp"
+#include "base/spin.hpp"
 #include "everkernel/abi/slot.hpp"
-#include "everkernel/base/spin.hpp"
 
 namespace everkernel::backend::cpu {
 

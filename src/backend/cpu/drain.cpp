@@ -13,7 +13,7 @@
 #include <thread>
 
 #include "backend/schedule_words.hpp"
-#include "everkernel/base/spin.hpp"
+#include "base/spin.hpp"
 #include "everkernel/protocol/control.hpp"
 
 namespace everkernel::backend::cpu {

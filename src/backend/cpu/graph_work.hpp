@@ -9,9 +9,9 @@
 #include "backend/cpu/executor.hpp"
 #include "backend/cpu/tally.hpp"
 #include "backend/cpu/worker.hpp"
+#include "base/spin.hpp"
 #include "everkernel/backend/detail/graph.hpp"
 #include "everkernel/backend/detail/live.hpp"
-#include "everkernel/base/spin.hpp"
 
 namespace everkernel::backend::cpu {
 

@@ -3,7 +3,7 @@
 
 #include "backend/cpu/float_guard.hpp"
 #include "backend/futex.hpp"
-#include "everkernel/base/spin.hpp"
+#include "base/spin.hpp"
 
 namespace everkernel::backend::cpu {
 namespace {

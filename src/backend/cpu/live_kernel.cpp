@@ -9,7 +9,7 @@
 #include <mutex>
 
 #include "backend/cpu/float_guard.hpp"
-#include "everkernel/base/spin.hpp"
+#include "base/spin.hpp"
 
 namespace everkernel::backend::cpu {
 namespace {

@@ -12,8 +12,8 @@
 #include "backend/cpu/graph_work.hpp"
 #include "backend/cpu/tally.hpp"
 #include "backend/cpu/worker.hpp"
+#include "base/spin.hpp"
 #include "everkernel/backend/detail/live.hpp"
-#include "everkernel/base/spin.hpp"
 
 namespace everkernel::backend::cpu {
 

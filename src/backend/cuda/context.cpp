@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "backend/cuda/cuda_error.hpp"
-#include "everkernel/base/spin.hpp"
+#include "base/spin.hpp"
 
 namespace everkernel::backend::cuda {
 namespace {

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "backend/cuda/abort_word.hpp"
+#include "base/spin.hpp"
 #include "everkernel/base/assert.hpp"
-#include "everkernel/base/spin.hpp"
 
 namespace everkernel::backend::cuda {
 namespace {

@@ -1,4 +1,4 @@
-// Arithmetic that says when it does not fit, and ratios that cannot overflow.
+// Arithmetic that reports overflow, and ratios that cannot overflow.
 #pragma once
 
 #include <concepts>
@@ -8,7 +8,7 @@
 
 namespace everkernel {
 
-/// a + b, or nothing when the sum does not fit T.
+/// a + b; empty if the sum does not fit T.
 template <std::unsigned_integral T>
 [[nodiscard]] constexpr std::optional<T> checked_add(T a, T b) {
   T sum{};
@@ -16,7 +16,7 @@ template <std::unsigned_integral T>
   return sum;
 }
 
-/// a × b, or nothing when the product does not fit T.
+/// a × b; empty if the product does not fit T.
 template <std::unsigned_integral T>
 [[nodiscard]] constexpr std::optional<T> checked_mul(T a, T b) {
   T product{};
@@ -24,7 +24,7 @@ template <std::unsigned_integral T>
   return product;
 }
 
-/// a + b, or the largest T.
+/// a + b, at most the largest T.
 template <std::unsigned_integral T>
 [[nodiscard]] constexpr T saturating_add(T a, T b) {
   return checked_add(a, b).value_or(std::numeric_limits<T>::max());

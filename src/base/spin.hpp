@@ -1,4 +1,4 @@
-// Waiting for a few instructions of another thread.
+// Short waits for another thread: a pause instruction and a spin lock.
 #pragma once
 
 #include <atomic>
@@ -19,10 +19,11 @@ inline void spin_pause() {
 #endif
 }
 
-/// A lock for a few instructions: spins, then lets the holder run. Works with std::scoped_lock.
+/// A lock for critical sections of a few instructions: spins, then yields to other threads, of
+/// which one may hold the lock. Works with std::scoped_lock.
 class SpinLock {
  public:
-  /// Takes it.
+  /// Takes the lock; waits until it is free.
   void lock() {
     for (int spins = 0; !try_lock();) {
       while (is_held_.load(std::memory_order_relaxed)) {
@@ -34,9 +35,9 @@ class SpinLock {
       }
     }
   }
-  /// Takes it if it is free.
+  /// Takes the lock if it is free.
   bool try_lock() { return !is_held_.exchange(true, std::memory_order_acquire); }
-  /// Gives it back.
+  /// Releases the lock.
   void unlock() { is_held_.store(false, std::memory_order_release); }
 
  private:

@@ -1,7 +1,7 @@
-// Anonymous shared memory (memfd) that several buffers lie in, each on lines of its own.
+// Anonymous shared memory (memfd) for several buffers, each of which begins on a page.
 //
-// A ring in such memory outlives whoever works on it: a process without a GPU can hold it while the
-// one with the GPU is replaced.
+// A ring in shared memory survives the process that works on it: a process without a GPU can keep
+// the memory while the process with the GPU is replaced.
 #pragma once
 
 #include <cstddef>
@@ -13,25 +13,25 @@
 namespace everkernel::memory {
 
 /// Owns a memfd and its mapping. Move-only.
-class SharedRegion {
+class SharedMemory {
  public:
   /// Zeroed memory with a part of each length, in that order, each beginning on a page. Fails with
   /// `io` or `out_of_memory`.
-  static Result<SharedRegion> create(std::span<const std::size_t> part_bytes);
+  static Result<SharedMemory> create(std::span<const std::size_t> part_bytes);
 
-  SharedRegion(SharedRegion&& other) noexcept;             ///< takes over
-  SharedRegion& operator=(SharedRegion&& other) noexcept;  ///< drops its own, takes over
-  ~SharedRegion();                                         ///< unmaps and closes
+  SharedMemory(SharedMemory&& other) noexcept;             ///< takes over the memory
+  SharedMemory& operator=(SharedMemory&& other) noexcept;  ///< frees its own, takes over
+  ~SharedMemory();                                         ///< unmaps and closes
 
   /// The bytes of a part; `index` is below the number of parts.
   std::span<std::byte> part(std::size_t index) const { return parts_[index]; }
-  /// The file descriptor, for another process to map. Stays owned here.
+  /// The file descriptor, which another process can map. Owned by this object.
   int file_descriptor() const { return descriptor_; }
-  /// Length of the whole region.
+  /// Length of all parts and the padding between them.
   std::size_t size_bytes() const { return mapping_.size(); }
 
  private:
-  SharedRegion(int descriptor, std::span<std::byte> mapping)
+  SharedMemory(int descriptor, std::span<std::byte> mapping)
       : descriptor_(descriptor), mapping_(mapping) {}
   void drop() noexcept;
 
