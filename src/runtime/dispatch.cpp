@@ -305,7 +305,7 @@ Result<void> check_options(const Megakernel::State& state, const DispatchOptions
     return fail(
         Code::invalid_argument,
         fmt::format("dispatch: timeout is {} ns, it must be positive", options.timeout.count()),
-        "raise `timeout`; the default is 60 s");
+        "raise the timeout; the default is 60 s");
   }
   for (std::size_t i = 0; i < options.submissions.size(); ++i) {
     auto checked = check_submission(state, options.submissions[i]);

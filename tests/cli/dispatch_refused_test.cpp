@@ -57,7 +57,7 @@ INSTANTIATE_TEST_SUITE_P(
     Deadline, RefusedDispatch,
     ::testing::Values(
         RefusedCase{"empty", {"--deadline", ""}, "--deadline: '' is not a time"},
-        RefusedCase{"none", {"--deadline", "0s"}, "a deadline of 0 ns has passed"},
+        RefusedCase{"none", {"--deadline", "0s"}, "timeout is 0 ns, it must be positive"},
         RefusedCase{"no_unit", {"--deadline", "5"}, "--deadline: '5' is not a time"},
         RefusedCase{"no_number", {"--deadline", "s"}, "--deadline: 's' is not a time"},
         RefusedCase{"hours", {"--deadline", "1h"}, "--deadline: '1h' is not a time"},
