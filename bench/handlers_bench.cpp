@@ -1,4 +1,4 @@
-// How near do native handlers come to hand-written C++?
+// How near does the native code of handlers come to hand-written C++?
 //
 // The floor is C++ at -O3 with the same bounds checks, in this file; beside it the same without
 // checks. Handlers are the ones in examples/handlers. `exclusive` is code for buffers no other item

@@ -1160,7 +1160,7 @@ Entry entry_of(std::size_t index, const VerifiedHandler& verified) {
           .traits = traits_of(handler.scope, handler.commutes, verified.effects)};
 }
 
-Entry entry_of(std::size_t index, const ir::UnverifiedHandler& handler) {
+Entry entry_of(std::size_t index, const ir::TrustedHandler& handler) {
   return {.index = index,
           .opcode = handler.opcode,
           .scope = handler.scope,
@@ -1226,11 +1226,11 @@ std::string tables_text(const std::vector<Entry>& entries) {
   return text + run_text("run_group_handler", "GroupLanes", group);
 }
 
-// A native handler: its text in a namespace of its own, and what runs it. Messages of the compiler
+// A trusted handler: its text in a namespace of its own, and what runs it. Messages of the compiler
 // count the lines of each text from its first.
-void add_unverified(std::string& text, std::size_t index, const ir::UnverifiedHandler& handler) {
+void add_trusted(std::string& text, std::size_t index, const ir::TrustedHandler& handler) {
   const Effects& effects = handler.effects;
-  text += fmt::format("namespace unverified_{} {{\n#line 1 \"native handler {}\"\n{}\n", index,
+  text += fmt::format("namespace trusted_{} {{\n#line 1 \"trusted handler {}\"\n{}\n", index,
                       handler.name, handler.cuda);
   const auto lines = std::ranges::count(text, '\n');
   text += fmt::format("#line {} \"everkernel/handlers.cuh\"\n}}\n", lines + 2);
@@ -1238,9 +1238,9 @@ void add_unverified(std::string& text, std::size_t index, const ir::UnverifiedHa
       "template <class Lanes>\n"
       "EK_DEVICE Word handler_{0}(const Lanes& lanes, Item& item) {{\n"
       "  const KeptArgs before(item);\n"
-      "  UnverifiedItem<Lanes> view(lanes, item);\n"
-      "  const Word ended = unverified_{0}::{4}(view);\n"
-      "  return end_unverified(view, lanes, item, before, ended, {{{1}, {2}, {3}}});\n"
+      "  TrustedItem<Lanes> view(lanes, item);\n"
+      "  const Word ended = trusted_{0}::{4}(view);\n"
+      "  return end_trusted(view, lanes, item, before, ended, {{{1}, {2}, {3}}});\n"
       "}}\n\n",
       index, effects.can_yield, effects.can_await, effects.writes_args, handler.name);
 }
@@ -1259,10 +1259,10 @@ constexpr std::string_view kWithWarnings =
 }  // namespace
 
 std::string emit_cuda(const VerifiedProgram& program, const CudaOptions& options) {
-  const bool has_unverified = !options.unverified.empty();
+  const bool has_trusted = !options.trusted_handlers.empty();
   std::string text = fmt::format("// Generated from {}handlers.\n#pragma once\n\n",
-                                 has_unverified ? "verified and native " : "verified ");
-  if (has_unverified) text += "#include \"jit/device/unverified.cuh\"\n\n";
+                                 has_trusted ? "verified and trusted " : "verified ");
+  if (has_trusted) text += "#include \"jit/device/trusted.cuh\"\n\n";
   text += "namespace everkernel::device {\n\n";
   text += kWithoutWarnings;
   std::vector<Entry> entries;
@@ -1273,9 +1273,9 @@ std::string emit_cuda(const VerifiedProgram& program, const CudaOptions& options
     text += HandlerCodegen(verified, i, options).run() + '\n';
   }
   text += kWithWarnings;
-  for (std::size_t i = 0; i < options.unverified.size(); ++i) {
-    entries.push_back(entry_of(program.handlers().size() + i, options.unverified[i]));
-    add_unverified(text, entries.back().index, options.unverified[i]);
+  for (std::size_t i = 0; i < options.trusted_handlers.size(); ++i) {
+    entries.push_back(entry_of(program.handlers().size() + i, options.trusted_handlers[i]));
+    add_trusted(text, entries.back().index, options.trusted_handlers[i]);
   }
   text += tables_text(entries);
   return text + "\n}  // namespace everkernel::device\n";

@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-#include "everkernel/ir/unverified.hpp"
+#include "everkernel/ir/trusted.hpp"
 #include "everkernel/ir/verifier.hpp"
 #include "everkernel/jit/memory_use.hpp"
 
@@ -16,15 +16,15 @@ namespace everkernel::jit {
 struct CudaOptions {
   MemoryUse memory = MemoryUse::shared;  ///< who else touches the buffers
   bool payload = false;                  ///< the payload runs for every slot; else it is left out
-  /// Native handlers, which have passed ir::check_unverified() for CUDA. Their indices follow the
+  /// Trusted handlers, which have passed ir::check_trusted() for CUDA. Their indices follow the
   /// program's. Their text goes to the compiler as it is, and its messages name the handler.
-  std::span<const ir::UnverifiedHandler> unverified = {};
+  std::span<const ir::TrustedHandler> trusted_handlers = {};
 };
 
 /// The handlers as CUDA C++, in namespace everkernel::device: `handler_I` for the handler of that
 /// index, and `find_handler`, `traits_of`, `run_lane_handler`, `run_warp_handler` and
 /// `run_group_handler` over all of them. It compiles behind src/jit/device/item.cuh, includes
-/// src/jit/device/unverified.cuh if there are native handlers, and holds no name that the program
+/// src/jit/device/trusted.cuh if there are trusted handlers, and holds no name that the program
 /// chose. Equal programs give equal texts.
 std::string emit_cuda(const ir::VerifiedProgram& program, const CudaOptions& options);
 

@@ -38,7 +38,7 @@ Result<Executor> Executor::create(const KernelOptions& options, const FindCache&
   Executor executor;
   executor.dense_.assign(kDenseOpcodes, kNone);
   EVERKERNEL_TRY(executor.add_program(options));
-  EVERKERNEL_TRY(executor.add_unverified(options));
+  EVERKERNEL_TRY(executor.add_trusted(options));
   std::ranges::sort(executor.sparse_);
   EVERKERNEL_TRY(executor.compile(options, find_cache));
   return executor;
@@ -62,7 +62,7 @@ Result<void> Executor::add_program(const KernelOptions& options) {
       payload_ = static_cast<Word>(infos_.size() - 1);
     }
   }
-  first_unverified_ = static_cast<Word>(infos_.size());
+  first_trusted_ = static_cast<Word>(infos_.size());
   if (options.payload && payload_ == kNone) {
     return fail(Code::invalid_argument, "megakernel: the program has no payload to run",
                 "add a `payload { … }` to the handlers, or do not ask for it");
@@ -70,11 +70,11 @@ Result<void> Executor::add_program(const KernelOptions& options) {
   return {};
 }
 
-Result<void> Executor::add_unverified(const KernelOptions& options) {
+Result<void> Executor::add_trusted(const KernelOptions& options) {
   EVERKERNEL_TRY(
-      ir::check_unverified(options.unverified_handlers, options.find_program(), ir::Half::cpu));
-  unverified_ = options.unverified_handlers;
-  for (const ir::UnverifiedHandler& handler : unverified_) {
+      ir::check_trusted(options.trusted_handlers, options.find_program(), ir::TrustedCode::cpu));
+  trusted_ = options.trusted_handlers;
+  for (const ir::TrustedHandler& handler : trusted_) {
     infos_.push_back({.lanes = lanes_of(handler.scope, options.geometry.workgroup_size),
                       .can_leave = handler.effects.can_yield || handler.effects.can_await,
                       .is_pure = handler.is_pure,

@@ -70,7 +70,7 @@ struct ProgramShape {
 
 ProgramShape shape_of(const KernelOptions& options) {
   ProgramShape shape;
-  for (const ir::UnverifiedHandler& handler : options.unverified_handlers) {
+  for (const ir::TrustedHandler& handler : options.trusted_handlers) {
     shape.has_groups |= handler.scope == ir::Scope::group;
     shape.has_long_items |= !handler.is_short;
   }
@@ -95,7 +95,7 @@ Word block_threads_of(const ProgramShape& shape, Word workgroup_size) {
 
 Result<void> check_options(const KernelOptions& options) {
   EVERKERNEL_TRY(
-      ir::check_unverified(options.unverified_handlers, options.find_program(), ir::Half::cuda));
+      ir::check_trusted(options.trusted_handlers, options.find_program(), ir::TrustedCode::cuda));
   if (options.execution == Execution::interpreter && options.program) {
     return fail(Code::unsupported, "cuda: handlers are compiled, there is no interpreter",
                 "leave the execution to the backend, or use the CPU backend");
@@ -110,7 +110,7 @@ std::string handler_text(const KernelOptions& options) {
   const jit::CudaOptions how{
       .memory = options.planned ? jit::MemoryUse::planned : jit::MemoryUse::shared,
       .payload = options.payload,
-      .unverified = options.unverified_handlers};
+      .trusted_handlers = options.trusted_handlers};
   if (options.program) return jit::emit_cuda(*options.program, how);
   return jit::emit_cuda(*ir::verify({}), how);
 }
@@ -504,7 +504,7 @@ Result<void> CudaKernel::finish(Clock::time_point deadline) {
       {.code = Code::device_lost,
        .message =
            fmt::format("cuda: a kernel did not end after its deadline: {}", done.error().message),
-       .hint = "the process must be replaced; look for a loop without an end in native handlers",
+       .hint = "the process must be replaced; look for a loop without an end in trusted handlers",
        .native = done.error().native});
 }
 

@@ -20,7 +20,7 @@ struct CompiledModule {
 };
 
 // Compiles, a second time if ptxas would make something wrong of what NVVM has made (decision
-// 0012); native handlers that have it in their own text keep it. Gives the PTX too. Fails as
+// 0012); trusted handlers that have it in their own text keep it. Gives the PTX too. Fails as
 // Nvrtc::compile does.
 Result<CompiledCode> compile_for_ptxas(const Nvrtc& nvrtc, CompileRequest request);
 

@@ -1,5 +1,5 @@
-// What the CUDA half of a native handler sees of its item: the names are those of the C++ half, in
-// include/everkernel/ir/unverified_item.hpp, and mean the same.
+// The item as the CUDA text of a trusted handler sees it. Names and meanings are those of
+// include/everkernel/ir/trusted_item.hpp, which the C++ function sees.
 //
 // What differs is that every thread of the scope runs the text. Each has an item of its own; they
 // are equal at first, and each thread returns what the item ended with. Where threads disagree, a
@@ -97,9 +97,9 @@ class CheckedWords {
 };
 
 /// A buffer as one item may use it.
-class UnverifiedBuffer : public CheckedWords<UnverifiedBuffer> {
+class TrustedBuffer : public CheckedWords<TrustedBuffer> {
  public:
-  EK_DEVICE UnverifiedBuffer(const Buffer& buffer, FaultNote& note)
+  EK_DEVICE TrustedBuffer(const Buffer& buffer, FaultNote& note)
       : CheckedWords(note), buffer_(buffer) {}
 
   EK_DEVICE Word length() const {
@@ -134,10 +134,9 @@ class UnverifiedBuffer : public CheckedWords<UnverifiedBuffer> {
 };
 
 /// The control words. There is no way around the accessors.
-class UnverifiedControl : public CheckedWords<UnverifiedControl> {
+class TrustedControl : public CheckedWords<TrustedControl> {
  public:
-  EK_DEVICE UnverifiedControl(const Item& item, FaultNote& note)
-      : CheckedWords(note), item_(&item) {}
+  EK_DEVICE TrustedControl(const Item& item, FaultNote& note) : CheckedWords(note), item_(&item) {}
 
   EK_DEVICE Word length() const { return item_->control.size(); }
 
@@ -162,11 +161,11 @@ class UnverifiedControl : public CheckedWords<UnverifiedControl> {
 
 /// One run of one item, on one of the threads that run it together.
 template <class Lanes>
-class UnverifiedItem {
+class TrustedItem {
  public:
-  EK_DEVICE UnverifiedItem(const Lanes& lanes, Item& item) : lanes_(lanes), item_(item) {}
-  UnverifiedItem(const UnverifiedItem&) = delete;
-  UnverifiedItem& operator=(const UnverifiedItem&) = delete;
+  EK_DEVICE TrustedItem(const Lanes& lanes, Item& item) : lanes_(lanes), item_(item) {}
+  TrustedItem(const TrustedItem&) = delete;
+  TrustedItem& operator=(const TrustedItem&) = delete;
 
   EK_DEVICE Word opcode() const { return item_.opcode; }
   EK_DEVICE Word tenant() const { return item_.tenant; }
@@ -176,12 +175,12 @@ class UnverifiedItem {
   /// This thread's copy; the leading thread's is kept, if the effects say so.
   EK_DEVICE Word (&args())[abi::kSlotArgs] { return item_.args; }
 
-  EK_DEVICE UnverifiedBuffer buffer(Word handle) {
+  EK_DEVICE TrustedBuffer buffer(Word handle) {
     return {find_buffer(item_.buffers, handle, item_.tenant), note_};
   }
-  EK_DEVICE UnverifiedBuffer input() { return buffer(item_.args[0]); }
-  EK_DEVICE UnverifiedBuffer output() { return buffer(item_.args[1]); }
-  EK_DEVICE UnverifiedControl control() { return {item_, note_}; }
+  EK_DEVICE TrustedBuffer input() { return buffer(item_.args[0]); }
+  EK_DEVICE TrustedBuffer output() { return buffer(item_.args[1]); }
+  EK_DEVICE TrustedControl control() { return {item_, note_}; }
 
   /// Lanes of the scope, as the language counts them. There may be fewer threads, or more.
   EK_DEVICE Word lanes() const { return item_.lanes; }
@@ -307,8 +306,8 @@ EK_DEVICE Word fault_of_ending(Word ended, const Declared& declared) {
 
 /// What all threads of the lanes make of how each of them ended: one outcome.
 template <class Lanes>
-EK_DEVICE Word end_unverified(const UnverifiedItem<Lanes>& view, const Lanes& lanes, Item& item,
-                              const KeptArgs& before, Word ended, const Declared& declared) {
+EK_DEVICE Word end_trusted(const TrustedItem<Lanes>& view, const Lanes& lanes, Item& item,
+                           const KeptArgs& before, Word ended, const Declared& declared) {
   Word code = fault_of_ending(ended, declared);
   if (view.fault_code() != 0) code = min_u32(code, view.fault_code());
   if (lanes.meet_any(code != kNoFault)) code = lanes.lowest(code);
