@@ -104,6 +104,10 @@ std::string cuda_variable(Type type, std::string_view name) {
   return type == Type::f32 ? fmt::format("as_float({})", name) : std::string(name);
 }
 
+std::string cuda_local(ir::LocalId local) {
+  return fmt::format("v{}", static_cast<std::uint32_t>(local));
+}
+
 std::string cuda_literal(Type type, std::uint32_t bits) {
   if (type == Type::boolean) return bits != 0 ? "true" : "false";
   if (type == Type::f32) return fmt::format("as_float({:#010x}u)", bits);

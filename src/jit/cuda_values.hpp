@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "everkernel/ir/vocabulary.hpp"
+#include "everkernel/ir/verifier.hpp"
 
 namespace everkernel::jit {
 
@@ -18,6 +18,8 @@ std::string_view cuda_variable_type(ir::Type type);
 std::string cuda_assigned(ir::Type type, std::string_view value);
 std::string cuda_variable(ir::Type type, std::string_view name);
 
+/// The variable of a local.
+std::string cuda_local(ir::LocalId local);
 /// A literal by its bits.
 std::string cuda_literal(ir::Type type, std::uint32_t bits);
 /// A unary operator on an operand of `type`.

@@ -149,6 +149,27 @@ Value* convert(llvm::IRBuilder<>& builder, Function function, Type from, Value* 
   }
 }
 
+llvm::AtomicRMWInst::BinOp rmw_operation(ir::AtomicOp op) {
+  switch (op) {
+    case ir::AtomicOp::add:
+      return llvm::AtomicRMWInst::Add;
+    case ir::AtomicOp::min:
+      return llvm::AtomicRMWInst::UMin;
+    case ir::AtomicOp::max:
+      return llvm::AtomicRMWInst::UMax;
+    case ir::AtomicOp::bit_and:
+      return llvm::AtomicRMWInst::And;
+    case ir::AtomicOp::bit_or:
+      return llvm::AtomicRMWInst::Or;
+    case ir::AtomicOp::bit_xor:
+      return llvm::AtomicRMWInst::Xor;
+    case ir::AtomicOp::exchange:
+    case ir::AtomicOp::cas:
+      break;
+  }
+  return llvm::AtomicRMWInst::Xchg;
+}
+
 }  // namespace
 
 llvm::Type* llvm_type(llvm::LLVMContext& context, Type type) {
@@ -276,6 +297,17 @@ Value* emit_plain_atomic(llvm::IRBuilder<>& builder, ir::AtomicOp op, Value* bef
       return builder.CreateSelect(builder.CreateICmpEQ(before, value), desired, before);
   }
   return before;
+}
+
+Value* emit_shared_atomic(llvm::IRBuilder<>& builder, ir::AtomicOp op, Value* pointer, Value* value,
+                          Value* desired) {
+  constexpr auto kRelaxed = llvm::AtomicOrdering::Monotonic;
+  if (op == ir::AtomicOp::cas) {
+    Value* const pair =
+        builder.CreateAtomicCmpXchg(pointer, value, desired, llvm::Align(4), kRelaxed, kRelaxed);
+    return builder.CreateExtractValue(pair, 0);
+  }
+  return builder.CreateAtomicRMW(rmw_operation(op), pointer, value, llvm::Align(4), kRelaxed);
 }
 
 }  // namespace everkernel::jit

@@ -24,8 +24,11 @@ llvm::Value* emit_binary(llvm::IRBuilder<>& builder, ir::BinaryOp op, ir::Type t
 /// A function whose first operand is of `type`; not printf and emit.
 llvm::Value* emit_call(llvm::IRBuilder<>& builder, ir::Function function, ir::Type type,
                        llvm::Value* a, llvm::Value* b, llvm::Value* c);
-/// The new word of an atomic that nobody else can see half done.
+/// The new word of an atomic on a word that no other item uses at the same time.
 llvm::Value* emit_plain_atomic(llvm::IRBuilder<>& builder, ir::AtomicOp op, llvm::Value* before,
                                llvm::Value* value, llvm::Value* desired);
+/// An atomic on a word that other items may use at the same time; its value is the word before.
+llvm::Value* emit_shared_atomic(llvm::IRBuilder<>& builder, ir::AtomicOp op, llvm::Value* pointer,
+                                llvm::Value* value, llvm::Value* desired);
 
 }  // namespace everkernel::jit

@@ -20,7 +20,7 @@
 #include "everkernel/base/version.hpp"
 #include "everkernel/ir/printer.hpp"
 #include "jit/fingerprint.hpp"
-#include "jit/llvm_codegen.hpp"
+#include "jit/llvm_module.hpp"
 
 namespace everkernel::jit {
 namespace {
@@ -165,7 +165,7 @@ Result<std::unique_ptr<llvm::MemoryBuffer>> compile_object(const ir::VerifiedPro
   auto machine = target.createTargetMachine();
   if (!machine) return llvm_failure("this machine", machine.takeError());
   llvm::LLVMContext context;
-  const auto module = generate(program, options, context);
+  const auto module = make_module(program, options, context);
   module->setDataLayout((*machine)->createDataLayout());
   module->setTargetTriple((*machine)->getTargetTriple().str());
   optimise(*module, **machine, is_light);
@@ -281,7 +281,7 @@ Result<NativeProgram> NativeProgram::compile(const ir::VerifiedProgram& program,
 
 Result<std::string> emit_llvm(const ir::VerifiedProgram& program, const NativeOptions& options) {
   llvm::LLVMContext context;
-  const auto module = generate(program, options, context);
+  const auto module = make_module(program, options, context);
   std::string text;
   llvm::raw_string_ostream stream(text);
   module->print(stream, nullptr);

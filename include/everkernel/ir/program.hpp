@@ -88,6 +88,11 @@ enum class StmtKind : std::uint8_t {
   await_write,    ///< ask the IO service to write, run again when it has
 };
 
+/// Whether a statement is a `for`, `each` or `while`.
+constexpr bool is_loop(StmtKind kind) {
+  return kind == StmtKind::for_loop || kind == StmtKind::each_loop || kind == StmtKind::while_loop;
+}
+
 /// One statement. Which fields mean something follows from its kind.
 struct Stmt {
   StmtKind kind = StmtKind::finish;       ///< what it is
@@ -131,6 +136,9 @@ struct Body {
   /// The index of a name, which is added if it is new.
   NameId intern(std::string_view name);
 };
+
+/// Whether the body has a loop anywhere.
+bool has_loops(const Body& body);
 
 /// One handler, or the payload.
 struct Handler {

@@ -25,13 +25,6 @@ Word lanes_of(ir::Scope scope, Word workgroup_size) {
   return 1;
 }
 
-bool has_loops(const ir::Body& body) {
-  return std::ranges::any_of(body.stmts, [](const ir::Stmt& stmt) {
-    return stmt.kind == ir::StmtKind::for_loop || stmt.kind == ir::StmtKind::each_loop ||
-           stmt.kind == ir::StmtKind::while_loop;
-  });
-}
-
 }  // namespace
 
 Result<Executor> Executor::create(const KernelOptions& options, const FindCache& find_cache) {
@@ -52,7 +45,7 @@ Result<void> Executor::add_program(const KernelOptions& options) {
                       .can_leave = verified.effects.can_yield || verified.effects.can_await,
                       .is_pure = verified.handler.is_pure,
                       .writes_args = verified.effects.writes_args,
-                      .is_long = has_loops(verified.handler.body),
+                      .is_long = ir::has_loops(verified.handler.body),
                       .commutes = verified.handler.commutes,
                       .effects = verified.effects});
     has_long_items_ |= infos_.back().is_long;

@@ -54,13 +54,6 @@ Word word_count(const Memory& memory) {
   return static_cast<Word>(memory.size_bytes() / abi::kWordBytes);
 }
 
-bool has_loops(const ir::Body& body) {
-  return std::ranges::any_of(body.stmts, [](const ir::Stmt& stmt) {
-    return stmt.kind == ir::StmtKind::for_loop || stmt.kind == ir::StmtKind::each_loop ||
-           stmt.kind == ir::StmtKind::while_loop;
-  });
-}
-
 // What a program asks of the launch.
 struct ProgramShape {
   bool has_groups = false;      // a handler needs a whole block
@@ -80,7 +73,7 @@ ProgramShape shape_of(const KernelOptions& options) {
     if (handler.is_payload && !options.payload) continue;
     shape.has_groups |= handler.scope == ir::Scope::group;
     shape.has_tiles |= handler.scope == ir::Scope::group && handler.commutes;
-    shape.has_long_items |= has_loops(handler.body);
+    shape.has_long_items |= ir::has_loops(handler.body);
   }
   return shape;
 }
