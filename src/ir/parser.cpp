@@ -70,12 +70,12 @@ class Parser {
   Lexer lexer_;
   Token token_;
   Body body_;
-  std::size_t previous_end_ = 0;  // bytes up to the end of the token before
+  std::size_t previous_end_ = 0;  // offset of the end of the token before
   std::size_t depth_ = 0;
   std::size_t block_depth_ = 0;
 };
 
-// Counts how deep the parser is; every recursion of the grammar passes through one.
+// Counts the levels of recursion. Every recursive rule of the grammar makes one.
 class DepthGuard {
  public:
   explicit DepthGuard(std::size_t& depth) : depth_(depth) { ++depth_; }
@@ -87,19 +87,9 @@ class DepthGuard {
   std::size_t& depth_;
 };
 
-// Assigns the value of a Result to `target`, or returns its error.
-#define EVERKERNEL_PARSE(target, expression)                \
-  do {                                                      \
-    auto everkernel_parsed = (expression);                  \
-    if (!everkernel_parsed) {                               \
-      return Failure(std::move(everkernel_parsed).error()); \
-    }                                                       \
-    target = *std::move(everkernel_parsed);                 \
-  } while (false)
-
 Result<void> Parser::advance() {
   previous_end_ = token_.offset + token_.text.size();
-  EVERKERNEL_PARSE(token_, lexer_.next());
+  token_ = EVERKERNEL_TRY(lexer_.next());
   return {};
 }
 
@@ -147,9 +137,7 @@ Result<Program> Parser::program() {
   EVERKERNEL_TRY(advance());
   Program program;
   while (token_.kind != TokenKind::end) {
-    Handler next;
-    EVERKERNEL_PARSE(next, handler());
-    program.handlers.push_back(std::move(next));
+    program.handlers.push_back(EVERKERNEL_TRY(handler()));
   }
   return program;
 }
@@ -164,7 +152,7 @@ Result<Handler> Parser::handler() {
   } else {
     if (!is_word("handler")) return unexpected("'handler' or 'payload'");
     EVERKERNEL_TRY(advance());
-    EVERKERNEL_PARSE(handler.name, new_name("a handler"));
+    handler.name = EVERKERNEL_TRY(new_name("a handler"));
     EVERKERNEL_TRY(expect("="));
     if (token_.kind != TokenKind::number || token_.type != Type::u32) {
       return unexpected("the opcode, an unsigned number");
@@ -174,7 +162,7 @@ Result<Handler> Parser::handler() {
   }
   EVERKERNEL_TRY(attributes(handler));
   body_ = {};
-  EVERKERNEL_PARSE(body_.root, block());
+  body_.root = EVERKERNEL_TRY(block());
   handler.text_bytes = previous_end_ - start;
   handler.body = std::move(body_);
   return handler;
@@ -214,9 +202,7 @@ Result<BlockId> Parser::block() {
   EVERKERNEL_TRY(expect("{"));
   while (!is_sign("}")) {
     if (token_.kind == TokenKind::end) return unexpected("'}'");
-    StmtId next{};
-    EVERKERNEL_PARSE(next, statement());
-    block.statements.push_back(next);
+    block.statements.push_back(EVERKERNEL_TRY(statement()));
   }
   EVERKERNEL_TRY(advance());
   return body_.add(std::move(block));
@@ -241,13 +227,13 @@ Result<StmtId> Parser::keyword_statement(Stmt stmt) {
   EVERKERNEL_TRY(advance());
   if (word == "while") {
     stmt.kind = StmtKind::while_loop;
-    EVERKERNEL_PARSE(stmt.operands[0], expression());
-    EVERKERNEL_PARSE(stmt.body, block());
+    stmt.operands[0] = EVERKERNEL_TRY(expression());
+    stmt.body = EVERKERNEL_TRY(block());
     return add(stmt);
   }
   if (word == "fault") {
     stmt.kind = StmtKind::fault;
-    EVERKERNEL_PARSE(stmt.operands[0], expression());
+    stmt.operands[0] = EVERKERNEL_TRY(expression());
   } else if (word == "break") {
     stmt.kind = StmtKind::break_loop;
   } else if (word == "continue") {
@@ -266,15 +252,13 @@ Result<StmtId> Parser::keyword_statement(Stmt stmt) {
 Result<StmtId> Parser::declaration(Stmt stmt) {
   stmt.kind = is_word("let") ? StmtKind::let_value : StmtKind::let_variable;
   EVERKERNEL_TRY(advance());
-  std::string_view name;
-  EVERKERNEL_PARSE(name, new_name("a variable"));
-  stmt.name = body_.intern(name);
+  stmt.name = body_.intern(EVERKERNEL_TRY(new_name("a variable")));
   EVERKERNEL_TRY(expect("="));
   return finish_assignment(stmt, 0);
 }
 
 Result<StmtId> Parser::finish_assignment(Stmt stmt, int value_operand) {
-  EVERKERNEL_PARSE(stmt.operands[value_operand], expression());
+  stmt.operands[value_operand] = EVERKERNEL_TRY(expression());
   EVERKERNEL_TRY(expect(";"));
   return add(stmt);
 }
@@ -286,13 +270,13 @@ Result<StmtId> Parser::branch(Stmt stmt) {
   for (;;) {
     stmt.kind = StmtKind::branch;
     EVERKERNEL_TRY(advance());
-    EVERKERNEL_PARSE(stmt.operands[0], expression());
-    EVERKERNEL_PARSE(stmt.body, block());
+    stmt.operands[0] = EVERKERNEL_TRY(expression());
+    stmt.body = EVERKERNEL_TRY(block());
     row.push_back(stmt);
     if (!is_word("else")) break;
     EVERKERNEL_TRY(advance());
     if (!is_word("if")) {
-      EVERKERNEL_PARSE(row.back().otherwise, block());
+      row.back().otherwise = EVERKERNEL_TRY(block());
       break;
     }
     stmt = {.location = token_.location};
@@ -302,7 +286,7 @@ Result<StmtId> Parser::branch(Stmt stmt) {
     if (i + 1 < row.size()) {
       row[i].otherwise = body_.add(Block{.statements = {last}, .location = row[i + 1].location});
     }
-    EVERKERNEL_PARSE(last, add(row[i]));
+    last = EVERKERNEL_TRY(add(row[i]));
   }
   return last;
 }
@@ -310,14 +294,12 @@ Result<StmtId> Parser::branch(Stmt stmt) {
 Result<StmtId> Parser::counted_loop(Stmt stmt) {
   stmt.kind = is_word("for") ? StmtKind::for_loop : StmtKind::each_loop;
   EVERKERNEL_TRY(advance());
-  std::string_view name;
-  EVERKERNEL_PARSE(name, new_name("a counter"));
-  stmt.name = body_.intern(name);
+  stmt.name = body_.intern(EVERKERNEL_TRY(new_name("a counter")));
   EVERKERNEL_TRY(expect_word("in"));
-  EVERKERNEL_PARSE(stmt.operands[0], expression());
+  stmt.operands[0] = EVERKERNEL_TRY(expression());
   EVERKERNEL_TRY(expect(".."));
-  EVERKERNEL_PARSE(stmt.operands[1], expression());
-  EVERKERNEL_PARSE(stmt.body, block());
+  stmt.operands[1] = EVERKERNEL_TRY(expression());
+  stmt.body = EVERKERNEL_TRY(block());
   return add(stmt);
 }
 
@@ -329,7 +311,7 @@ Result<StmtId> Parser::await(Stmt stmt) {
   EVERKERNEL_TRY(expect("("));
   for (int i = 0; i < 4; ++i) {
     if (i > 0) EVERKERNEL_TRY(expect(","));
-    EVERKERNEL_PARSE(stmt.operands[i], expression());
+    stmt.operands[i] = EVERKERNEL_TRY(expression());
   }
   EVERKERNEL_TRY(expect(")"));
   EVERKERNEL_TRY(expect(";"));
@@ -340,20 +322,20 @@ Result<StmtId> Parser::assignment_or_call(Stmt stmt) {
   if (is_word("args")) {
     stmt.kind = StmtKind::assign_arg;
     EVERKERNEL_TRY(advance());
-    EVERKERNEL_PARSE(stmt.operands[0], index());
+    stmt.operands[0] = EVERKERNEL_TRY(index());
     EVERKERNEL_TRY(expect("="));
     return finish_assignment(stmt, 1);
   }
   if (is_buffer()) {
     stmt.kind = StmtKind::store;
-    EVERKERNEL_PARSE(stmt.buffer, buffer());
-    EVERKERNEL_PARSE(stmt.operands[0], index());
+    stmt.buffer = EVERKERNEL_TRY(buffer());
+    stmt.operands[0] = EVERKERNEL_TRY(index());
     EVERKERNEL_TRY(expect("="));
     return finish_assignment(stmt, 1);
   }
   if (find_function(token_.text) || find_atomic(token_.text)) {
     stmt.kind = StmtKind::evaluate;
-    EVERKERNEL_PARSE(stmt.operands[0], word_expression());
+    stmt.operands[0] = EVERKERNEL_TRY(word_expression());
     EVERKERNEL_TRY(expect(";"));
     return add(stmt);
   }
@@ -379,8 +361,7 @@ Result<ExprId> Parser::expression(int lowest_precedence) {
     return mistake(token_.location, {}, "this expression is nested too deeply",
                    "name parts of it with let");
   }
-  ExprId left{};
-  EVERKERNEL_PARSE(left, unary());
+  ExprId left = EVERKERNEL_TRY(unary());
   for (;;) {
     const BinaryOpInfo* op = find_binary(token_);
     if (op == nullptr || op->precedence < lowest_precedence) return left;
@@ -388,8 +369,8 @@ Result<ExprId> Parser::expression(int lowest_precedence) {
     expr.location = token_.location;
     EVERKERNEL_TRY(advance());
     expr.operands[0] = left;
-    EVERKERNEL_PARSE(expr.operands[1], expression(op->precedence + 1));
-    EVERKERNEL_PARSE(left, add(expr));
+    expr.operands[1] = EVERKERNEL_TRY(expression(op->precedence + 1));
+    left = EVERKERNEL_TRY(add(expr));
   }
 }
 
@@ -404,7 +385,7 @@ Result<ExprId> Parser::unary() {
                               : UnaryOp::logical_not;
   expr.location = token_.location;
   EVERKERNEL_TRY(advance());
-  EVERKERNEL_PARSE(expr.operands[0], unary());
+  expr.operands[0] = EVERKERNEL_TRY(unary());
   return add(expr);
 }
 
@@ -418,8 +399,7 @@ Result<ExprId> Parser::primary() {
   }
   if (is_sign("(")) {
     EVERKERNEL_TRY(advance());
-    ExprId inner{};
-    EVERKERNEL_PARSE(inner, expression());
+    const ExprId inner = EVERKERNEL_TRY(expression());
     EVERKERNEL_TRY(expect(")"));
     return inner;
   }
@@ -442,20 +422,20 @@ Result<ExprId> Parser::word_expression() {
     expr.kind = ExprKind::arg;
     expr.operand_count = 1;
     EVERKERNEL_TRY(advance());
-    EVERKERNEL_PARSE(expr.operands[0], index());
+    expr.operands[0] = EVERKERNEL_TRY(index());
     return add(expr);
   } else if (is_word("len")) {
     expr.kind = ExprKind::length;
     EVERKERNEL_TRY(advance());
     EVERKERNEL_TRY(expect("("));
-    EVERKERNEL_PARSE(expr.buffer, buffer());
+    expr.buffer = EVERKERNEL_TRY(buffer());
     EVERKERNEL_TRY(expect(")"));
     return add(expr);
   } else if (is_buffer()) {
     expr.kind = ExprKind::load;
     expr.operand_count = 1;
-    EVERKERNEL_PARSE(expr.buffer, buffer());
-    EVERKERNEL_PARSE(expr.operands[0], index());
+    expr.buffer = EVERKERNEL_TRY(buffer());
+    expr.operands[0] = EVERKERNEL_TRY(index());
     return add(expr);
   } else if (is_reserved_word(token_.text)) {
     return unexpected("a value");
@@ -475,7 +455,7 @@ Result<ExprId> Parser::call(Function function) {
   expr.operand_count = static_cast<std::uint8_t>(info(function).argument_count);
   for (std::size_t i = 0; i < expr.operand_count; ++i) {
     if (i > 0) EVERKERNEL_TRY(expect(","));
-    EVERKERNEL_PARSE(expr.operands[i], expression());
+    expr.operands[i] = EVERKERNEL_TRY(expression());
   }
   EVERKERNEL_TRY(expect(")"));
   return add(expr);
@@ -486,12 +466,12 @@ Result<ExprId> Parser::atomic(AtomicOp op) {
   expr.location = token_.location;
   EVERKERNEL_TRY(advance());
   EVERKERNEL_TRY(expect("("));
-  EVERKERNEL_PARSE(expr.buffer, buffer());
-  EVERKERNEL_PARSE(expr.operands[0], index());
+  expr.buffer = EVERKERNEL_TRY(buffer());
+  expr.operands[0] = EVERKERNEL_TRY(index());
   expr.operand_count = static_cast<std::uint8_t>(1 + info(op).value_count);
   for (std::size_t i = 1; i < expr.operand_count; ++i) {
     EVERKERNEL_TRY(expect(","));
-    EVERKERNEL_PARSE(expr.operands[i], expression());
+    expr.operands[i] = EVERKERNEL_TRY(expression());
   }
   EVERKERNEL_TRY(expect(")"));
   return add(expr);
@@ -499,8 +479,7 @@ Result<ExprId> Parser::atomic(AtomicOp op) {
 
 Result<ExprId> Parser::index() {
   EVERKERNEL_TRY(expect("["));
-  ExprId inner{};
-  EVERKERNEL_PARSE(inner, expression());
+  const ExprId inner = EVERKERNEL_TRY(expression());
   EVERKERNEL_TRY(expect("]"));
   return inner;
 }
@@ -519,7 +498,7 @@ Result<BufferRef> Parser::buffer() {
   EVERKERNEL_TRY(advance());
   if (ref.kind != BufferKind::handle) return ref;
   EVERKERNEL_TRY(expect("("));
-  EVERKERNEL_PARSE(ref.handle, expression());
+  ref.handle = EVERKERNEL_TRY(expression());
   EVERKERNEL_TRY(expect(")"));
   return ref;
 }

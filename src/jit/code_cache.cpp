@@ -423,12 +423,10 @@ CodeCache& CodeCache::operator=(CodeCache&&) noexcept = default;
 CodeCache::~CodeCache() = default;
 
 Result<CodeCache> CodeCache::open(const CodeCacheOptions& options) {
-  const auto path = choose_directory(options.directory);
-  if (!path) return Failure(path.error());
-  if (!*path) return CodeCache(nullptr);
-  auto directory = open_directory(**path);
-  if (!directory) return Failure(directory.error());
-  auto folder = std::make_unique<Folder>(**path, std::move(*directory), options);
+  const auto path = EVERKERNEL_TRY(choose_directory(options.directory));
+  if (!path) return CodeCache(nullptr);
+  auto directory = EVERKERNEL_TRY(open_directory(*path));
+  auto folder = std::make_unique<Folder>(*path, std::move(directory), options);
   folder->remove_stale_temporaries();
   return CodeCache(std::move(folder));
 }

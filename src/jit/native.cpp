@@ -255,8 +255,7 @@ NativeProgram::~NativeProgram() = default;
 
 Result<NativeProgram> NativeProgram::compile(const ir::VerifiedProgram& program,
                                              const NativeOptions& options) {
-  const auto target = find_target();
-  if (!target) return Failure(target.error());
+  const auto target = EVERKERNEL_TRY(find_target());
   const auto finish = [](LoadedCode loaded, bool is_from_cache) {
     return NativeProgram(std::make_unique<Code>(Code{std::move(loaded.jit)}),
                          std::move(loaded.entries), is_from_cache);
@@ -264,19 +263,17 @@ Result<NativeProgram> NativeProgram::compile(const ir::VerifiedProgram& program,
   const std::size_t handler_count = program.handlers().size();
   CodeKey key;
   if (options.cache != nullptr) {
-    key = key_of(program, options, *target);
-    if (auto loaded = load_cached(*options.cache, key, *target, handler_count)) {
+    key = key_of(program, options, target);
+    if (auto loaded = load_cached(*options.cache, key, target, handler_count)) {
       return finish(*std::move(loaded), true);
     }
   }
-  auto object = compile_object(program, options, *target);
-  if (!object) return Failure(object.error());
+  auto object = EVERKERNEL_TRY(compile_object(program, options, target));
   if (options.cache != nullptr) {
-    options.cache->put(key, std::as_bytes(std::span((*object)->getBuffer())));
+    options.cache->put(key, std::as_bytes(std::span(object->getBuffer())));
   }
-  auto loaded = load_object(*target, *std::move(object), handler_count);
-  if (!loaded) return Failure(loaded.error());
-  return finish(*std::move(loaded), false);
+  LoadedCode loaded = EVERKERNEL_TRY(load_object(target, std::move(object), handler_count));
+  return finish(std::move(loaded), false);
 }
 
 Result<std::string> emit_llvm(const ir::VerifiedProgram& program, const NativeOptions& options) {
