@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "everkernel/ir/detail/vocabulary_tables.hpp"
 #include "ir/diagnostic.hpp"
 
 namespace everkernel::ir {

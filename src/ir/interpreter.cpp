@@ -7,6 +7,7 @@
 
 #include "everkernel/abi/control.hpp"
 #include "everkernel/base/assert.hpp"
+#include "everkernel/ir/detail/vocabulary_tables.hpp"
 #include "ir/semantics.hpp"
 #include "ir/touch_watch.hpp"
 

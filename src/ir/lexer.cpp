@@ -5,6 +5,7 @@
 #include <charconv>
 #include <string>
 
+#include "everkernel/ir/detail/vocabulary_tables.hpp"
 #include "ir/diagnostic.hpp"
 
 namespace everkernel::ir {

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "everkernel/ir/detail/vocabulary_tables.hpp"
 #include "everkernel/ir/limits.hpp"
 #include "ir/diagnostic.hpp"
 #include "ir/lexer.hpp"

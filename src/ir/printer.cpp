@@ -7,6 +7,8 @@
 #include <cmath>
 #include <iterator>
 
+#include "everkernel/ir/detail/vocabulary_tables.hpp"
+
 namespace everkernel::ir {
 namespace {
 

@@ -7,6 +7,7 @@
 
 #include "everkernel/abi/control.hpp"
 #include "everkernel/abi/opcode.hpp"
+#include "everkernel/ir/detail/vocabulary_tables.hpp"
 #include "everkernel/ir/trusted_item.hpp"
 
 namespace everkernel::ir {

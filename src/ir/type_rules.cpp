@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "everkernel/ir/detail/vocabulary_tables.hpp"
 #include "ir/diagnostic.hpp"
 
 namespace everkernel::ir {

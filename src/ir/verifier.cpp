@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "everkernel/abi/opcode.hpp"
+#include "everkernel/ir/detail/vocabulary_tables.hpp"
 #include "everkernel/ir/limits.hpp"
 #include "ir/diagnostic.hpp"
 #include "ir/effect_rules.hpp"

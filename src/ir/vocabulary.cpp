@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <array>
 
+#include "everkernel/ir/detail/vocabulary_tables.hpp"
+
 namespace everkernel::ir {
 namespace {
 

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "everkernel/base/assert.hpp"
+#include "everkernel/ir/detail/vocabulary_tables.hpp"
 
 namespace everkernel::jit {
 namespace {

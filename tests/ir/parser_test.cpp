@@ -1,4 +1,5 @@
 // The grammar: what each production makes, and where each mistake is reported.
+#include "everkernel/ir/detail/vocabulary_tables.hpp"
 #include "everkernel/ir/limits.hpp"
 #include "support/ir_text.hpp"
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "everkernel/ir/detail/vocabulary_tables.hpp"
 #include "support/ir_corpus.hpp"
 #include "support/ir_machine.hpp"
 
