@@ -30,7 +30,8 @@ Result<void> EffectRules::load(const BufferRef& buffer, Location location) {
   if (buffer.kind == BufferKind::output) {
     EVERKERNEL_TRY(refuse_if_pure(location, "reads output, which it writes"));
     if (handler_.commutes) {
-      return wrong(location, "a commutes handler reads output: what it sees depends on the order",
+      return wrong(location,
+                   "a commutes handler reads output: the word depends on the order of items",
                    "read input instead, or drop commutes");
     }
   }
@@ -66,9 +67,10 @@ Result<void> EffectRules::atomic(const Expr& expr, bool result_is_used) {
   }
   if (!handler_.commutes) return {};
   if (result_is_used) {
-    return wrong(expr.location,
-                 "a commutes handler uses the result of an atomic: it depends on the order",
-                 "let the atomic stand alone as a statement, or drop commutes");
+    return wrong(
+        expr.location,
+        "a commutes handler uses the result of an atomic: it depends on the order of items",
+        "make the atomic a statement of its own, or drop commutes");
   }
   if (!op.commutes || (commuting_op_ && *commuting_op_ != expr.atomic)) {
     return wrong(expr.location,

@@ -185,7 +185,7 @@ Result<void> Parser::attributes(Handler& handler) {
   }
   while (!handler.is_payload && (is_word("pure") || is_word("commutes"))) {
     bool& flag = is_word("pure") ? handler.is_pure : handler.commutes;
-    if (flag) return mistake(token_.location, {}, fmt::format("{} stands twice", shown(token_)));
+    if (flag) return mistake(token_.location, {}, fmt::format("{} is repeated", shown(token_)));
     flag = true;
     EVERKERNEL_TRY(advance());
   }
@@ -196,7 +196,7 @@ Result<BlockId> Parser::block() {
   const DepthGuard guard(block_depth_);
   if (block_depth_ > kMaxNesting) {
     return mistake(token_.location, {},
-                   fmt::format("blocks lie more than {} deep inside each other", kMaxNesting),
+                   fmt::format("blocks are nested more than {} deep", kMaxNesting),
                    "split the handler, or join conditions with &&");
   }
   Block block{.location = token_.location};
@@ -265,8 +265,8 @@ Result<StmtId> Parser::finish_assignment(Stmt stmt, int value_operand) {
 }
 
 Result<StmtId> Parser::branch(Stmt stmt) {
-  // `else if` is a block of one statement that counts as no level of nesting. A row of them is read
-  // in a loop, so that only the number of instructions bounds it, and joined from its end.
+  // `else if` is a block of one statement that does not count as a level of nesting. A row of them
+  // is read in a loop, bounded by the number of instructions alone, and linked from its end.
   std::vector<Stmt> row;
   for (;;) {
     stmt.kind = StmtKind::branch;

@@ -21,7 +21,7 @@ Result<Type> same_number_type(const Handler& handler, const Expr& expr,
         expr.location, handler.name,
         fmt::format("{} takes numbers of one type, not {} and {}", info(expr.function).name,
                     type_name(types[0]), type_name(types[types.size() - 1])),
-        "nothing converts by itself: u32(x), i32(x), f32(x)");
+        "there is no implicit conversion: use u32(x), i32(x) or f32(x)");
   }
   return types[0];
 }
@@ -66,7 +66,8 @@ Result<Type> binary_type(const Handler& handler, const Expr& expr, Type left, Ty
     if (is_integer(left) && right == Type::u32) return left;
     return refused("an integer is shifted by a u32");
   }
-  if (left != right) return refused("nothing converts by itself: u32(x), i32(x), f32(x)");
+  if (left != right)
+    return refused("there is no implicit conversion: use u32(x), i32(x) or f32(x)");
   switch (op) {
     case BinaryOp::multiply:
     case BinaryOp::divide:
@@ -77,7 +78,7 @@ Result<Type> binary_type(const Handler& handler, const Expr& expr, Type left, Ty
     case BinaryOp::bit_and:
     case BinaryOp::bit_xor:
     case BinaryOp::bit_or:
-      return is_integer(left) ? Result<Type>(left) : refused("it takes integers");
+      return is_integer(left) ? Result<Type>(left) : refused("both operands must be integers");
     case BinaryOp::less:
     case BinaryOp::less_equal:
     case BinaryOp::greater:
@@ -104,7 +105,7 @@ Result<Type> call_type(const Handler& handler, const Expr& expr, std::span<const
       return mistake(
           handler.body[expr.operands[i]].location, handler.name,
           fmt::format("{} takes {}, not {}", function.name, type_name(wanted), type_name(types[i])),
-          "nothing converts by itself: u32(x), i32(x), f32(x), bits_f32(x)");
+          "there is no implicit conversion: use u32(x), i32(x), f32(x) or bits_f32(x)");
     }
     return wanted;
   };
@@ -140,7 +141,7 @@ Result<Type> call_type(const Handler& handler, const Expr& expr, std::span<const
       EVERKERNEL_TRY(all(Type::u32));
       return Type::none;
   }
-  return mistake(expr.location, handler.name, "this function is not known");
+  return mistake(expr.location, handler.name, "the function is unknown");
 }
 
 std::string conversion_hint(Type wanted, Type given) {

@@ -1,4 +1,4 @@
-// The types that operators and functions take and give. Nothing converts by itself.
+// The types that operators and functions take and give. There are no implicit conversions.
 //
 // The functions fail with `invalid_argument` at the location of the expression; operands must have
 // been checked before.

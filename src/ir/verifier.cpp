@@ -20,7 +20,8 @@
 namespace everkernel::ir {
 namespace {
 
-// Enumerators from outside may be any number; tables are read by them, so they are checked first.
+// Enumerators of a program built from C++ may have any value. They index tables, so that they are
+// checked first.
 template <class Row, std::size_t kCount, class Enum>
 bool is_known(const Row (&)[kCount], Enum value) {
   return static_cast<std::size_t>(value) < kCount;
@@ -103,11 +104,11 @@ Result<void> HandlerVerifier::run() {
   if (!handler_.is_payload && abi::is_reserved_opcode(handler_.opcode)) {
     return wrong(handler_.location,
                  fmt::format("opcode {0} ({0:#x}) is reserved for the system", handler_.opcode),
-                 "handlers have numbers 8..0xffef and 0x10000..0x7fffffff");
+                 "choose an opcode in 8..0xffef or 0x10000..0x7fffffff");
   }
   if (handler_.text_bytes > kMaxTextBytes) {
     return wrong(handler_.location,
-                 fmt::format("the handler is {} bytes of text, at most {} are read",
+                 fmt::format("the handler has {} bytes of text, at most {} are allowed",
                              handler_.text_bytes, kMaxTextBytes));
   }
   if (body_.exprs.size() + body_.stmts.size() > kMaxInstructions) {
@@ -116,13 +117,13 @@ Result<void> HandlerVerifier::run() {
                              body_.exprs.size() + body_.stmts.size(), kMaxInstructions),
                  "split it into several handlers");
   }
-  if (handler_.scope > Scope::group) return wrong(handler_.location, "the scope is not known");
+  if (handler_.scope > Scope::group) return wrong(handler_.location, "the scope is unknown");
   if (handler_.is_payload && (handler_.is_pure || handler_.commutes)) {
-    return wrong(handler_.location, "a payload cannot be pure or commutes");
+    return wrong(handler_.location, "a payload cannot be declared pure or commutes");
   }
   if (std::set<std::string_view>(body_.names.begin(), body_.names.end()).size() !=
       body_.names.size()) {
-    return wrong(handler_.location, "a name stands twice in the table of names");
+    return wrong(handler_.location, "the table of names holds a name twice");
   }
   text_depths_.resize(body_.exprs.size());
   seen_exprs_.resize(body_.exprs.size());
@@ -141,7 +142,7 @@ template <class Id>
 Result<void> visit_once(Id id, std::vector<bool>& seen, const Handler& handler) {
   const auto index = static_cast<std::size_t>(id);
   if (index >= seen.size()) {
-    return mistake({}, handler.name, fmt::format("node {} is not there", index));
+    return mistake({}, handler.name, fmt::format("node {} does not exist", index));
   }
   if (seen[index]) return mistake({}, handler.name, fmt::format("node {} has two parents", index));
   seen[index] = true;
@@ -163,7 +164,7 @@ Result<void> HandlerVerifier::visit(BlockId id) {
 Result<LocalId> HandlerVerifier::declare(NameId name, Type type, bool is_variable,
                                          Location location) {
   const auto index = static_cast<std::size_t>(name);
-  if (index >= body_.names.size()) return wrong(location, "a name is not there");
+  if (index >= body_.names.size()) return wrong(location, "a name does not exist");
   if (!is_word(body_[name])) {
     return wrong(location, fmt::format("'{}' cannot be a name", body_[name]),
                  "names are letters, digits and _");
@@ -173,7 +174,7 @@ Result<LocalId> HandlerVerifier::declare(NameId name, Type type, bool is_variabl
   }
   if (bindings_[index]) {
     return wrong(location, fmt::format("'{}' is declared already", body_[name]),
-                 "choose another name, or assign to the first");
+                 "choose another name, or assign to the first one");
   }
   if (result_.locals.size() == kMaxLocals) {
     return wrong(location, fmt::format("the handler has more than {} variables", kMaxLocals),
@@ -188,10 +189,10 @@ Result<LocalId> HandlerVerifier::declare(NameId name, Type type, bool is_variabl
 
 Result<LocalId> HandlerVerifier::resolve(NameId name, Location location) const {
   const auto index = static_cast<std::size_t>(name);
-  if (index >= body_.names.size()) return wrong(location, "a name is not there");
+  if (index >= body_.names.size()) return wrong(location, "a name does not exist");
   if (bindings_[index]) return *bindings_[index];
   return wrong(location, fmt::format("'{}' is not defined here", body_[name]),
-               "declare it before with let or var");
+               "declare it before its use with let or var");
 }
 
 // ---- statements ----
@@ -200,7 +201,7 @@ Result<void> HandlerVerifier::check_block(BlockId id) {
   EVERKERNEL_TRY(visit(id));
   if (++nesting_ > kMaxNesting) {
     return wrong(body_[id].location,
-                 fmt::format("blocks lie more than {} deep inside each other", kMaxNesting),
+                 fmt::format("blocks are nested more than {} deep", kMaxNesting),
                  "split the handler, or join conditions with &&");
   }
   const auto outer = bindings_;
@@ -214,7 +215,7 @@ Result<void> HandlerVerifier::check_statement(StmtId id) {
   EVERKERNEL_TRY(visit(id));
   const Stmt& stmt = body_[id];
   if (stmt.buffer.kind > BufferKind::handle) {
-    return wrong(stmt.location, "this buffer is of no known kind");
+    return wrong(stmt.location, "the kind of this buffer is unknown");
   }
   switch (stmt.kind) {
     case StmtKind::let_value:
@@ -253,7 +254,7 @@ Result<void> HandlerVerifier::check_statement(StmtId id) {
     case StmtKind::await_write:
       return check_await(stmt);
   }
-  return wrong(stmt.location, "this statement is of no known kind");
+  return wrong(stmt.location, "the kind of this statement is unknown");
 }
 
 Result<void> HandlerVerifier::check_declaration(StmtId id, const Stmt& stmt) {
@@ -273,10 +274,9 @@ Result<void> HandlerVerifier::check_assignment(StmtId id, const Stmt& stmt) {
                  "declare it with var instead of let; loop counters cannot change");
   }
   if (is_in_each() && is_outside_each_[index]) {
-    return wrong(
-        stmt.location,
-        fmt::format("'{}' is read only inside each: it belongs to all turns", body_[stmt.name]),
-        "use an atomic on a buffer word, or a variable declared inside the each");
+    return wrong(stmt.location,
+                 fmt::format("'{}' is read only inside each: all turns share it", body_[stmt.name]),
+                 "use an atomic on a buffer word, or a variable declared inside the each");
   }
   result_.stmt_locals[static_cast<std::size_t>(id)] = local;
   return check_is(stmt.operands[0], variable.type, fmt::format("'{}'", body_[stmt.name]));
@@ -284,7 +284,7 @@ Result<void> HandlerVerifier::check_assignment(StmtId id, const Stmt& stmt) {
 
 Result<void> HandlerVerifier::check_arg_store(const Stmt& stmt) {
   if (is_in_each()) {
-    return wrong(stmt.location, "args are read only inside each: they belong to all turns",
+    return wrong(stmt.location, "args are read only inside each: all turns share them",
                  "store them before or after the each");
   }
   EVERKERNEL_TRY(effects_.store_arg(stmt.location));
@@ -302,8 +302,8 @@ Result<void> HandlerVerifier::check_store(const Stmt& stmt) {
 }
 
 Result<void> HandlerVerifier::check_branch(const Stmt& first) {
-  // A block that is one branch is an `else if`: it reads as a row of cases, not as a deeper level,
-  // and is walked as one.
+  // An else block that is a single branch is an `else if`. A row of them is not nested any deeper,
+  // so that it is walked in a loop.
   for (const Stmt* stmt = &first;;) {
     EVERKERNEL_TRY(check_is(stmt->operands[0], Type::boolean, "the condition"));
     EVERKERNEL_TRY(check_block(stmt->body));
@@ -319,7 +319,7 @@ Result<void> HandlerVerifier::check_branch(const Stmt& first) {
     EVERKERNEL_TRY(visit(*stmt->otherwise));
     EVERKERNEL_TRY(visit(otherwise.statements[0]));
     if (body_[otherwise.statements[0]].buffer.kind > BufferKind::handle) {
-      return wrong(otherwise.location, "this buffer is of no known kind");
+      return wrong(otherwise.location, "the kind of this buffer is unknown");
     }
     stmt = &body_[otherwise.statements[0]];
   }
@@ -328,7 +328,7 @@ Result<void> HandlerVerifier::check_branch(const Stmt& first) {
 Result<void> HandlerVerifier::check_counted_loop(StmtId id, const Stmt& stmt) {
   const bool is_each = stmt.kind == StmtKind::each_loop;
   if (is_each && is_in_each()) {
-    return wrong(stmt.location, "an each cannot lie inside another", "use for inside");
+    return wrong(stmt.location, "an each cannot be inside another", "use for inside");
   }
   const Type first = EVERKERNEL_TRY(check(stmt.operands[0]));
   if (!is_integer(first)) {
@@ -350,7 +350,7 @@ Result<void> HandlerVerifier::check_loop_exit(const Stmt& stmt) {
   const bool is_break = stmt.kind == StmtKind::break_loop;
   if (loops_.empty()) {
     return wrong(stmt.location,
-                 fmt::format("{} stands outside any loop", is_break ? "break" : "continue"));
+                 fmt::format("{} is outside of every loop", is_break ? "break" : "continue"));
   }
   if (is_break && loops_.back() == LoopKind::each) {
     return wrong(stmt.location, "break cannot leave an each: its turns are independent",
@@ -388,7 +388,8 @@ Result<void> HandlerVerifier::check_evaluate(const Stmt& stmt) {
   EVERKERNEL_TRY(check(stmt.operands[0], /*result_is_used=*/false));
   const ExprKind kind = body_[stmt.operands[0]].kind;
   if (kind == ExprKind::call || kind == ExprKind::atomic) return {};
-  return wrong(stmt.location, "this value is not used", "only calls stand alone as statements");
+  return wrong(stmt.location, "this value is not used",
+               "only a call can be a statement of its own");
 }
 
 // ---- expressions ----
@@ -396,9 +397,9 @@ Result<void> HandlerVerifier::check_evaluate(const Stmt& stmt) {
 Result<Type> HandlerVerifier::check(ExprId id, bool result_is_used) {
   EVERKERNEL_TRY(visit(id));
   const Expr& expr = body_[id];
-  if (!is_known(expr)) return wrong(expr.location, "this expression is of no known kind");
+  if (!is_known(expr)) return wrong(expr.location, "the kind of this expression is unknown");
   if (expr.kind == ExprKind::binary) return check_chain(id);
-  // Each level of recursion is at least one of the parser's.
+  // Each level of this recursion is at least one level of the parser's.
   if (++depth_ > kMaxParserDepth) {
     return wrong(expr.location, "this expression is nested too deeply",
                  "name parts of it with let");
@@ -407,7 +408,7 @@ Result<Type> HandlerVerifier::check(ExprId id, bool result_is_used) {
   --depth_;
   if (type == Type::none && result_is_used) {
     return wrong(expr.location, fmt::format("{} gives no value", info(expr.function).name),
-                 "let it stand alone as a statement");
+                 "call it as a statement of its own");
   }
   return record(id, type);
 }
@@ -424,8 +425,8 @@ Result<Type> HandlerVerifier::record(ExprId id, Type type) {
   return type;
 }
 
-// How many levels the parser goes down below the printed text of an expression whose parts are
-// checked: what verifies must parse again when it is printed.
+// The parser's depth of recursion for the printed text of an expression, whose parts have been
+// checked: the printed text of a verified program must parse again.
 std::size_t HandlerVerifier::text_depth(const Expr& expr) const {
   const auto depth = [&](ExprId id) { return text_depths_[static_cast<std::size_t>(id)]; };
   const auto is_looser = [&](ExprId id, int precedence) -> std::size_t {
@@ -487,13 +488,13 @@ Result<Type> HandlerVerifier::check_kind(ExprId id, const Expr& expr, bool resul
     case ExprKind::unary:
       return check_unary(expr);
     case ExprKind::binary:
-      break;  // check_chain's
+      break;  // check_chain() handles it
     case ExprKind::call:
       return check_call(expr);
     case ExprKind::atomic:
       return check_atomic(expr, result_is_used);
   }
-  return wrong(expr.location, "this expression is of no known kind");
+  return wrong(expr.location, "the kind of this expression is unknown");
 }
 
 Result<void> HandlerVerifier::check_is(ExprId id, Type wanted, std::string_view role) {
@@ -509,8 +510,9 @@ Result<Type> HandlerVerifier::check_unary(const Expr& expr) {
   return unary_type(handler_, expr, operand);
 }
 
-// a + b + c … grows to the left as long as a handler may be: it is walked in a loop, from the
-// visited operator at its right end to its first operand and back.
+// A chain a + b + c … nests to the left, and may be as long as a handler. It is walked in a loop,
+// not by recursion: from the operator at its right end, which has been visited, to its first
+// operand and back.
 Result<Type> HandlerVerifier::check_chain(ExprId id) {
   if (++depth_ > kMaxParserDepth) {
     return wrong(body_[id].location, "this expression is nested too deeply",
@@ -523,7 +525,7 @@ Result<Type> HandlerVerifier::check_chain(ExprId id) {
     if (index >= body_.exprs.size() || body_[next].kind != ExprKind::binary) break;
     EVERKERNEL_TRY(visit(next));
     if (!is_known(body_[next])) {
-      return wrong(body_[next].location, "this expression is of no known kind");
+      return wrong(body_[next].location, "the kind of this expression is unknown");
     }
     chain.push_back(next);
   }
@@ -611,12 +613,12 @@ Result<VerifiedProgram> verify(Program program) {
     }
     if (!handler.is_payload && !names.insert(handler.name).second) {
       return mistake(location, handler.name,
-                     fmt::format("handler '{}' is there already", handler.name));
+                     fmt::format("another handler has the name '{}'", handler.name));
     }
     if (!handler.is_payload && !opcodes.insert(handler.opcode).second) {
       return mistake(location, handler.name,
-                     fmt::format("opcode {} has a handler already", handler.opcode),
-                     "give every handler a number of its own");
+                     fmt::format("another handler has opcode {}", handler.opcode),
+                     "give every handler an opcode of its own");
     }
     verified.push_back({.handler = std::move(handler)});
     EVERKERNEL_TRY(HandlerVerifier(verified.back()).run());

@@ -1,4 +1,4 @@
-// Look-ups in the tables of the language. They are short: a search is faster than a map.
+// Lookups in the tables of the language. The tables are short: a search is faster than a map.
 #include "everkernel/ir/vocabulary.hpp"
 
 #include <algorithm>

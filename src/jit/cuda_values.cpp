@@ -1,4 +1,4 @@
-// Small texts, one switch a table of the vocabulary.
+// One switch for each table of the vocabulary.
 #include "jit/cuda_values.hpp"
 
 #include <fmt/format.h>

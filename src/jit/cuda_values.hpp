@@ -1,5 +1,5 @@
-// CUDA C++ for what operators and functions compute: calls of the functions in device/item.cuh,
-// which have the meanings of ir/semantics.hpp. Operands are texts without side effects.
+// CUDA C++ of operators and functions: calls of the functions in device/item.cuh, which have the
+// meanings of ir/semantics.hpp. Operands are texts without side effects.
 #pragma once
 
 #include <string>
@@ -12,8 +12,9 @@ namespace everkernel::jit {
 /// The C++ type of a value. Integers of both kinds are words.
 std::string_view cuda_type(ir::Type type);
 
-/// The C++ type of a variable, what is assigned to it, and its value. Floats are kept as words: the
-/// compiler chooses between words correctly (item.cuh, `choose`).
+/// The C++ type of a variable, the text that is assigned to it, and the text of its value.
+/// Variables hold floats as words, because the compiler selects between words correctly (item.cuh,
+/// `choose`).
 std::string_view cuda_variable_type(ir::Type type);
 std::string cuda_assigned(ir::Type type, std::string_view value);
 std::string cuda_variable(ir::Type type, std::string_view name);
@@ -31,7 +32,7 @@ std::string cuda_call(ir::Function function, ir::Type type, std::string_view a, 
                       std::string_view c);
 /// The member function of AtomicWord for an atomic. Without a result it may be a cheaper one.
 std::string_view cuda_atomic(ir::AtomicOp op, bool has_result);
-/// The type that says what a commuting atomic does in a tile.
+/// The type that applies a commuting atomic in a tile.
 std::string_view cuda_combine(ir::AtomicOp op);
 
 }  // namespace everkernel::jit

@@ -12,11 +12,11 @@ using abi::FaultCode;
 using llvm::BasicBlock;
 using llvm::Value;
 
-// True at run time if every access whose index has a bound stays inside for the whole chunk; null
-// if no access has one. Collects those accesses.
+// A condition that is true at run time if every access whose index has a bound stays inside its
+// buffer for the whole chunk; null if no index has a bound. Adds those accesses to `proven`.
 Value* LlvmHandlerCodegen::chunk_is_safe(const Stmt& stmt, const Chunk& chunk,
                                          ProvenAccesses& proven) {
-  // A signed counter may be negative: as an index it is then huge, and nothing is known of it.
+  // A signed counter may be negative and is then huge as an index: it has no useful bound.
   if (verified_.type(stmt.operands[0]) != Type::u32) return nullptr;
   definition_bounds_.clear();
   Value* is_safe = nullptr;
@@ -48,9 +48,9 @@ Value* LlvmHandlerCodegen::chunk_is_safe(const Stmt& stmt, const Chunk& chunk,
   return is_safe;
 }
 
-// A 64-bit value that no value of the u32 expression exceeds in any turn of the chunk, null if none
-// is known. Sums and products saturate; an expression that wraps in 32 bits is below its bound all
-// the more.
+// A 64-bit upper bound of the u32 expression in all turns of the chunk; null if none is known. Sums
+// and products of bounds saturate. An expression that wraps in 32 bits only gets smaller, so that
+// the bound still holds.
 Value* LlvmHandlerCodegen::upper_bound(ExprId id, const Chunk& chunk) {
   llvm::Type* const i64 = builder_.getInt64Ty();
   if (verified_.type(id) != Type::u32) return nullptr;
@@ -115,7 +115,7 @@ Value* LlvmHandlerCodegen::upper_bound_binary(const Expr& expr, const Chunk& chu
       if (a == nullptr || b == nullptr) return nullptr;
       return builder_.CreateBinaryIntrinsic(llvm::Intrinsic::uadd_sat, a, b);
     case BinaryOp::multiply: {
-      // Two factors below 2^32 cannot overflow; larger bounds say nothing.
+      // Two factors below 2^32 cannot overflow; for larger bounds the result is unbounded.
       if (a == nullptr || b == nullptr) return nullptr;
       Value* const limit = builder_.getInt64(0xFFFFFFFFu);
       Value* const is_small =

@@ -14,8 +14,8 @@ Value* LlvmHandlerCodegen::arg_pointer(Value* index) {
       args_type_, args_, {builder_.getInt64(0), builder_.CreateZExt(index, builder_.getInt64Ty())});
 }
 
-// With `cannot_wrap` the value is an index known to lie inside its buffer, and so are the terms and
-// factors it is made of: LLVM may count in 64 bits.
+// With `cannot_wrap` the value is an index that is known to lie inside its buffer. Its terms and
+// factors then do not wrap either, so that LLVM may compute them in 64 bits.
 Value* LlvmHandlerCodegen::emit(ExprId id, bool cannot_wrap) {
   const Expr& expr = body_[id];
   llvm::Type* const type = llvm_type(context_, verified_.type(id));
@@ -122,8 +122,8 @@ Value* LlvmHandlerCodegen::emit_function(const Expr& expr) {
                    values[2]);
 }
 
-// Of two floats that are compared, LLVM gets to know one. Hiding a constant costs nothing in a
-// loop; hiding a variable that one turn hands to the next makes every turn longer.
+// Hides one of two floats that are compared from LLVM's optimiser. Hiding a constant costs nothing
+// in a loop; hiding a variable that is carried from turn to turn lengthens every turn.
 void LlvmHandlerCodegen::hide_one(const Expr& expr, Value*& left, Value*& right) {
   if (!left->getType()->isFloatTy()) return;
   const auto cost = [&](const Value* value, ExprId id) {

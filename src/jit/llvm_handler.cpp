@@ -14,8 +14,8 @@ using llvm::Value;
 
 namespace {
 
-/// Whether items of other workers may touch the buffers of an item while it runs. A plan lets items
-/// of a handler that commutes add to one output side by side; it orders everything else.
+/// Whether other items may use the buffers of an item while it runs. A plan runs items of one
+/// handler that commutes on one output at the same time; it orders all others.
 bool shares_buffers(const Handler& handler, MemoryUse memory) {
   switch (memory) {
     case MemoryUse::shared:
@@ -99,7 +99,7 @@ void LlvmHandlerCodegen::emit_prologue() {
   constexpr std::size_t kTable = offsetof(ItemFrame, buffers);
   table_entries_ = builder_.CreateLoad(pointer, frame_field(kTable, "f.entries"), "entries");
   table_mask_ = load_frame_word(kTable + offsetof(memory::BufferTableView, mask), "mask");
-  // Without an abort word, a zero of our own is polled: no branch in the loops.
+  // Without an abort word, loops poll a constant zero: they then need no branch for it.
   auto* const zero = new llvm::GlobalVariable(module_, i32, true, llvm::GlobalValue::PrivateLinkage,
                                               builder_.getInt32(0), "never");
   Value* const asked =
@@ -107,8 +107,8 @@ void LlvmHandlerCodegen::emit_prologue() {
   abort_ = builder_.CreateSelect(builder_.CreateIsNull(asked), zero, asked, "abort");
   finish_block_ = block("finish");
   fault_block_ = block("fault");
-  // input and output are looked up once if their handles cannot change. What is wrong with them is
-  // said where they are used, not here.
+  // input and output are looked up once if their handles cannot change. A bad handle faults where
+  // the buffer is used, not here.
   if (is_fixed(BufferKind::input)) input_ = resolve(builder_.CreateLoad(i32, args_));
   if (is_fixed(BufferKind::output)) {
     output_ = resolve(builder_.CreateLoad(i32, arg_pointer(builder_.getInt32(1))));
@@ -143,7 +143,7 @@ void LlvmHandlerCodegen::end(Ending ending) {
 
 void LlvmHandlerCodegen::leave_to(BasicBlock* target) {
   builder_.CreateBr(target);
-  builder_.SetInsertPoint(block("unreachable"));  // what the text has behind it never runs
+  builder_.SetInsertPoint(block("unreachable"));  // statements behind it never run
 }
 
 void LlvmHandlerCodegen::fault(Value* fault_code) {

@@ -59,7 +59,8 @@ Value* LlvmHandlerCodegen::turn_count(const Stmt& stmt, Value* first, Value* las
   return builder_.CreateSelect(has_turns, builder_.CreateSub(last, first), builder_.getInt32(0));
 }
 
-// for turn in 0 .. turns: body(turn). The body ends in the block that leads to the next turn.
+// Emits `for turn in 0 .. turns: body(turn)`. The body leaves the builder in a block that continues
+// with the next turn.
 void LlvmHandlerCodegen::emit_turns(Value* turns, const std::function<void(Value* turn)>& body) {
   BasicBlock* const before = builder_.GetInsertBlock();
   BasicBlock* const head = block("turn");
@@ -78,7 +79,7 @@ void LlvmHandlerCodegen::emit_turns(Value* turns, const std::function<void(Value
   builder_.SetInsertPoint(after);
 }
 
-// Turns of the next chunk: at most kChunkTurns, what is left, and what the fuel buys.
+// Number of turns of the next chunk: at most kChunkTurns, the turns left, and the fuel left.
 Value* LlvmHandlerCodegen::chunk_length(Value* turn, Value* turns, bool pays_fuel) {
   poll_abort();
   Value* length = builder_.CreateBinaryIntrinsic(llvm::Intrinsic::umin,
@@ -95,7 +96,7 @@ Value* LlvmHandlerCodegen::chunk_length(Value* turn, Value* turns, bool pays_fue
   return builder_.CreateTrunc(wide, builder_.getInt32Ty());
 }
 
-// The fuel of turns that a chunk has paid for and, since it is left, does not run.
+// Gives back the fuel of turns that a chunk has paid for and does not run, because it is left.
 void LlvmHandlerCodegen::give_back_fuel(const LoopTargets& chunk) {
   Value* const turn = builder_.CreateLoad(builder_.getInt32Ty(), chunk.current_turn);
   Value* const unused =
@@ -105,8 +106,8 @@ void LlvmHandlerCodegen::give_back_fuel(const LoopTargets& chunk) {
                        fuel_);
 }
 
-// The turns of an innermost loop, chunk by chunk. Leaving it gives back the fuel of the turns that
-// the chunk has paid for and not run, except by a fault, after which fuel means nothing.
+// The turns of an innermost loop, chunk by chunk. Leaving the loop gives back the fuel of turns
+// that were paid for and did not run; a fault does not, because the fuel is not used after it.
 void LlvmHandlerCodegen::emit_chunks(StmtId id, Value* first, Value* turns, bool pays_fuel,
                                      const std::function<void(Value* turn)>& body) {
   const Stmt& stmt = body_[id];
@@ -192,8 +193,9 @@ void LlvmHandlerCodegen::emit_for(StmtId id, const Stmt& stmt) {
   builder_.SetInsertPoint(after);
 }
 
-// Turns are charged before the first; each may then spend its share, and what they all spent is
-// charged at the end. A turn that faults ends alone; the lowest one's code is the item's.
+// The fuel of all turns is charged before the first. Each turn may then spend an equal share of the
+// rest, and the sum of what the turns spent is charged at the end. A fault ends its turn only; the
+// item has the fault code of its lowest turn.
 void LlvmHandlerCodegen::emit_each(StmtId id, const Stmt& stmt) {
   llvm::Type* const i64 = builder_.getInt64Ty();
   Value* const first = emit(stmt.operands[0]);

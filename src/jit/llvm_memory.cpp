@@ -63,7 +63,7 @@ LlvmHandlerCodegen::ResolvedBuffer LlvmHandlerCodegen::resolved(BufferKind kind,
   return resolve(handle);
 }
 
-// Why an access that found no word is a fault. Runs only then.
+// The fault code of an access that found no word. The call runs only on that path.
 Value* LlvmHandlerCodegen::access_code(const ResolvedBuffer& buffer, Word needed) {
   llvm::Type* const i32 = builder_.getInt32Ty();
   auto* const type = llvm::FunctionType::get(i32, {builder_.getPtrTy(), i32, i32}, false);

@@ -21,7 +21,7 @@ Value* word(llvm::IRBuilder<>& builder, std::uint32_t bits) {
   return builder.getInt32(bits);
 }
 
-// A zero that LLVM does not know to be one, made once at the start of a function.
+// A zero whose value LLVM cannot see, made once at the start of a function.
 Value* hidden_zero(llvm::IRBuilder<>& builder) {
   constexpr const char* kName = "hidden.zero";  // names of handlers have no dot
   llvm::Function* const function = builder.GetInsertBlock()->getParent();

@@ -1,4 +1,4 @@
-// LLVM IR for what operators and functions compute; the same table of meanings as ir/semantics.hpp.
+// LLVM IR of operators and functions, with the meanings of ir/semantics.hpp.
 #pragma once
 
 #include <llvm/IR/IRBuilder.h>
@@ -10,9 +10,8 @@ namespace everkernel::jit {
 /// The LLVM type of a value.
 llvm::Type* llvm_type(llvm::LLVMContext& context, ir::Type type);
 
-/// A float that LLVM knows nothing of. It draws wrong conclusions from comparing magnitudes with
-/// zero (decision 0013), so that one operand of every comparison, `min` and `max` of floats is
-/// hidden by the caller.
+/// The same float, hidden from LLVM's optimiser, which miscompiles comparisons of magnitudes with
+/// zero (decision 0013). Callers hide one operand of every comparison, `min` and `max` of floats.
 llvm::Value* hidden(llvm::IRBuilder<>& builder, llvm::Value* value);
 
 /// A unary operator on an operand of `type`.

@@ -1,5 +1,5 @@
 // Every snippet of docs/handlers.md does what the manual says: it verifies, or is refused at the
-// place the fence names.
+// location that its fence names.
 #include <gtest/gtest.h>
 
 #include <array>

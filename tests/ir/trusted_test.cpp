@@ -1,4 +1,4 @@
-// Trusted handlers: what is refused before they run, and what becomes of how they end.
+// Trusted handlers: the mistakes that are refused before they run, and the outcomes of their items.
 #include "everkernel/ir/trusted.hpp"
 
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ Result<void> check(const TrustedHandler& handler, const ir::VerifiedProgram* pro
   return ir::check_trusted(std::span(&handler, 1), program, TrustedCode::cpu);
 }
 
-// ---- what is refused ----
+// ---- mistakes ----
 
 struct Mistake {
   std::string_view name;

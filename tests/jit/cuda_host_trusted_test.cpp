@@ -126,7 +126,7 @@ FrameSpec item_of(Word opcode) {
   return spec;
 }
 
-// The item as it is, and with args, rights and tokens that make it take other ways.
+// An ordinary item, and variants whose args, access rights and tokens lead to other branches.
 std::vector<FrameSpec> variants_of(Word opcode) {
   std::vector<FrameSpec> specs{item_of(opcode)};
   for (const Word handle : {0u, 1u, 3u, 4u, 5u, 6u, 77u}) {

@@ -1,4 +1,4 @@
-// What stands in the CUDA text of handlers, and what does not.
+// The contents of the CUDA text of handlers.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -114,7 +114,7 @@ TEST(CudaSource, an_output_that_is_not_looked_up_at_the_entry_has_no_tile) {
   EXPECT_FALSE(has(text_with(8), "Tile<"));
 }
 
-// The bits are those of item.cuh, typed by hand.
+// The bits of item.cuh, written out by hand.
 TEST(CudaSource, tells_what_is_known_of_a_handler) {
   const std::string text = cuda_of(
       "handler a = 64 scope group commutes { each i in 0 .. 9 { atomic_add(output[0], input[i]); } "

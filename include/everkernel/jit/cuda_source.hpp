@@ -1,6 +1,5 @@
-// Handlers as CUDA C++: the text that the device compiler gets beside the workers that call it.
-//
-// Nothing of the CUDA toolkit is needed to make it.
+// Handlers as CUDA C++: the text that is compiled together with the workers that call them. Making
+// it needs no part of the CUDA toolkit.
 #pragma once
 
 #include <span>
@@ -14,10 +13,10 @@ namespace everkernel::jit {
 
 /// What the code may rely on.
 struct CudaOptions {
-  MemoryUse memory = MemoryUse::shared;  ///< who else touches the buffers
-  bool payload = false;                  ///< the payload runs for every slot; else it is left out
-  /// Trusted handlers, which have passed ir::check_trusted() for CUDA. Their indices follow the
-  /// program's. Their text goes to the compiler as it is, and its messages name the handler.
+  MemoryUse memory = MemoryUse::shared;  ///< whether other items use the buffers
+  bool payload = false;  ///< whether the payload runs for every slot; if not, it is left out
+  /// Trusted handlers, which have passed ir::check_trusted() for CUDA. Their indices follow those
+  /// of the program. Their text is compiled unchanged, and messages about it name the handler.
   std::span<const ir::TrustedHandler> trusted_handlers = {};
 };
 
