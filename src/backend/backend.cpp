@@ -11,8 +11,8 @@ namespace everkernel::backend {
 std::optional<ir::HandlerTraits> KernelOptions::find_handler(Word opcode) const {
   const ir::VerifiedHandler* const verified = program ? program->find(opcode) : nullptr;
   if (verified != nullptr) return ir::traits_of(*verified);
-  const auto found = std::ranges::find(unverified_handlers, opcode, &ir::UnverifiedHandler::opcode);
-  if (found == unverified_handlers.end()) return std::nullopt;
+  const auto found = std::ranges::find(trusted_handlers, opcode, &ir::TrustedHandler::opcode);
+  if (found == trusted_handlers.end()) return std::nullopt;
   return ir::traits_of(*found);
 }
 

@@ -29,7 +29,8 @@ Value literal(Type type, std::uint32_t bits) {
   return make({.expr = {.kind = ExprKind::literal, .type = type, .bits = bits}});
 }
 
-// What has no literal in the language is made as its text would be, and counts as much.
+// A value without a literal in the language is built as its text would parse, so that it counts as
+// many instructions.
 Value signed_literal(std::int32_t number) {
   const auto bits = static_cast<std::uint32_t>(number);
   if (number >= 0) return literal(Type::i32, bits);
@@ -100,7 +101,8 @@ Value call(Function function, std::vector<Value> values) {
 
 Value atomic(AtomicOp op, const Place& place, std::vector<Value> values) {
   values.insert(values.begin(), place.index());
-  // An atomic on args has no buffer; input stands in, and the operand count gives it away.
+  // An atomic on args has no buffer. It is built on input with a wrong operand count, which the
+  // verifier refuses.
   Value::Node node{.expr = {.kind = ExprKind::atomic, .atomic = op}, .operands = std::move(values)};
   node.buffer = place.buffer() == nullptr ? input : *place.buffer();
   if (place.buffer() == nullptr) node.operands.clear();
@@ -119,8 +121,8 @@ HandlerBuilder::HandlerBuilder(Declaration declaration) : open_(1) {
 ExprId HandlerBuilder::add(const Value& value) {
   const Value::Node& node = value.node();
   Expr expr = node.expr;
-  // A program over the limit is refused whatever else it holds, so copying can stop there: a value
-  // that is used by itself again and again would otherwise double each time.
+  // The verifier refuses every program over the limit, so that copying can stop there. Otherwise a
+  // value that is combined with itself again and again would double in size each time.
   const bool is_full = handler_.body.exprs.size() > kMaxInstructions;
   if (is_full) return handler_.body.add(Expr{});
   if (expr.kind == ExprKind::name) expr.name = handler_.body.intern(node.name);

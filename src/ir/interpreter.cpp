@@ -1,5 +1,5 @@
-// Walks the tree of a verified handler. A fault unwinds by exception, which never leaves this file:
-// every evaluation can stop the item, and saying so at each step would hide what the step does.
+// Walks the tree of a verified handler. A fault is an exception that never leaves this file: every
+// evaluation can fault, and error checks at each step would hide what the step does.
 #include "everkernel/ir/interpreter.hpp"
 
 #include <array>
@@ -7,6 +7,7 @@
 
 #include "everkernel/abi/control.hpp"
 #include "everkernel/base/assert.hpp"
+#include "everkernel/ir/detail/vocabulary_tables.hpp"
 #include "ir/semantics.hpp"
 #include "ir/touch_watch.hpp"
 
@@ -15,12 +16,12 @@ namespace {
 
 using abi::FaultCode;
 
-/// The item (or the turn of an each) ends here.
+/// Ends the item, or the turn of an each.
 struct Fault {
   Word code;
 };
 
-/// What runs after a statement.
+/// Where control goes after a statement.
 enum class Flow : std::uint8_t { next, break_loop, continue_loop, end };
 
 class Interpreter {
@@ -121,7 +122,7 @@ class Interpreter {
     return Flow::next;
   }
 
-  /// Every turn of a loop passes here.
+  /// Called before every turn of a loop.
   void poll_abort() const {
     if (frame_.abort == nullptr) return;
     const std::atomic_ref<Word> word(const_cast<Word&>(*frame_.abort));
@@ -359,8 +360,8 @@ class Interpreter {
   const VerifiedHandler& verified_;
   const Body& body_;
   ItemFrame& frame_;
-  TouchWatch* const watch_;                // null: nobody
-  std::array<Word, kMaxLocals> locals_{};  // no allocation an item
+  TouchWatch* const watch_;                // may be null
+  std::array<Word, kMaxLocals> locals_{};  // an array, so that no item allocates
   Word lane_ = 0;
   Outcome outcome_;
 };

@@ -1,10 +1,11 @@
-// Blanks, comments, words, numbers and signs; any bytes give tokens or a mistake with its place.
+// Blanks, comments, words, numbers and signs. Any bytes give tokens, or an error with its location.
 #include "ir/lexer.hpp"
 
 #include <bit>
 #include <charconv>
 #include <string>
 
+#include "everkernel/ir/detail/vocabulary_tables.hpp"
 #include "ir/diagnostic.hpp"
 
 namespace everkernel::ir {
@@ -25,14 +26,14 @@ constexpr std::string_view kSigns[] = {"..", "<<", ">>", "<=", ">=", "==", "!=",
                                        "}",  "(",  ")",  "[",  "]",  ";",  ",",  "=",  "+",  "-",
                                        "*",  "/",  "%",  "<",  ">",  "&",  "^",  "|",  "~",  "!"};
 
-// A literal of any length, cut so that messages stay short.
+// A literal, shortened for messages.
 std::string shown(std::string_view text) {
   constexpr std::size_t kLongest = 40;
   return fmt::format("{}{}", text.substr(0, kLongest), text.size() > kLongest ? "…" : "");
 }
 
-// Whether a literal that does not fit f32 is too large, not too small. from_chars says only that it
-// is one of the two: the place of its first digit that counts decides.
+// Whether a literal outside the range of f32 is too large, not too small. from_chars does not
+// distinguish the two: the position of its first non-zero digit does.
 bool is_huge(std::string_view text) {
   const std::size_t e = text.find_first_of("eE");
   const std::string_view digits = text.substr(0, e);
@@ -72,7 +73,7 @@ Result<void> Lexer::skip_blanks() {
       const Location start = here();
       const std::size_t end = text_.find("*/", at_ + 2);
       if (end == std::string_view::npos) {
-        return mistake(start, {}, "this comment has no end", "close it with */");
+        return mistake(start, {}, "this comment is not closed", "close it with */");
       }
       for (; at_ < end + 2; ++at_) {
         if (peek() != '\n') continue;
@@ -111,7 +112,7 @@ Result<Token> Lexer::sign() {
     at_ += candidate.size();
     return token;
   }
-  return mistake(token.location, {}, fmt::format("{} means nothing here", shown(peek())));
+  return mistake(token.location, {}, fmt::format("{} is not part of the language", shown(peek())));
 }
 
 Result<Token> Lexer::number() {
@@ -140,15 +141,15 @@ Result<Token> Lexer::number() {
   if (is_letter(peek()) || is_digit(peek()) || text.empty()) {
     const bool is_word = is_letter(peek()) || is_digit(peek());
     return mistake(token.location, {},
-                   fmt::format("'{}{}' is no number", shown(token.text),
+                   fmt::format("'{}{}' is not a number", shown(token.text),
                                is_word ? std::string(1, peek()) : std::string()),
-                   "numbers are 7, 0xff, 7i and 1.5");
+                   "write numbers like 7, 0xff, 7i or 1.5");
   }
   const char* const end = text.data() + text.size();
   if (token.type == Type::f32) {
     float value = 0;
     const auto parsed = std::from_chars(text.data(), end, value);
-    // Too small a number is rounded to zero; too large a one is a mistake.
+    // A number that is too small is rounded to zero; one that is too large is an error.
     if (parsed.ec != std::errc{}) value = 0;
     if (parsed.ec != std::errc{} && is_huge(text)) {
       return mistake(token.location, {}, fmt::format("{} is too large for f32", shown(token.text)));

@@ -1,4 +1,4 @@
-// Splits handler text into tokens, each with its place.
+// Splits handler text into tokens, each with its location.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace everkernel::ir {
 
-/// What a token is.
+/// The kinds of tokens.
 enum class TokenKind : std::uint8_t { end, word, number, sign };
 
 /// One token. Its text is a piece of the source.
@@ -22,11 +22,11 @@ struct Token {
   std::size_t offset = 0;  // bytes before it
 };
 
-/// Gives one token after the other.
+/// Reads one token after the other.
 class Lexer {
  public:
   explicit Lexer(std::string_view text) : text_(text) {}
-  /// The next token, `end` for ever after the last.
+  /// The next token; `end` on every call after the last one.
   Result<Token> next();
 
  private:

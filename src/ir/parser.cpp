@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "everkernel/ir/detail/vocabulary_tables.hpp"
 #include "everkernel/ir/limits.hpp"
 #include "ir/diagnostic.hpp"
 #include "ir/lexer.hpp"
@@ -70,12 +71,12 @@ class Parser {
   Lexer lexer_;
   Token token_;
   Body body_;
-  std::size_t previous_end_ = 0;  // bytes up to the end of the token before
+  std::size_t previous_end_ = 0;  // offset of the end of the token before
   std::size_t depth_ = 0;
   std::size_t block_depth_ = 0;
 };
 
-// Counts how deep the parser is; every recursion of the grammar passes through one.
+// Counts the levels of recursion. Every recursive rule of the grammar makes one.
 class DepthGuard {
  public:
   explicit DepthGuard(std::size_t& depth) : depth_(depth) { ++depth_; }
@@ -87,19 +88,9 @@ class DepthGuard {
   std::size_t& depth_;
 };
 
-// Assigns the value of a Result to `target`, or returns its error.
-#define EVERKERNEL_PARSE(target, expression)                \
-  do {                                                      \
-    auto everkernel_parsed = (expression);                  \
-    if (!everkernel_parsed) {                               \
-      return Failure(std::move(everkernel_parsed).error()); \
-    }                                                       \
-    target = *std::move(everkernel_parsed);                 \
-  } while (false)
-
 Result<void> Parser::advance() {
   previous_end_ = token_.offset + token_.text.size();
-  EVERKERNEL_PARSE(token_, lexer_.next());
+  token_ = EVERKERNEL_TRY(lexer_.next());
   return {};
 }
 
@@ -147,9 +138,7 @@ Result<Program> Parser::program() {
   EVERKERNEL_TRY(advance());
   Program program;
   while (token_.kind != TokenKind::end) {
-    Handler next;
-    EVERKERNEL_PARSE(next, handler());
-    program.handlers.push_back(std::move(next));
+    program.handlers.push_back(EVERKERNEL_TRY(handler()));
   }
   return program;
 }
@@ -164,7 +153,7 @@ Result<Handler> Parser::handler() {
   } else {
     if (!is_word("handler")) return unexpected("'handler' or 'payload'");
     EVERKERNEL_TRY(advance());
-    EVERKERNEL_PARSE(handler.name, new_name("a handler"));
+    handler.name = EVERKERNEL_TRY(new_name("a handler"));
     EVERKERNEL_TRY(expect("="));
     if (token_.kind != TokenKind::number || token_.type != Type::u32) {
       return unexpected("the opcode, an unsigned number");
@@ -174,7 +163,7 @@ Result<Handler> Parser::handler() {
   }
   EVERKERNEL_TRY(attributes(handler));
   body_ = {};
-  EVERKERNEL_PARSE(body_.root, block());
+  body_.root = EVERKERNEL_TRY(block());
   handler.text_bytes = previous_end_ - start;
   handler.body = std::move(body_);
   return handler;
@@ -196,7 +185,7 @@ Result<void> Parser::attributes(Handler& handler) {
   }
   while (!handler.is_payload && (is_word("pure") || is_word("commutes"))) {
     bool& flag = is_word("pure") ? handler.is_pure : handler.commutes;
-    if (flag) return mistake(token_.location, {}, fmt::format("{} stands twice", shown(token_)));
+    if (flag) return mistake(token_.location, {}, fmt::format("{} is repeated", shown(token_)));
     flag = true;
     EVERKERNEL_TRY(advance());
   }
@@ -207,16 +196,14 @@ Result<BlockId> Parser::block() {
   const DepthGuard guard(block_depth_);
   if (block_depth_ > kMaxNesting) {
     return mistake(token_.location, {},
-                   fmt::format("blocks lie more than {} deep inside each other", kMaxNesting),
+                   fmt::format("blocks are nested more than {} deep", kMaxNesting),
                    "split the handler, or join conditions with &&");
   }
   Block block{.location = token_.location};
   EVERKERNEL_TRY(expect("{"));
   while (!is_sign("}")) {
     if (token_.kind == TokenKind::end) return unexpected("'}'");
-    StmtId next{};
-    EVERKERNEL_PARSE(next, statement());
-    block.statements.push_back(next);
+    block.statements.push_back(EVERKERNEL_TRY(statement()));
   }
   EVERKERNEL_TRY(advance());
   return body_.add(std::move(block));
@@ -241,13 +228,13 @@ Result<StmtId> Parser::keyword_statement(Stmt stmt) {
   EVERKERNEL_TRY(advance());
   if (word == "while") {
     stmt.kind = StmtKind::while_loop;
-    EVERKERNEL_PARSE(stmt.operands[0], expression());
-    EVERKERNEL_PARSE(stmt.body, block());
+    stmt.operands[0] = EVERKERNEL_TRY(expression());
+    stmt.body = EVERKERNEL_TRY(block());
     return add(stmt);
   }
   if (word == "fault") {
     stmt.kind = StmtKind::fault;
-    EVERKERNEL_PARSE(stmt.operands[0], expression());
+    stmt.operands[0] = EVERKERNEL_TRY(expression());
   } else if (word == "break") {
     stmt.kind = StmtKind::break_loop;
   } else if (word == "continue") {
@@ -266,33 +253,31 @@ Result<StmtId> Parser::keyword_statement(Stmt stmt) {
 Result<StmtId> Parser::declaration(Stmt stmt) {
   stmt.kind = is_word("let") ? StmtKind::let_value : StmtKind::let_variable;
   EVERKERNEL_TRY(advance());
-  std::string_view name;
-  EVERKERNEL_PARSE(name, new_name("a variable"));
-  stmt.name = body_.intern(name);
+  stmt.name = body_.intern(EVERKERNEL_TRY(new_name("a variable")));
   EVERKERNEL_TRY(expect("="));
   return finish_assignment(stmt, 0);
 }
 
 Result<StmtId> Parser::finish_assignment(Stmt stmt, int value_operand) {
-  EVERKERNEL_PARSE(stmt.operands[value_operand], expression());
+  stmt.operands[value_operand] = EVERKERNEL_TRY(expression());
   EVERKERNEL_TRY(expect(";"));
   return add(stmt);
 }
 
 Result<StmtId> Parser::branch(Stmt stmt) {
-  // `else if` is a block of one statement that counts as no level of nesting. A row of them is read
-  // in a loop, so that only the number of instructions bounds it, and joined from its end.
+  // `else if` is a block of one statement that does not count as a level of nesting. A row of them
+  // is read in a loop, bounded by the number of instructions alone, and linked from its end.
   std::vector<Stmt> row;
   for (;;) {
     stmt.kind = StmtKind::branch;
     EVERKERNEL_TRY(advance());
-    EVERKERNEL_PARSE(stmt.operands[0], expression());
-    EVERKERNEL_PARSE(stmt.body, block());
+    stmt.operands[0] = EVERKERNEL_TRY(expression());
+    stmt.body = EVERKERNEL_TRY(block());
     row.push_back(stmt);
     if (!is_word("else")) break;
     EVERKERNEL_TRY(advance());
     if (!is_word("if")) {
-      EVERKERNEL_PARSE(row.back().otherwise, block());
+      row.back().otherwise = EVERKERNEL_TRY(block());
       break;
     }
     stmt = {.location = token_.location};
@@ -302,7 +287,7 @@ Result<StmtId> Parser::branch(Stmt stmt) {
     if (i + 1 < row.size()) {
       row[i].otherwise = body_.add(Block{.statements = {last}, .location = row[i + 1].location});
     }
-    EVERKERNEL_PARSE(last, add(row[i]));
+    last = EVERKERNEL_TRY(add(row[i]));
   }
   return last;
 }
@@ -310,14 +295,12 @@ Result<StmtId> Parser::branch(Stmt stmt) {
 Result<StmtId> Parser::counted_loop(Stmt stmt) {
   stmt.kind = is_word("for") ? StmtKind::for_loop : StmtKind::each_loop;
   EVERKERNEL_TRY(advance());
-  std::string_view name;
-  EVERKERNEL_PARSE(name, new_name("a counter"));
-  stmt.name = body_.intern(name);
+  stmt.name = body_.intern(EVERKERNEL_TRY(new_name("a counter")));
   EVERKERNEL_TRY(expect_word("in"));
-  EVERKERNEL_PARSE(stmt.operands[0], expression());
+  stmt.operands[0] = EVERKERNEL_TRY(expression());
   EVERKERNEL_TRY(expect(".."));
-  EVERKERNEL_PARSE(stmt.operands[1], expression());
-  EVERKERNEL_PARSE(stmt.body, block());
+  stmt.operands[1] = EVERKERNEL_TRY(expression());
+  stmt.body = EVERKERNEL_TRY(block());
   return add(stmt);
 }
 
@@ -329,7 +312,7 @@ Result<StmtId> Parser::await(Stmt stmt) {
   EVERKERNEL_TRY(expect("("));
   for (int i = 0; i < 4; ++i) {
     if (i > 0) EVERKERNEL_TRY(expect(","));
-    EVERKERNEL_PARSE(stmt.operands[i], expression());
+    stmt.operands[i] = EVERKERNEL_TRY(expression());
   }
   EVERKERNEL_TRY(expect(")"));
   EVERKERNEL_TRY(expect(";"));
@@ -340,20 +323,20 @@ Result<StmtId> Parser::assignment_or_call(Stmt stmt) {
   if (is_word("args")) {
     stmt.kind = StmtKind::assign_arg;
     EVERKERNEL_TRY(advance());
-    EVERKERNEL_PARSE(stmt.operands[0], index());
+    stmt.operands[0] = EVERKERNEL_TRY(index());
     EVERKERNEL_TRY(expect("="));
     return finish_assignment(stmt, 1);
   }
   if (is_buffer()) {
     stmt.kind = StmtKind::store;
-    EVERKERNEL_PARSE(stmt.buffer, buffer());
-    EVERKERNEL_PARSE(stmt.operands[0], index());
+    stmt.buffer = EVERKERNEL_TRY(buffer());
+    stmt.operands[0] = EVERKERNEL_TRY(index());
     EVERKERNEL_TRY(expect("="));
     return finish_assignment(stmt, 1);
   }
   if (find_function(token_.text) || find_atomic(token_.text)) {
     stmt.kind = StmtKind::evaluate;
-    EVERKERNEL_PARSE(stmt.operands[0], word_expression());
+    stmt.operands[0] = EVERKERNEL_TRY(word_expression());
     EVERKERNEL_TRY(expect(";"));
     return add(stmt);
   }
@@ -379,8 +362,7 @@ Result<ExprId> Parser::expression(int lowest_precedence) {
     return mistake(token_.location, {}, "this expression is nested too deeply",
                    "name parts of it with let");
   }
-  ExprId left{};
-  EVERKERNEL_PARSE(left, unary());
+  ExprId left = EVERKERNEL_TRY(unary());
   for (;;) {
     const BinaryOpInfo* op = find_binary(token_);
     if (op == nullptr || op->precedence < lowest_precedence) return left;
@@ -388,8 +370,8 @@ Result<ExprId> Parser::expression(int lowest_precedence) {
     expr.location = token_.location;
     EVERKERNEL_TRY(advance());
     expr.operands[0] = left;
-    EVERKERNEL_PARSE(expr.operands[1], expression(op->precedence + 1));
-    EVERKERNEL_PARSE(left, add(expr));
+    expr.operands[1] = EVERKERNEL_TRY(expression(op->precedence + 1));
+    left = EVERKERNEL_TRY(add(expr));
   }
 }
 
@@ -404,7 +386,7 @@ Result<ExprId> Parser::unary() {
                               : UnaryOp::logical_not;
   expr.location = token_.location;
   EVERKERNEL_TRY(advance());
-  EVERKERNEL_PARSE(expr.operands[0], unary());
+  expr.operands[0] = EVERKERNEL_TRY(unary());
   return add(expr);
 }
 
@@ -418,8 +400,7 @@ Result<ExprId> Parser::primary() {
   }
   if (is_sign("(")) {
     EVERKERNEL_TRY(advance());
-    ExprId inner{};
-    EVERKERNEL_PARSE(inner, expression());
+    const ExprId inner = EVERKERNEL_TRY(expression());
     EVERKERNEL_TRY(expect(")"));
     return inner;
   }
@@ -442,20 +423,20 @@ Result<ExprId> Parser::word_expression() {
     expr.kind = ExprKind::arg;
     expr.operand_count = 1;
     EVERKERNEL_TRY(advance());
-    EVERKERNEL_PARSE(expr.operands[0], index());
+    expr.operands[0] = EVERKERNEL_TRY(index());
     return add(expr);
   } else if (is_word("len")) {
     expr.kind = ExprKind::length;
     EVERKERNEL_TRY(advance());
     EVERKERNEL_TRY(expect("("));
-    EVERKERNEL_PARSE(expr.buffer, buffer());
+    expr.buffer = EVERKERNEL_TRY(buffer());
     EVERKERNEL_TRY(expect(")"));
     return add(expr);
   } else if (is_buffer()) {
     expr.kind = ExprKind::load;
     expr.operand_count = 1;
-    EVERKERNEL_PARSE(expr.buffer, buffer());
-    EVERKERNEL_PARSE(expr.operands[0], index());
+    expr.buffer = EVERKERNEL_TRY(buffer());
+    expr.operands[0] = EVERKERNEL_TRY(index());
     return add(expr);
   } else if (is_reserved_word(token_.text)) {
     return unexpected("a value");
@@ -475,7 +456,7 @@ Result<ExprId> Parser::call(Function function) {
   expr.operand_count = static_cast<std::uint8_t>(info(function).argument_count);
   for (std::size_t i = 0; i < expr.operand_count; ++i) {
     if (i > 0) EVERKERNEL_TRY(expect(","));
-    EVERKERNEL_PARSE(expr.operands[i], expression());
+    expr.operands[i] = EVERKERNEL_TRY(expression());
   }
   EVERKERNEL_TRY(expect(")"));
   return add(expr);
@@ -486,12 +467,12 @@ Result<ExprId> Parser::atomic(AtomicOp op) {
   expr.location = token_.location;
   EVERKERNEL_TRY(advance());
   EVERKERNEL_TRY(expect("("));
-  EVERKERNEL_PARSE(expr.buffer, buffer());
-  EVERKERNEL_PARSE(expr.operands[0], index());
+  expr.buffer = EVERKERNEL_TRY(buffer());
+  expr.operands[0] = EVERKERNEL_TRY(index());
   expr.operand_count = static_cast<std::uint8_t>(1 + info(op).value_count);
   for (std::size_t i = 1; i < expr.operand_count; ++i) {
     EVERKERNEL_TRY(expect(","));
-    EVERKERNEL_PARSE(expr.operands[i], expression());
+    expr.operands[i] = EVERKERNEL_TRY(expression());
   }
   EVERKERNEL_TRY(expect(")"));
   return add(expr);
@@ -499,8 +480,7 @@ Result<ExprId> Parser::atomic(AtomicOp op) {
 
 Result<ExprId> Parser::index() {
   EVERKERNEL_TRY(expect("["));
-  ExprId inner{};
-  EVERKERNEL_PARSE(inner, expression());
+  const ExprId inner = EVERKERNEL_TRY(expression());
   EVERKERNEL_TRY(expect("]"));
   return inner;
 }
@@ -519,7 +499,7 @@ Result<BufferRef> Parser::buffer() {
   EVERKERNEL_TRY(advance());
   if (ref.kind != BufferKind::handle) return ref;
   EVERKERNEL_TRY(expect("("));
-  EVERKERNEL_PARSE(ref.handle, expression());
+  ref.handle = EVERKERNEL_TRY(expression());
   EVERKERNEL_TRY(expect(")"));
   return ref;
 }

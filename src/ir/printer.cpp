@@ -7,6 +7,8 @@
 #include <cmath>
 #include <iterator>
 
+#include "everkernel/ir/detail/vocabulary_tables.hpp"
+
 namespace everkernel::ir {
 namespace {
 
@@ -163,7 +165,8 @@ class Printer {
     return {};
   }
 
-  // a + b + c … grows to the left without parentheses: a loop, since it may be very long.
+  // A chain a + b + c … nests to the left without parentheses. It may be very long, so that it is
+  // printed in a loop, not by recursion.
   std::string chain(const Expr& last) const {
     std::vector<const Expr*> operators = {&last};
     const auto left = [&]() -> ExprId { return operators.back()->operands[0]; };
@@ -207,7 +210,8 @@ class Printer {
     return {};
   }
 
-  // Shortest text that reads back as the same float; what has no literal is given by its bits.
+  // The shortest text that reads back as the same float. Infinities and NaNs have no literal and
+  // are printed by their bits.
   static std::string float_literal(std::uint32_t bits) {
     const float value = std::bit_cast<float>(bits);
     if (!std::isfinite(value) || (bits >> 31) != 0) return fmt::format("bits_f32({})", bits);

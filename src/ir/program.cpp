@@ -27,4 +27,8 @@ NameId Body::intern(std::string_view name) {
   return NameId{index};
 }
 
+bool has_loops(const Body& body) {
+  return std::ranges::any_of(body.stmts, is_loop, &Stmt::kind);
+}
+
 }  // namespace everkernel::ir

@@ -1,5 +1,5 @@
-// What operators and functions compute, on bare 32-bit values. One obvious function each: the
-// interpreter calls them, and the tables in the tests are checked against them and the native code.
+// What operators and functions compute, on 32-bit values: one simple function each. The interpreter
+// calls them; the tests compare their tables with these functions and with native code.
 #pragma once
 
 #include <bit>
@@ -14,7 +14,7 @@ namespace everkernel::ir::semantics {
 
 using abi::Word;
 
-/// What bits_u32 and bits_i32 make of every NaN.
+/// The result of bits_u32 and bits_i32 for every NaN.
 inline constexpr Word kCanonicalNan = 0x7FC00000u;
 
 inline float as_float(Word bits) {
@@ -99,7 +99,7 @@ Word unary(UnaryOp op, Type type, Word a);
 Word binary(BinaryOp op, Type type, Word a, Word b);
 /// The value of a function whose first operand is of `type` (select: whose second is).
 Word call(Function function, Type type, Word a, Word b, Word c);
-/// The new word of an atomic; for cas, `value` is what is expected.
+/// The new word of an atomic; for cas, `value` is the expected word.
 Word atomic(AtomicOp op, Word before, Word value, Word desired);
 
 }  // namespace everkernel::ir::semantics

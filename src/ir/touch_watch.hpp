@@ -1,5 +1,5 @@
-// Who touches what while the interpreter runs, for those who must know whether turns of an `each`
-// depend on their order. Nothing outside the tests asks.
+// Reports every memory access of the interpreter, so that tests can tell whether the turns of an
+// `each` depend on their order. Used by tests only.
 #pragma once
 
 #include <optional>
@@ -11,22 +11,22 @@ namespace everkernel::ir {
 
 /// One access to a buffer or control word.
 struct Touch {
-  const Word* word = nullptr;              ///< which
+  const Word* word = nullptr;              ///< the word
   bool is_write = false;                   ///< a store, or an atomic whose result is used
   std::optional<AtomicOp> commuting = {};  ///< an atomic that commutes, its result unused
 };
 
-/// Is told what happens, as it happens.
+/// Receives the accesses as they happen.
 class TouchWatch {
  public:
   virtual ~TouchWatch() = default;
   virtual void on_each() = 0;                     ///< an each begins: its turns are independent
-  virtual void on_turn(Word turn) = 0;            ///< a turn of it begins
-  virtual void on_each_end() = 0;                 ///< it has ended
+  virtual void on_turn(Word turn) = 0;            ///< a turn of the each begins
+  virtual void on_each_end() = 0;                 ///< the each has ended
   virtual void on_touch(const Touch& touch) = 0;  ///< after every check, before the access
 };
 
-/// Like interpret(), with someone watching.
+/// Like interpret(), and reports to a watch.
 Outcome interpret_watched(const VerifiedHandler& handler, ItemFrame& frame, TouchWatch& watch);
 
 }  // namespace everkernel::ir

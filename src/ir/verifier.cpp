@@ -1,5 +1,6 @@
-// One walk over each handler, in the order of the text: structure, names, types, and the promises
-// `pure` and `commutes` make. A node is visited once; whoever built the program, the walk ends.
+// One walk over each handler, in the order of the text: structure and names here, types by
+// type_rules.hpp, `pure` and `commutes` by effect_rules.hpp. Every node is visited at most once, so
+// that the walk ends for any program, however it was built.
 #include "everkernel/ir/verifier.hpp"
 
 #include <fmt/format.h>
@@ -9,20 +10,18 @@
 #include <utility>
 
 #include "everkernel/abi/opcode.hpp"
+#include "everkernel/ir/detail/vocabulary_tables.hpp"
 #include "everkernel/ir/limits.hpp"
 #include "ir/diagnostic.hpp"
+#include "ir/effect_rules.hpp"
+#include "ir/type_rules.hpp"
+#include "ir/walk.hpp"
 
 namespace everkernel::ir {
 namespace {
 
-bool is_integer(Type type) {
-  return type == Type::u32 || type == Type::i32;
-}
-bool is_number(Type type) {
-  return is_integer(type) || type == Type::f32;
-}
-
-// Enumerators from outside may be any number; tables are read by them, so they are checked first.
+// Enumerators of a program built from C++ may have any value. They index tables, so that they are
+// checked first.
 template <class Row, std::size_t kCount, class Enum>
 bool is_known(const Row (&)[kCount], Enum value) {
   return static_cast<std::size_t>(value) < kCount;
@@ -39,7 +38,10 @@ enum class LoopKind : std::uint8_t { ordinary, each };
 class HandlerVerifier {
  public:
   explicit HandlerVerifier(VerifiedHandler& result)
-      : result_(result), handler_(result.handler), body_(result.handler.body) {}
+      : result_(result),
+        handler_(result.handler),
+        body_(result.handler.body),
+        effects_(result.handler, result.effects) {}
 
   Result<void> run();
 
@@ -78,23 +80,17 @@ class HandlerVerifier {
   Result<void> check_is(ExprId id, Type wanted, std::string_view role);
   Result<Type> check_unary(const Expr& expr);
   Result<Type> check_chain(ExprId id);
-  Result<Type> check_binary(const Expr& expr, Type left, Type right) const;
   Result<Type> check_call(const Expr& expr);
-  Result<Type> check_conversion(const Expr& expr, Type operand) const;
   Result<Type> check_atomic(const Expr& expr, bool result_is_used);
-  Result<Type> check_same_numbers(const Expr& expr, std::span<const Type> types) const;
   Result<void> check_buffer(const BufferRef& buffer);
   std::size_t text_depth(const Expr& expr) const;
 
-  // Promises.
-  Result<void> check_read(const BufferRef& buffer, Location location);
-  Result<void> check_write(const BufferRef& buffer, Location location);
-  Result<void> refuse_if_pure(Location location, std::string_view what) const;
-  Result<void> check_atomic_promises(const Expr& expr, bool result_is_used);
+  bool is_in_each() const { return std::ranges::find(loops_, LoopKind::each) != loops_.end(); }
 
   VerifiedHandler& result_;
   const Handler& handler_;
   const Body& body_;
+  EffectRules effects_;
   std::vector<std::size_t> text_depths_;  // by ExprId
   std::vector<bool> seen_exprs_, seen_stmts_, seen_blocks_;
   std::vector<std::optional<LocalId>> bindings_;  // by NameId: the variable it means here
@@ -102,18 +98,17 @@ class HandlerVerifier {
   std::vector<LoopKind> loops_;
   std::size_t nesting_ = 0;
   std::size_t depth_ = 0;  // of expressions inside each other
-  std::optional<AtomicOp> commuting_op_;
 };
 
 Result<void> HandlerVerifier::run() {
   if (!handler_.is_payload && abi::is_reserved_opcode(handler_.opcode)) {
     return wrong(handler_.location,
                  fmt::format("opcode {0} ({0:#x}) is reserved for the system", handler_.opcode),
-                 "handlers have numbers 8..0xffef and 0x10000..0x7fffffff");
+                 "choose an opcode in 8..0xffef or 0x10000..0x7fffffff");
   }
   if (handler_.text_bytes > kMaxTextBytes) {
     return wrong(handler_.location,
-                 fmt::format("the handler is {} bytes of text, at most {} are read",
+                 fmt::format("the handler has {} bytes of text, at most {} are allowed",
                              handler_.text_bytes, kMaxTextBytes));
   }
   if (body_.exprs.size() + body_.stmts.size() > kMaxInstructions) {
@@ -122,13 +117,13 @@ Result<void> HandlerVerifier::run() {
                              body_.exprs.size() + body_.stmts.size(), kMaxInstructions),
                  "split it into several handlers");
   }
-  if (handler_.scope > Scope::group) return wrong(handler_.location, "the scope is not known");
+  if (handler_.scope > Scope::group) return wrong(handler_.location, "the scope is unknown");
   if (handler_.is_payload && (handler_.is_pure || handler_.commutes)) {
-    return wrong(handler_.location, "a payload cannot be pure or commutes");
+    return wrong(handler_.location, "a payload cannot be declared pure or commutes");
   }
   if (std::set<std::string_view>(body_.names.begin(), body_.names.end()).size() !=
       body_.names.size()) {
-    return wrong(handler_.location, "a name stands twice in the table of names");
+    return wrong(handler_.location, "the table of names holds a name twice");
   }
   text_depths_.resize(body_.exprs.size());
   seen_exprs_.resize(body_.exprs.size());
@@ -147,7 +142,7 @@ template <class Id>
 Result<void> visit_once(Id id, std::vector<bool>& seen, const Handler& handler) {
   const auto index = static_cast<std::size_t>(id);
   if (index >= seen.size()) {
-    return mistake({}, handler.name, fmt::format("node {} is not there", index));
+    return mistake({}, handler.name, fmt::format("node {} does not exist", index));
   }
   if (seen[index]) return mistake({}, handler.name, fmt::format("node {} has two parents", index));
   seen[index] = true;
@@ -169,7 +164,7 @@ Result<void> HandlerVerifier::visit(BlockId id) {
 Result<LocalId> HandlerVerifier::declare(NameId name, Type type, bool is_variable,
                                          Location location) {
   const auto index = static_cast<std::size_t>(name);
-  if (index >= body_.names.size()) return wrong(location, "a name is not there");
+  if (index >= body_.names.size()) return wrong(location, "a name does not exist");
   if (!is_word(body_[name])) {
     return wrong(location, fmt::format("'{}' cannot be a name", body_[name]),
                  "names are letters, digits and _");
@@ -179,7 +174,7 @@ Result<LocalId> HandlerVerifier::declare(NameId name, Type type, bool is_variabl
   }
   if (bindings_[index]) {
     return wrong(location, fmt::format("'{}' is declared already", body_[name]),
-                 "choose another name, or assign to the first");
+                 "choose another name, or assign to the first one");
   }
   if (result_.locals.size() == kMaxLocals) {
     return wrong(location, fmt::format("the handler has more than {} variables", kMaxLocals),
@@ -187,18 +182,17 @@ Result<LocalId> HandlerVerifier::declare(NameId name, Type type, bool is_variabl
   }
   const LocalId local{static_cast<std::uint32_t>(result_.locals.size())};
   result_.locals.push_back({.name = name, .type = type, .is_variable = is_variable});
-  const bool is_in_each = std::ranges::find(loops_, LoopKind::each) != loops_.end();
-  is_outside_each_.push_back(!is_in_each);
+  is_outside_each_.push_back(!is_in_each());
   bindings_[index] = local;
   return local;
 }
 
 Result<LocalId> HandlerVerifier::resolve(NameId name, Location location) const {
   const auto index = static_cast<std::size_t>(name);
-  if (index >= body_.names.size()) return wrong(location, "a name is not there");
+  if (index >= body_.names.size()) return wrong(location, "a name does not exist");
   if (bindings_[index]) return *bindings_[index];
   return wrong(location, fmt::format("'{}' is not defined here", body_[name]),
-               "declare it before with let or var");
+               "declare it before its use with let or var");
 }
 
 // ---- statements ----
@@ -207,7 +201,7 @@ Result<void> HandlerVerifier::check_block(BlockId id) {
   EVERKERNEL_TRY(visit(id));
   if (++nesting_ > kMaxNesting) {
     return wrong(body_[id].location,
-                 fmt::format("blocks lie more than {} deep inside each other", kMaxNesting),
+                 fmt::format("blocks are nested more than {} deep", kMaxNesting),
                  "split the handler, or join conditions with &&");
   }
   const auto outer = bindings_;
@@ -221,7 +215,7 @@ Result<void> HandlerVerifier::check_statement(StmtId id) {
   EVERKERNEL_TRY(visit(id));
   const Stmt& stmt = body_[id];
   if (stmt.buffer.kind > BufferKind::handle) {
-    return wrong(stmt.location, "this buffer is of no known kind");
+    return wrong(stmt.location, "the kind of this buffer is unknown");
   }
   switch (stmt.kind) {
     case StmtKind::let_value:
@@ -260,54 +254,43 @@ Result<void> HandlerVerifier::check_statement(StmtId id) {
     case StmtKind::await_write:
       return check_await(stmt);
   }
-  return wrong(stmt.location, "this statement is of no known kind");
+  return wrong(stmt.location, "the kind of this statement is unknown");
 }
 
 Result<void> HandlerVerifier::check_declaration(StmtId id, const Stmt& stmt) {
-  const auto type = check(stmt.operands[0]);
-  if (!type) return Failure(type.error());
+  const Type type = EVERKERNEL_TRY(check(stmt.operands[0]));
   const bool is_variable = stmt.kind == StmtKind::let_variable;
-  const auto local = declare(stmt.name, *type, is_variable, stmt.location);
-  if (!local) return Failure(local.error());
-  result_.stmt_locals[static_cast<std::size_t>(id)] = *local;
+  result_.stmt_locals[static_cast<std::size_t>(id)] =
+      EVERKERNEL_TRY(declare(stmt.name, type, is_variable, stmt.location));
   return {};
 }
 
 Result<void> HandlerVerifier::check_assignment(StmtId id, const Stmt& stmt) {
-  const auto local = resolve(stmt.name, stmt.location);
-  if (!local) return Failure(local.error());
-  const auto index = static_cast<std::size_t>(*local);
+  const LocalId local = EVERKERNEL_TRY(resolve(stmt.name, stmt.location));
+  const auto index = static_cast<std::size_t>(local);
   const Local& variable = result_.locals[index];
   if (!variable.is_variable) {
     return wrong(stmt.location, fmt::format("'{}' cannot be assigned", body_[stmt.name]),
                  "declare it with var instead of let; loop counters cannot change");
   }
-  const bool is_in_each = std::ranges::find(loops_, LoopKind::each) != loops_.end();
-  if (is_in_each && is_outside_each_[index]) {
-    return wrong(
-        stmt.location,
-        fmt::format("'{}' is read only inside each: it belongs to all turns", body_[stmt.name]),
-        "use an atomic on a buffer word, or a variable declared inside the each");
+  if (is_in_each() && is_outside_each_[index]) {
+    return wrong(stmt.location,
+                 fmt::format("'{}' is read only inside each: all turns share it", body_[stmt.name]),
+                 "use an atomic on a buffer word, or a variable declared inside the each");
   }
-  result_.stmt_locals[static_cast<std::size_t>(id)] = *local;
+  result_.stmt_locals[static_cast<std::size_t>(id)] = local;
   return check_is(stmt.operands[0], variable.type, fmt::format("'{}'", body_[stmt.name]));
 }
 
 Result<void> HandlerVerifier::check_arg_store(const Stmt& stmt) {
-  if (std::ranges::find(loops_, LoopKind::each) != loops_.end()) {
-    return wrong(stmt.location, "args are read only inside each: they belong to all turns",
+  if (is_in_each()) {
+    return wrong(stmt.location, "args are read only inside each: all turns share them",
                  "store them before or after the each");
   }
-  EVERKERNEL_TRY(refuse_if_pure(stmt.location, "writes to args"));
-  if (handler_.commutes) {
-    return wrong(stmt.location,
-                 "a commutes handler writes by one kind of atomic only, not to args");
-  }
+  EVERKERNEL_TRY(effects_.store_arg(stmt.location));
   EVERKERNEL_TRY(check_is(stmt.operands[0], Type::u32, "the index"));
   EVERKERNEL_TRY(check_is(stmt.operands[1], Type::u32, "an argument word"));
-  const Expr& index = body_[stmt.operands[0]];
-  result_.effects.writes_args = true;
-  if (index.kind != ExprKind::literal || index.bits < 2) result_.effects.moves_buffers = true;
+  effects_.store_arg_at(body_[stmt.operands[0]]);
   return {};
 }
 
@@ -315,17 +298,12 @@ Result<void> HandlerVerifier::check_store(const Stmt& stmt) {
   EVERKERNEL_TRY(check_buffer(stmt.buffer));
   EVERKERNEL_TRY(check_is(stmt.operands[0], Type::u32, "the index"));
   EVERKERNEL_TRY(check_is(stmt.operands[1], Type::u32, "a buffer word"));
-  if (handler_.commutes) {
-    return wrong(stmt.location,
-                 "a commutes handler writes by one kind of atomic only, not by stores",
-                 "use atomic_add or another atomic, or drop commutes");
-  }
-  return check_write(stmt.buffer, stmt.location);
+  return effects_.store(stmt.buffer, stmt.location);
 }
 
 Result<void> HandlerVerifier::check_branch(const Stmt& first) {
-  // A block that is one branch is an `else if`: it reads as a row of cases, not as a deeper level,
-  // and is walked as one.
+  // An else block that is a single branch is an `else if`. A row of them is not nested any deeper,
+  // so that it is walked in a loop.
   for (const Stmt* stmt = &first;;) {
     EVERKERNEL_TRY(check_is(stmt->operands[0], Type::boolean, "the condition"));
     EVERKERNEL_TRY(check_block(stmt->body));
@@ -341,7 +319,7 @@ Result<void> HandlerVerifier::check_branch(const Stmt& first) {
     EVERKERNEL_TRY(visit(*stmt->otherwise));
     EVERKERNEL_TRY(visit(otherwise.statements[0]));
     if (body_[otherwise.statements[0]].buffer.kind > BufferKind::handle) {
-      return wrong(otherwise.location, "this buffer is of no known kind");
+      return wrong(otherwise.location, "the kind of this buffer is unknown");
     }
     stmt = &body_[otherwise.statements[0]];
   }
@@ -349,21 +327,19 @@ Result<void> HandlerVerifier::check_branch(const Stmt& first) {
 
 Result<void> HandlerVerifier::check_counted_loop(StmtId id, const Stmt& stmt) {
   const bool is_each = stmt.kind == StmtKind::each_loop;
-  if (is_each && std::ranges::find(loops_, LoopKind::each) != loops_.end()) {
-    return wrong(stmt.location, "an each cannot lie inside another", "use for inside");
+  if (is_each && is_in_each()) {
+    return wrong(stmt.location, "an each cannot be inside another", "use for inside");
   }
-  const auto first = check(stmt.operands[0]);
-  if (!first) return Failure(first.error());
-  if (!is_integer(*first)) {
+  const Type first = EVERKERNEL_TRY(check(stmt.operands[0]));
+  if (!is_integer(first)) {
     return wrong(body_[stmt.operands[0]].location,
-                 fmt::format("a loop counts in u32 or i32, not in {}", type_name(*first)));
+                 fmt::format("a loop counts in u32 or i32, not in {}", type_name(first)));
   }
-  EVERKERNEL_TRY(check_is(stmt.operands[1], *first, "the end of the range"));
+  EVERKERNEL_TRY(check_is(stmt.operands[1], first, "the end of the range"));
   const auto outer = bindings_;
   loops_.push_back(is_each ? LoopKind::each : LoopKind::ordinary);
-  const auto local = declare(stmt.name, *first, false, stmt.location);
-  if (!local) return Failure(local.error());
-  result_.stmt_locals[static_cast<std::size_t>(id)] = *local;
+  result_.stmt_locals[static_cast<std::size_t>(id)] =
+      EVERKERNEL_TRY(declare(stmt.name, first, /*is_variable=*/false, stmt.location));
   EVERKERNEL_TRY(check_block(stmt.body));
   loops_.pop_back();
   bindings_ = outer;
@@ -374,7 +350,7 @@ Result<void> HandlerVerifier::check_loop_exit(const Stmt& stmt) {
   const bool is_break = stmt.kind == StmtKind::break_loop;
   if (loops_.empty()) {
     return wrong(stmt.location,
-                 fmt::format("{} stands outside any loop", is_break ? "break" : "continue"));
+                 fmt::format("{} is outside of every loop", is_break ? "break" : "continue"));
   }
   if (is_break && loops_.back() == LoopKind::each) {
     return wrong(stmt.location, "break cannot leave an each: its turns are independent",
@@ -387,18 +363,17 @@ Result<void> HandlerVerifier::check_ending(const Stmt& stmt) {
   const std::string_view word = stmt.kind == StmtKind::finish  ? "return"
                                 : stmt.kind == StmtKind::yield ? "yield"
                                                                : "requeue";
-  if (std::ranges::find(loops_, LoopKind::each) != loops_.end()) {
+  if (is_in_each()) {
     return wrong(stmt.location,
                  fmt::format("{} cannot leave an each: its turns are independent", word),
                  "use continue to end this turn");
   }
   if (stmt.kind == StmtKind::finish) return {};
-  result_.effects.can_yield = true;
-  return refuse_if_pure(stmt.location, fmt::format("uses {}", word));
+  return effects_.yield(word, stmt.location);
 }
 
 Result<void> HandlerVerifier::check_await(const Stmt& stmt) {
-  if (std::ranges::find(loops_, LoopKind::each) != loops_.end()) {
+  if (is_in_each()) {
     return wrong(stmt.location, "await cannot leave an each: its turns are independent");
   }
   constexpr std::string_view kRoles[] = {"the source", "the block", "the destination",
@@ -406,20 +381,15 @@ Result<void> HandlerVerifier::check_await(const Stmt& stmt) {
   for (std::size_t i = 0; i < 4; ++i) {
     EVERKERNEL_TRY(check_is(stmt.operands[i], Type::u32, kRoles[i]));
   }
-  result_.effects.can_await = true;
-  if (handler_.commutes && stmt.kind == StmtKind::await_read) {
-    return wrong(stmt.location,
-                 "a commutes handler writes by one kind of atomic only, not by await read");
-  }
-  return refuse_if_pure(stmt.location, "uses await");
+  return effects_.await(stmt);
 }
 
 Result<void> HandlerVerifier::check_evaluate(const Stmt& stmt) {
-  const auto type = check(stmt.operands[0], /*result_is_used=*/false);
-  if (!type) return Failure(type.error());
+  static_cast<void>(EVERKERNEL_TRY(check(stmt.operands[0], /*result_is_used=*/false)));
   const ExprKind kind = body_[stmt.operands[0]].kind;
   if (kind == ExprKind::call || kind == ExprKind::atomic) return {};
-  return wrong(stmt.location, "this value is not used", "only calls stand alone as statements");
+  return wrong(stmt.location, "this value is not used",
+               "only a call can be a statement of its own");
 }
 
 // ---- expressions ----
@@ -427,21 +397,20 @@ Result<void> HandlerVerifier::check_evaluate(const Stmt& stmt) {
 Result<Type> HandlerVerifier::check(ExprId id, bool result_is_used) {
   EVERKERNEL_TRY(visit(id));
   const Expr& expr = body_[id];
-  if (!is_known(expr)) return wrong(expr.location, "this expression is of no known kind");
+  if (!is_known(expr)) return wrong(expr.location, "the kind of this expression is unknown");
   if (expr.kind == ExprKind::binary) return check_chain(id);
-  // Each level of recursion is at least one of the parser's.
+  // Each level of this recursion is at least one level of the parser's.
   if (++depth_ > kMaxParserDepth) {
     return wrong(expr.location, "this expression is nested too deeply",
                  "name parts of it with let");
   }
-  const auto type = check_kind(id, expr, result_is_used);
+  const Type type = EVERKERNEL_TRY(check_kind(id, expr, result_is_used));
   --depth_;
-  if (!type) return type;
-  if (*type == Type::none && result_is_used) {
+  if (type == Type::none && result_is_used) {
     return wrong(expr.location, fmt::format("{} gives no value", info(expr.function).name),
-                 "let it stand alone as a statement");
+                 "call it as a statement of its own");
   }
-  return record(id, *type);
+  return record(id, type);
 }
 
 Result<Type> HandlerVerifier::record(ExprId id, Type type) {
@@ -456,8 +425,8 @@ Result<Type> HandlerVerifier::record(ExprId id, Type type) {
   return type;
 }
 
-// How many levels the parser goes down below the printed text of an expression whose parts are
-// checked: what verifies must parse again when it is printed.
+// The parser's depth of recursion for the printed text of an expression, whose parts have been
+// checked: the printed text of a verified program must parse again.
 std::size_t HandlerVerifier::text_depth(const Expr& expr) const {
   const auto depth = [&](ExprId id) { return text_depths_[static_cast<std::size_t>(id)]; };
   const auto is_looser = [&](ExprId id, int precedence) -> std::size_t {
@@ -479,16 +448,10 @@ std::size_t HandlerVerifier::text_depth(const Expr& expr) const {
     return 1 + is_looser(expr.operands[0], kTightest) + depth(expr.operands[0]);
   }
   std::size_t deepest = 0;
-  const bool has_buffer =
-      expr.kind == ExprKind::load || expr.kind == ExprKind::length || expr.kind == ExprKind::atomic;
-  if (has_buffer && expr.buffer.kind == BufferKind::handle) {
+  if (has_buffer(expr.kind) && expr.buffer.kind == BufferKind::handle) {
     deepest = 1 + depth(expr.buffer.handle);
   }
-  const std::size_t count = expr.kind == ExprKind::arg || expr.kind == ExprKind::load ? 1
-                            : expr.kind == ExprKind::call || expr.kind == ExprKind::atomic
-                                ? expr.operand_count
-                                : 0;
-  for (std::size_t i = 0; i < count; ++i) {
+  for (std::size_t i = 0; i < operand_count(expr); ++i) {
     deepest = std::max(deepest, 1 + depth(expr.operands[i]));
   }
   return deepest;
@@ -502,80 +465,54 @@ Result<Type> HandlerVerifier::check_kind(ExprId id, const Expr& expr, bool resul
       }
       return expr.type;
     case ExprKind::name: {
-      const auto local = resolve(expr.name, expr.location);
-      if (!local) return Failure(local.error());
-      result_.expr_locals[static_cast<std::size_t>(id)] = *local;
-      return result_.locals[static_cast<std::size_t>(*local)].type;
+      const LocalId local = EVERKERNEL_TRY(resolve(expr.name, expr.location));
+      result_.expr_locals[static_cast<std::size_t>(id)] = local;
+      return result_.locals[static_cast<std::size_t>(local)].type;
     }
-    case ExprKind::builtin: {
-      const bool is_own = expr.builtin != Builtin::param && expr.builtin != Builtin::lane &&
-                          expr.builtin != Builtin::lanes;
-      if (is_own) {
-        EVERKERNEL_TRY(
-            refuse_if_pure(expr.location, fmt::format("uses {}", info(expr.builtin).name)));
-      }
+    case ExprKind::builtin:
+      EVERKERNEL_TRY(effects_.builtin(expr.builtin, expr.location));
       return Type::u32;
-    }
-    case ExprKind::arg: {
+    case ExprKind::arg:
       EVERKERNEL_TRY(check_is(expr.operands[0], Type::u32, "the index"));
-      const Expr& index = body_[expr.operands[0]];
-      const bool is_param = index.kind == ExprKind::literal && index.bits == 2;
-      if (!is_param) EVERKERNEL_TRY(refuse_if_pure(expr.location, "reads args other than param"));
+      EVERKERNEL_TRY(effects_.load_arg(body_[expr.operands[0]], expr.location));
       return Type::u32;
-    }
     case ExprKind::load:
       EVERKERNEL_TRY(check_buffer(expr.buffer));
       EVERKERNEL_TRY(check_is(expr.operands[0], Type::u32, "the index"));
-      EVERKERNEL_TRY(check_read(expr.buffer, expr.location));
+      EVERKERNEL_TRY(effects_.load(expr.buffer, expr.location));
       return Type::u32;
     case ExprKind::length:
       EVERKERNEL_TRY(check_buffer(expr.buffer));
-      if (expr.buffer.kind == BufferKind::control || expr.buffer.kind == BufferKind::handle) {
-        EVERKERNEL_TRY(
-            refuse_if_pure(expr.location, "touches other buffers than input and output"));
-      }
+      EVERKERNEL_TRY(effects_.length(expr.buffer, expr.location));
       return Type::u32;
     case ExprKind::unary:
       return check_unary(expr);
     case ExprKind::binary:
-      break;  // check_chain's
+      break;  // check_chain() handles it
     case ExprKind::call:
       return check_call(expr);
     case ExprKind::atomic:
       return check_atomic(expr, result_is_used);
   }
-  return wrong(expr.location, "this expression is of no known kind");
+  return wrong(expr.location, "the kind of this expression is unknown");
 }
 
 Result<void> HandlerVerifier::check_is(ExprId id, Type wanted, std::string_view role) {
-  const auto type = check(id);
-  if (!type) return Failure(type.error());
-  if (*type == wanted) return {};
-  std::string hint;
-  if (wanted == Type::u32 && *type == Type::f32)
-    hint = "bits_u32(x) keeps the bits, u32(x) converts";
-  if (wanted == Type::u32 && *type == Type::i32) hint = "u32(x) converts";
-  if (wanted == Type::i32) hint = "i32(x) converts; 7i is an i32 literal";
-  if (wanted == Type::f32)
-    hint = "f32(x) converts, bits_f32(x) keeps the bits; 1.5 is an f32 literal";
-  if (wanted == Type::boolean) hint = "compare: x != 0";
+  const Type type = EVERKERNEL_TRY(check(id));
+  if (type == wanted) return {};
   return wrong(body_[id].location,
-               fmt::format("{} is {}, not {}", role, type_name(wanted), type_name(*type)), hint);
+               fmt::format("{} is {}, not {}", role, type_name(wanted), type_name(type)),
+               conversion_hint(wanted, type));
 }
 
 Result<Type> HandlerVerifier::check_unary(const Expr& expr) {
-  const auto type = check(expr.operands[0]);
-  if (!type) return type;
-  const bool fits = expr.unary == UnaryOp::negate       ? is_number(*type)
-                    : expr.unary == UnaryOp::complement ? is_integer(*type)
-                                                        : *type == Type::boolean;
-  if (fits) return type;
-  return wrong(expr.location, fmt::format("'{}' cannot be applied to {}", unary_sign(expr.unary),
-                                          type_name(*type)));
+  const Type operand = EVERKERNEL_TRY(check(expr.operands[0]));
+  return unary_type(handler_, expr, operand);
 }
 
-// a + b + c … grows to the left as long as a handler may be: it is walked in a loop, from the
-// visited operator at its right end to its first operand and back.
+// A chain a + b + c … nests to the left, and may be as long as a handler. It is walked in a loop,
+// not by recursion: from the operator at its right end, which has been visited, to its first
+// operand and back.
 Result<Type> HandlerVerifier::check_chain(ExprId id) {
   if (++depth_ > kMaxParserDepth) {
     return wrong(body_[id].location, "this expression is nested too deeply",
@@ -588,88 +525,18 @@ Result<Type> HandlerVerifier::check_chain(ExprId id) {
     if (index >= body_.exprs.size() || body_[next].kind != ExprKind::binary) break;
     EVERKERNEL_TRY(visit(next));
     if (!is_known(body_[next])) {
-      return wrong(body_[next].location, "this expression is of no known kind");
+      return wrong(body_[next].location, "the kind of this expression is unknown");
     }
     chain.push_back(next);
   }
-  auto left = check(body_[chain.back()].operands[0]);
+  Type left = EVERKERNEL_TRY(check(body_[chain.back()].operands[0]));
   for (std::size_t i = chain.size(); i-- > 0;) {
-    if (!left) return left;
-    const auto right = check(body_[chain[i]].operands[1]);
-    if (!right) return right;
-    const auto type = check_binary(body_[chain[i]], *left, *right);
-    if (!type) return type;
-    left = record(chain[i], *type);
+    const Type right = EVERKERNEL_TRY(check(body_[chain[i]].operands[1]));
+    const Type type = EVERKERNEL_TRY(binary_type(handler_, body_[chain[i]], left, right));
+    left = EVERKERNEL_TRY(record(chain[i], type));
   }
   --depth_;
   return left;
-}
-
-Result<Type> HandlerVerifier::check_binary(const Expr& expr, Type left, Type right) const {
-  const BinaryOp op = expr.binary;
-  const auto refused = [&](std::string hint) {
-    return wrong(expr.location,
-                 fmt::format("'{}' cannot be applied to {} and {}", info(op).sign, type_name(left),
-                             type_name(right)),
-                 std::move(hint));
-  };
-  if (op == BinaryOp::shift_left || op == BinaryOp::shift_right) {
-    if (is_integer(left) && right == Type::u32) return left;
-    return refused("an integer is shifted by a u32");
-  }
-  if (left != right) return refused("nothing converts by itself: u32(x), i32(x), f32(x)");
-  switch (op) {
-    case BinaryOp::multiply:
-    case BinaryOp::divide:
-    case BinaryOp::add:
-    case BinaryOp::subtract:
-      return is_number(left) ? Result<Type>(left) : refused("");
-    case BinaryOp::remainder:
-    case BinaryOp::bit_and:
-    case BinaryOp::bit_xor:
-    case BinaryOp::bit_or:
-      return is_integer(left) ? Result<Type>(left) : refused("it takes integers");
-    case BinaryOp::less:
-    case BinaryOp::less_equal:
-    case BinaryOp::greater:
-    case BinaryOp::greater_equal:
-      return is_number(left) ? Result<Type>(Type::boolean) : refused("");
-    case BinaryOp::equal:
-    case BinaryOp::not_equal:
-      return Type::boolean;
-    case BinaryOp::logical_and:
-    case BinaryOp::logical_or:
-      return left == Type::boolean ? Result<Type>(Type::boolean) : refused("compare first: x != 0");
-    case BinaryOp::shift_left:
-    case BinaryOp::shift_right:
-      break;
-  }
-  return refused("");
-}
-
-Result<Type> HandlerVerifier::check_same_numbers(const Expr& expr,
-                                                 std::span<const Type> types) const {
-  for (const Type type : types) {
-    if (type == types[0] && is_number(type)) continue;
-    return wrong(
-        expr.location,
-        fmt::format("{} takes numbers of one type, not {} and {}", info(expr.function).name,
-                    type_name(types[0]), type_name(types[types.size() - 1])),
-        "nothing converts by itself: u32(x), i32(x), f32(x)");
-  }
-  return types[0];
-}
-
-Result<Type> HandlerVerifier::check_conversion(const Expr& expr, Type operand) const {
-  const Function function = expr.function;
-  const Type target = function == Function::to_u32 || function == Function::bits_u32   ? Type::u32
-                      : function == Function::to_i32 || function == Function::bits_i32 ? Type::i32
-                                                                                       : Type::f32;
-  const bool is_bool_to_u32 = function == Function::to_u32 && operand == Type::boolean;
-  if (is_number(operand) || is_bool_to_u32) return target;
-  return wrong(expr.location,
-               fmt::format("{} cannot be applied to {}", info(function).name, type_name(operand)),
-               operand == Type::boolean ? "u32(x) of a bool is 0 or 1" : "");
 }
 
 Result<Type> HandlerVerifier::check_call(const Expr& expr) {
@@ -680,56 +547,13 @@ Result<Type> HandlerVerifier::check_call(const Expr& expr) {
   }
   Type types[3] = {};
   for (std::size_t i = 0; i < expr.operand_count; ++i) {
-    const auto type = check(expr.operands[i]);
-    if (!type) return type;
-    types[i] = *type;
+    types[i] = EVERKERNEL_TRY(check(expr.operands[i]));
   }
-  const auto all = [&](Type wanted) -> Result<Type> {
-    for (std::size_t i = 0; i < expr.operand_count; ++i) {
-      if (types[i] == wanted) continue;
-      return wrong(
-          body_[expr.operands[i]].location,
-          fmt::format("{} takes {}, not {}", function.name, type_name(wanted), type_name(types[i])),
-          "nothing converts by itself: u32(x), i32(x), f32(x), bits_f32(x)");
-    }
-    return wanted;
-  };
-  switch (expr.function) {
-    case Function::min:
-    case Function::max:
-      return check_same_numbers(expr, {types, 2});
-    case Function::abs:
-      return check_same_numbers(expr, {types, 1});
-    case Function::clz:
-    case Function::popcount:
-    case Function::rotl:
-      return all(Type::u32);
-    case Function::sqrt:
-    case Function::floor:
-    case Function::fma:
-      return all(Type::f32);
-    case Function::select:
-      if (types[0] == Type::boolean && types[1] == types[2]) return types[1];
-      return wrong(expr.location,
-                   fmt::format("select takes a bool and two values of one type, not {}, {} and {}",
-                               type_name(types[0]), type_name(types[1]), type_name(types[2])));
-    case Function::to_u32:
-    case Function::to_i32:
-    case Function::to_f32:
-    case Function::bits_u32:
-    case Function::bits_i32:
-    case Function::bits_f32:
-      return check_conversion(expr, types[0]);
-    case Function::printf:
-    case Function::emit: {
-      if (const auto words = all(Type::u32); !words) return words;
-      const bool is_print = expr.function == Function::printf;
-      (is_print ? result_.effects.prints : result_.effects.emits) = true;
-      EVERKERNEL_TRY(refuse_if_pure(expr.location, fmt::format("uses {}", function.name)));
-      return Type::none;
-    }
+  const Type type = EVERKERNEL_TRY(call_type(handler_, expr, {types, expr.operand_count}));
+  if (expr.function == Function::printf || expr.function == Function::emit) {
+    EVERKERNEL_TRY(effects_.output_call(expr.function, expr.location));
   }
-  return wrong(expr.location, "this function is not known");
+  return type;
 }
 
 Result<Type> HandlerVerifier::check_atomic(const Expr& expr, bool result_is_used) {
@@ -743,76 +567,14 @@ Result<Type> HandlerVerifier::check_atomic(const Expr& expr, bool result_is_used
   for (std::size_t i = 1; i < expr.operand_count; ++i) {
     EVERKERNEL_TRY(check_is(expr.operands[i], Type::u32, "the operand of an atomic"));
   }
-  EVERKERNEL_TRY(check_atomic_promises(expr, result_is_used));
+  EVERKERNEL_TRY(effects_.atomic(expr, result_is_used));
   return Type::u32;
 }
 
 Result<void> HandlerVerifier::check_buffer(const BufferRef& buffer) {
   if (buffer.kind != BufferKind::handle) return {};
-  result_.effects.uses_handles = true;
+  effects_.handle();
   return check_is(buffer.handle, Type::u32, "a buffer handle");
-}
-
-// ---- promises ----
-
-Result<void> HandlerVerifier::refuse_if_pure(Location location, std::string_view what) const {
-  if (!handler_.is_pure) return {};
-  return wrong(location, fmt::format("a pure handler {}", what),
-               "a pure handler reads input and param and writes output; drop pure if it does more");
-}
-
-Result<void> HandlerVerifier::check_read(const BufferRef& buffer, Location location) {
-  Effects& effects = result_.effects;
-  effects.reads_input |= buffer.kind == BufferKind::input;
-  effects.reads_output |= buffer.kind == BufferKind::output;
-  effects.reads_control |= buffer.kind == BufferKind::control;
-  if (buffer.kind == BufferKind::output) {
-    EVERKERNEL_TRY(refuse_if_pure(location, "reads output, which it writes"));
-    if (handler_.commutes) {
-      return wrong(location, "a commutes handler reads output: what it sees depends on the order",
-                   "read input instead, or drop commutes");
-    }
-  }
-  if (buffer.kind == BufferKind::input) return {};
-  return refuse_if_pure(location, "reads other buffers than input");
-}
-
-Result<void> HandlerVerifier::check_write(const BufferRef& buffer, Location location) {
-  Effects& effects = result_.effects;
-  effects.writes_input |= buffer.kind == BufferKind::input;
-  effects.writes_output |= buffer.kind == BufferKind::output;
-  effects.writes_control |= buffer.kind == BufferKind::control;
-  if (buffer.kind == BufferKind::output) return {};
-  return refuse_if_pure(location, "writes other buffers than output");
-}
-
-Result<void> HandlerVerifier::check_atomic_promises(const Expr& expr, bool result_is_used) {
-  const AtomicOpInfo& op = info(expr.atomic);
-  EVERKERNEL_TRY(check_write(expr.buffer, expr.location));
-  Effects& effects = result_.effects;
-  effects.reads_input |= expr.buffer.kind == BufferKind::input;
-  effects.reads_output |= expr.buffer.kind == BufferKind::output;
-  effects.reads_control |= expr.buffer.kind == BufferKind::control;
-  if (!op.is_idempotent) {
-    EVERKERNEL_TRY(refuse_if_pure(expr.location, fmt::format("uses {}", op.name)));
-  }
-  if (result_is_used) {
-    EVERKERNEL_TRY(refuse_if_pure(expr.location, "uses the result of an atomic"));
-  }
-  if (!handler_.commutes) return {};
-  if (result_is_used) {
-    return wrong(expr.location,
-                 "a commutes handler uses the result of an atomic: it depends on the order",
-                 "let the atomic stand alone as a statement, or drop commutes");
-  }
-  if (!op.commutes || (commuting_op_ && *commuting_op_ != expr.atomic)) {
-    return wrong(expr.location,
-                 fmt::format("a commutes handler writes by one kind of atomic only, not by {}{}",
-                             op.name, op.commutes ? " as well" : ""),
-                 "add, min, max, and, or, xor commute, each with itself");
-  }
-  commuting_op_ = expr.atomic;
-  return {};
 }
 
 }  // namespace
@@ -851,12 +613,12 @@ Result<VerifiedProgram> verify(Program program) {
     }
     if (!handler.is_payload && !names.insert(handler.name).second) {
       return mistake(location, handler.name,
-                     fmt::format("handler '{}' is there already", handler.name));
+                     fmt::format("another handler has the name '{}'", handler.name));
     }
     if (!handler.is_payload && !opcodes.insert(handler.opcode).second) {
       return mistake(location, handler.name,
-                     fmt::format("opcode {} has a handler already", handler.opcode),
-                     "give every handler a number of its own");
+                     fmt::format("another handler has opcode {}", handler.opcode),
+                     "give every handler an opcode of its own");
     }
     verified.push_back({.handler = std::move(handler)});
     EVERKERNEL_TRY(HandlerVerifier(verified.back()).run());

@@ -1,8 +1,10 @@
-// Look-ups in the tables of the language. They are short: a search is faster than a map.
+// Lookups in the tables of the language. The tables are short: a search is faster than a map.
 #include "everkernel/ir/vocabulary.hpp"
 
 #include <algorithm>
 #include <array>
+
+#include "everkernel/ir/detail/vocabulary_tables.hpp"
 
 namespace everkernel::ir {
 namespace {

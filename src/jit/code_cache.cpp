@@ -1,7 +1,7 @@
-// One file an entry: a header that says what must be there, then the payload.
+// One file an entry: a header with key, length and checksum, then the payload.
 //
-// Nothing is synced to disk: after a loss of power an entry may be short or empty, the checksum
-// finds that, and compiling again is cheaper than waiting for the disk at every compile.
+// Entries are not synced to disk. After a power loss an entry may be short or empty, which the
+// checksum detects; compiling again costs less than waiting for the disk at every compile.
 #include "everkernel/jit/code_cache.hpp"
 
 #include <dirent.h>
@@ -35,7 +35,7 @@ constexpr std::time_t kStaleAfterSeconds = 3600;  // no write of an entry takes 
 
 using Digest = std::array<std::byte, 16>;
 
-/// What an entry begins with; little-endian, as the machines are that native code is made for.
+/// The header of an entry. It is little-endian, like the machines that are supported.
 struct EntryHeader {
   std::array<char, 8> magic = kMagic;
   std::uint32_t version = kFormatVersion;
@@ -95,8 +95,8 @@ bool write_all(int file, std::span<const std::byte> bytes) {
   return true;
 }
 
-// The clock of the kernel's own file times moves in steps of milliseconds; the order of use needs
-// finer ones.
+// Sets the time of last use. File times set by the kernel advance in steps of milliseconds, which
+// is too coarse for the order of use.
 void touch(int file) {
   timespec now{};
   ::clock_gettime(CLOCK_REALTIME, &now);
@@ -116,7 +116,7 @@ bool is_entry_name(std::string_view name) {
   return name.size() == 2 * sizeof(Digest) + kEntrySuffix.size() && name.ends_with(kEntrySuffix);
 }
 
-/// The cache's folder, or none where it is switched off.
+/// The folder of the cache; none if caching is off.
 Result<std::optional<std::filesystem::path>> choose_directory(
     const std::filesystem::path& directory) {
   if (!directory.empty()) return directory;
@@ -125,7 +125,7 @@ Result<std::optional<std::filesystem::path>> choose_directory(
     if (value.empty() || value == "off") return std::nullopt;
     return std::filesystem::path(value);
   }
-  // A relative path in XDG_CACHE_HOME is to be ignored, says its specification.
+  // The XDG specification says to ignore a relative path in XDG_CACHE_HOME.
   const char* const xdg = ::secure_getenv("XDG_CACHE_HOME");
   if (xdg != nullptr && *xdg == '/') return std::filesystem::path(xdg) / "everkernel";
   const char* const home = ::secure_getenv("HOME");
@@ -145,7 +145,8 @@ Failure refused(std::string_view call, const std::filesystem::path& path, int nu
 Result<Descriptor> open_directory(std::filesystem::path path) {
   path = path.lexically_normal();
   if (!path.has_filename()) path = path.parent_path();  // a/b/ is a/b
-  // For this user alone, those above it too: who can write there could put another in its place.
+  // New folders are for this user alone, the ones above the cache too: another user who can write
+  // there could replace the cache.
   std::filesystem::path made;
   int not_made = 0;
   for (const auto& name : path) {
@@ -188,8 +189,8 @@ CodeKey make_code_key(std::span<const CodeKeyPart> parts) {
   return {digest_of(std::as_bytes(std::span(all)))};
 }
 
-/// The open folder and everything that is done in it. Names are resolved against the descriptor, so
-/// that what was checked is what is used.
+/// The open folder and the operations on it. Names are resolved against its descriptor, so that the
+/// folder that was checked is the one that is used.
 class CodeCache::Folder {
  public:
   Folder(std::filesystem::path path, Descriptor directory, const CodeCacheOptions& options)
@@ -248,7 +249,7 @@ class CodeCache::Folder {
   std::string last_problem_;
 };
 
-// Rights may change while we hold the folder.
+// Checked before every use: access rights may change while the folder is open.
 bool CodeCache::Folder::is_usable() {
   struct stat status {};
   if (::fstat(directory_.get(), &status) == 0 && is_ours_alone(status)) return true;
@@ -269,10 +270,10 @@ std::optional<std::vector<std::byte>> CodeCache::Folder::get(const CodeKey& key)
   return std::nullopt;
 }
 
-// Without an entry there is neither a payload nor a problem.
+// Returns the payload. If there is no entry, it returns none and leaves `problem` empty.
 std::optional<std::vector<std::byte>> CodeCache::Folder::read_entry(const CodeKey& key,
                                                                     std::string& problem) {
-  // Not blocking, because a pipe that somebody left there must not hold us up.
+  // Non-blocking, because opening a pipe of that name would otherwise wait for a writer.
   const Descriptor file(::openat(directory_.get(), entry_name(key).c_str(),
                                  O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   if (!file.is_open()) {
@@ -306,7 +307,7 @@ std::optional<std::vector<std::byte>> CodeCache::Folder::read_entry(const CodeKe
 }
 
 void CodeCache::Folder::reject(const std::string& name, std::string_view reason) {
-  // A folder of that name stays; then it is a miss every time.
+  // A folder of that name cannot be removed here; it is a miss every time.
   ::unlinkat(directory_.get(), name.c_str(), 0);
   note(fmt::format("code cache: entry {} removed: {}", name, reason));
   count(&CodeCacheCounters::rejected);
@@ -332,7 +333,7 @@ void CodeCache::Folder::put(const CodeKey& key, std::span<const std::byte> paylo
   shrink(name);
 }
 
-// Leaves no file behind if it fails.
+// Writes a temporary file; removes it if that fails.
 bool CodeCache::Folder::write_file(const std::string& name, const CodeKey& key,
                                    std::span<const std::byte> payload) {
   constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
@@ -355,8 +356,8 @@ bool CodeCache::Folder::write_file(const std::string& name, const CodeKey& key,
   return false;
 }
 
-// Looks at the whole folder: a sum kept in memory would not know what other processes store. That
-// takes microseconds an entry, which is why their number has a bound too.
+// Lists the whole folder, because a sum kept in memory would miss entries of other processes. That
+// takes microseconds an entry, so that the number of entries is limited too.
 void CodeCache::Folder::shrink(const std::string& kept_name) {
   std::vector<Entry> entries = list_entries();
   std::uint64_t total = 0;
@@ -372,7 +373,7 @@ void CodeCache::Folder::shrink(const std::string& kept_name) {
     if (entry.name == kept_name) continue;
     if (::unlinkat(directory_.get(), entry.name.c_str(), 0) == 0) {
       count(&CodeCacheCounters::evicted);
-    } else if (errno != ENOENT) {  // else another process was faster
+    } else if (errno != ENOENT) {  // ENOENT: another process has removed it
       note_errno("cannot remove an entry");
       continue;
     }
@@ -405,7 +406,8 @@ void CodeCache::Folder::remove_stale_temporaries() {
 }
 
 void CodeCache::Folder::for_each_name(const auto& visit) const {
-  // A descriptor of its own: a stream of names has a position, and threads list at one time.
+  // Each listing needs a descriptor of its own, because the descriptor holds the position and
+  // several threads may list at one time.
   const int copy = ::openat(directory_.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (copy < 0) return;
   DIR* const stream = ::fdopendir(copy);
@@ -423,12 +425,10 @@ CodeCache& CodeCache::operator=(CodeCache&&) noexcept = default;
 CodeCache::~CodeCache() = default;
 
 Result<CodeCache> CodeCache::open(const CodeCacheOptions& options) {
-  const auto path = choose_directory(options.directory);
-  if (!path) return Failure(path.error());
-  if (!*path) return CodeCache(nullptr);
-  auto directory = open_directory(**path);
-  if (!directory) return Failure(directory.error());
-  auto folder = std::make_unique<Folder>(**path, std::move(*directory), options);
+  const auto path = EVERKERNEL_TRY(choose_directory(options.directory));
+  if (!path) return CodeCache(nullptr);
+  auto directory = EVERKERNEL_TRY(open_directory(*path));
+  auto folder = std::make_unique<Folder>(*path, std::move(directory), options);
   folder->remove_stale_temporaries();
   return CodeCache(std::move(folder));
 }

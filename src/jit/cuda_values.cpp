@@ -1,9 +1,10 @@
-// Small texts, one switch a table of the vocabulary.
+// One switch for each table of the vocabulary.
 #include "jit/cuda_values.hpp"
 
 #include <fmt/format.h>
 
 #include "everkernel/base/assert.hpp"
+#include "everkernel/ir/detail/vocabulary_tables.hpp"
 
 namespace everkernel::jit {
 namespace {
@@ -102,6 +103,10 @@ std::string cuda_assigned(Type type, std::string_view value) {
 
 std::string cuda_variable(Type type, std::string_view name) {
   return type == Type::f32 ? fmt::format("as_float({})", name) : std::string(name);
+}
+
+std::string cuda_local(ir::LocalId local) {
+  return fmt::format("v{}", static_cast<std::uint32_t>(local));
 }
 
 std::string cuda_literal(Type type, std::uint32_t bits) {

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "everkernel/ir/vocabulary.hpp"
+#include "everkernel/ir/verifier.hpp"
 
 namespace everkernel::jit {
 
@@ -18,6 +18,8 @@ std::string_view cuda_variable_type(ir::Type type);
 std::string cuda_assigned(ir::Type type, std::string_view value);
 std::string cuda_variable(ir::Type type, std::string_view name);
 
+/// The variable of a local.
+std::string cuda_local(ir::LocalId local);
 /// A literal by its bits.
 std::string cuda_literal(ir::Type type, std::uint32_t bits);
 /// A unary operator on an operand of `type`.
@@ -29,7 +31,7 @@ std::string cuda_call(ir::Function function, ir::Type type, std::string_view a, 
                       std::string_view c);
 /// The member function of AtomicWord for an atomic. Without a result it may be a cheaper one.
 std::string_view cuda_atomic(ir::AtomicOp op, bool has_result);
-/// The type that says what a commuting atomic does in a tile.
+/// The type that applies a commuting atomic in a tile.
 std::string_view cuda_combine(ir::AtomicOp op);
 
 }  // namespace everkernel::jit

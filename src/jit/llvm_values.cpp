@@ -21,7 +21,7 @@ Value* word(llvm::IRBuilder<>& builder, std::uint32_t bits) {
   return builder.getInt32(bits);
 }
 
-// A zero that LLVM does not know to be one, made once at the start of a function.
+// A zero whose value LLVM cannot see, made once at the start of a function.
 Value* hidden_zero(llvm::IRBuilder<>& builder) {
   constexpr const char* kName = "hidden.zero";  // names of handlers have no dot
   llvm::Function* const function = builder.GetInsertBlock()->getParent();
@@ -147,6 +147,27 @@ Value* convert(llvm::IRBuilder<>& builder, Function function, Type from, Value* 
     default:
       return from == Type::f32 ? a : builder.CreateBitCast(a, f32);
   }
+}
+
+llvm::AtomicRMWInst::BinOp rmw_operation(ir::AtomicOp op) {
+  switch (op) {
+    case ir::AtomicOp::add:
+      return llvm::AtomicRMWInst::Add;
+    case ir::AtomicOp::min:
+      return llvm::AtomicRMWInst::UMin;
+    case ir::AtomicOp::max:
+      return llvm::AtomicRMWInst::UMax;
+    case ir::AtomicOp::bit_and:
+      return llvm::AtomicRMWInst::And;
+    case ir::AtomicOp::bit_or:
+      return llvm::AtomicRMWInst::Or;
+    case ir::AtomicOp::bit_xor:
+      return llvm::AtomicRMWInst::Xor;
+    case ir::AtomicOp::exchange:
+    case ir::AtomicOp::cas:
+      break;
+  }
+  return llvm::AtomicRMWInst::Xchg;
 }
 
 }  // namespace
@@ -276,6 +297,17 @@ Value* emit_plain_atomic(llvm::IRBuilder<>& builder, ir::AtomicOp op, Value* bef
       return builder.CreateSelect(builder.CreateICmpEQ(before, value), desired, before);
   }
   return before;
+}
+
+Value* emit_shared_atomic(llvm::IRBuilder<>& builder, ir::AtomicOp op, Value* pointer, Value* value,
+                          Value* desired) {
+  constexpr auto kRelaxed = llvm::AtomicOrdering::Monotonic;
+  if (op == ir::AtomicOp::cas) {
+    Value* const pair =
+        builder.CreateAtomicCmpXchg(pointer, value, desired, llvm::Align(4), kRelaxed, kRelaxed);
+    return builder.CreateExtractValue(pair, 0);
+  }
+  return builder.CreateAtomicRMW(rmw_operation(op), pointer, value, llvm::Align(4), kRelaxed);
 }
 
 }  // namespace everkernel::jit

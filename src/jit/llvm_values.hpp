@@ -1,4 +1,4 @@
-// LLVM IR for what operators and functions compute; the same table of meanings as ir/semantics.hpp.
+// LLVM IR of operators and functions, with the meanings of ir/semantics.hpp.
 #pragma once
 
 #include <llvm/IR/IRBuilder.h>
@@ -10,9 +10,8 @@ namespace everkernel::jit {
 /// The LLVM type of a value.
 llvm::Type* llvm_type(llvm::LLVMContext& context, ir::Type type);
 
-/// A float that LLVM knows nothing of. It draws wrong conclusions from comparing magnitudes with
-/// zero (decision 0013), so that one operand of every comparison, `min` and `max` of floats is
-/// hidden by the caller.
+/// The same float, hidden from LLVM's optimiser, which miscompiles comparisons of magnitudes with
+/// zero (decision 0013). Callers hide one operand of every comparison, `min` and `max` of floats.
 llvm::Value* hidden(llvm::IRBuilder<>& builder, llvm::Value* value);
 
 /// A unary operator on an operand of `type`.
@@ -24,8 +23,11 @@ llvm::Value* emit_binary(llvm::IRBuilder<>& builder, ir::BinaryOp op, ir::Type t
 /// A function whose first operand is of `type`; not printf and emit.
 llvm::Value* emit_call(llvm::IRBuilder<>& builder, ir::Function function, ir::Type type,
                        llvm::Value* a, llvm::Value* b, llvm::Value* c);
-/// The new word of an atomic that nobody else can see half done.
+/// The new word of an atomic on a word that no other item uses at the same time.
 llvm::Value* emit_plain_atomic(llvm::IRBuilder<>& builder, ir::AtomicOp op, llvm::Value* before,
                                llvm::Value* value, llvm::Value* desired);
+/// An atomic on a word that other items may use at the same time; its value is the word before.
+llvm::Value* emit_shared_atomic(llvm::IRBuilder<>& builder, ir::AtomicOp op, llvm::Value* pointer,
+                                llvm::Value* value, llvm::Value* desired);
 
 }  // namespace everkernel::jit

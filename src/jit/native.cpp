@@ -20,7 +20,7 @@
 #include "everkernel/base/version.hpp"
 #include "everkernel/ir/printer.hpp"
 #include "jit/fingerprint.hpp"
-#include "jit/llvm_codegen.hpp"
+#include "jit/llvm_module.hpp"
 
 namespace everkernel::jit {
 namespace {
@@ -28,7 +28,7 @@ namespace {
 using ir::ItemFrame;
 using ir::Word;
 
-// What generated code calls. None of it is on a hot path.
+// Functions that generated code calls. None of them is on a hot path.
 
 Word access_code(const memory::BufferEntry* entry, Word tenant, Word needed) {
   if (entry->handle == 0) return static_cast<Word>(abi::FaultCode::bad_buffer_handle);
@@ -63,9 +63,9 @@ void initialise_llvm() {
   });
 }
 
-// Some of LLVM's passes take time that grows with the square of a function's size or loops: a
-// handler well inside the language's limits could cost them a quarter of a minute. Above either of
-// these, programs get the passes that grow with their size alone.
+// The time of some LLVM passes grows with the square of a function's size or number of loops: a
+// handler within the limits of the language could take 15 seconds. A program with a handler above
+// either of these limits gets only passes whose time grows linearly.
 constexpr std::size_t kLargeHandler = 800;  // instructions
 constexpr std::ptrdiff_t kManyLoops = 24;
 
@@ -122,8 +122,8 @@ llvm::Error define_helpers(llvm::orc::LLJIT& jit) {
 
 using Target = llvm::orc::JITTargetMachineBuilder;
 
-// This machine, as code is made for it. What LLJIT's linker wants of code is said here, because the
-// object file is made outside of LLJIT.
+// The target of this machine. It sets the relocation and code model that LLJIT's linker needs,
+// because the object file is made outside of LLJIT.
 Result<Target> find_target() {
   initialise_llvm();
   auto host = Target::detectHost();
@@ -134,15 +134,15 @@ Result<Target> find_target() {
   return std::move(*host);
 }
 
-// Everything the object file depends on. Fuel and lanes are none of it: code reads them from the
-// frame.
+// The key of everything that the object file depends on. Fuel and lanes are no part of it: code
+// reads them from the frame.
 CodeKey key_of(const ir::VerifiedProgram& program, const NativeOptions& options,
                const Target& target) {
   std::string text;
   for (const ir::VerifiedHandler& verified : program.handlers()) {
     text += ir::print({.handlers = {verified.handler}});
   }
-  // LLVM gives them in the order of a hash table.
+  // LLVM lists the features in the order of a hash table.
   std::vector<std::string> features = target.getFeatures().getFeatures();
   std::ranges::sort(features);
   const std::string memory = fmt::format("{}", static_cast<int>(options.memory));
@@ -165,7 +165,7 @@ Result<std::unique_ptr<llvm::MemoryBuffer>> compile_object(const ir::VerifiedPro
   auto machine = target.createTargetMachine();
   if (!machine) return llvm_failure("this machine", machine.takeError());
   llvm::LLVMContext context;
-  const auto module = generate(program, options, context);
+  const auto module = make_module(program, options, context);
   module->setDataLayout((*machine)->createDataLayout());
   module->setTargetTriple((*machine)->getTargetTriple().str());
   optimise(*module, **machine, is_light);
@@ -174,13 +174,14 @@ Result<std::unique_ptr<llvm::MemoryBuffer>> compile_object(const ir::VerifiedPro
   return std::move(*object);
 }
 
-/// Code that is mapped, and where each handler begins.
+/// Mapped code, and the entry of each handler.
 struct LoadedCode {
   std::unique_ptr<llvm::orc::LLJIT> jit;
   std::vector<Word (*)(ItemFrame*)> entries;
 };
 
-// Looked up by name alone, a handler that the object lacks might be found elsewhere in the process.
+// Checks that the object file itself has every handler: a lookup by name could find the symbol
+// elsewhere in the process.
 llvm::Error check_entries(llvm::orc::LLJIT& jit, const llvm::MemoryBuffer& object,
                           std::size_t handler_count) {
   auto symbols =
@@ -196,13 +197,14 @@ llvm::Error check_entries(llvm::orc::LLJIT& jit, const llvm::MemoryBuffer& objec
 // Links an object file's code into memory.
 Result<LoadedCode> load_object(const Target& target, std::unique_ptr<llvm::MemoryBuffer> object,
                                std::size_t handler_count) {
-  // Handlers have nothing that runs before them, so that LLVM's support for it stays away.
+  // Handlers have no static initialisers, so that LLVM's support for them is not needed.
   auto jit = llvm::orc::LLJITBuilder()
                  .setJITTargetMachineBuilder(target)
                  .setPlatformSetUp(llvm::orc::setUpInactivePlatform)
                  .create();
   if (!jit) return llvm_failure("starting the linker", jit.takeError());
-  // What lookup() fails with says less than what is reported on the way; neither goes to stderr.
+  // The error of lookup() lacks the details that the session reports. Both go into the message, and
+  // neither to stderr.
   const auto reported = std::make_shared<std::string>();
   (*jit)->getExecutionSession().setErrorReporter([reported](llvm::Error error) {
     *reported += fmt::format(" ({})", llvm::toString(std::move(error)));
@@ -224,7 +226,7 @@ Result<LoadedCode> load_object(const Target& target, std::unique_ptr<llvm::Memor
   return loaded;
 }
 
-// The code a cache has under the key, if LLVM takes it.
+// The code that the cache has under the key, if LLVM can load it.
 std::optional<LoadedCode> load_cached(CodeCache& cache, const CodeKey& key, const Target& target,
                                       std::size_t handler_count) {
   const auto bytes = cache.get(key);
@@ -255,8 +257,7 @@ NativeProgram::~NativeProgram() = default;
 
 Result<NativeProgram> NativeProgram::compile(const ir::VerifiedProgram& program,
                                              const NativeOptions& options) {
-  const auto target = find_target();
-  if (!target) return Failure(target.error());
+  const auto target = EVERKERNEL_TRY(find_target());
   const auto finish = [](LoadedCode loaded, bool is_from_cache) {
     return NativeProgram(std::make_unique<Code>(Code{std::move(loaded.jit)}),
                          std::move(loaded.entries), is_from_cache);
@@ -264,24 +265,22 @@ Result<NativeProgram> NativeProgram::compile(const ir::VerifiedProgram& program,
   const std::size_t handler_count = program.handlers().size();
   CodeKey key;
   if (options.cache != nullptr) {
-    key = key_of(program, options, *target);
-    if (auto loaded = load_cached(*options.cache, key, *target, handler_count)) {
+    key = key_of(program, options, target);
+    if (auto loaded = load_cached(*options.cache, key, target, handler_count)) {
       return finish(*std::move(loaded), true);
     }
   }
-  auto object = compile_object(program, options, *target);
-  if (!object) return Failure(object.error());
+  auto object = EVERKERNEL_TRY(compile_object(program, options, target));
   if (options.cache != nullptr) {
-    options.cache->put(key, std::as_bytes(std::span((*object)->getBuffer())));
+    options.cache->put(key, std::as_bytes(std::span(object->getBuffer())));
   }
-  auto loaded = load_object(*target, *std::move(object), handler_count);
-  if (!loaded) return Failure(loaded.error());
-  return finish(*std::move(loaded), false);
+  LoadedCode loaded = EVERKERNEL_TRY(load_object(target, std::move(object), handler_count));
+  return finish(std::move(loaded), false);
 }
 
 Result<std::string> emit_llvm(const ir::VerifiedProgram& program, const NativeOptions& options) {
   llvm::LLVMContext context;
-  const auto module = generate(program, options, context);
+  const auto module = make_module(program, options, context);
   std::string text;
   llvm::raw_string_ostream stream(text);
   module->print(stream, nullptr);

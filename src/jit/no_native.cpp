@@ -1,4 +1,4 @@
-// What the library answers when it was built without LLVM.
+// The functions of native.hpp in a build without LLVM.
 #include "everkernel/base/assert.hpp"
 #include "everkernel/jit/native.hpp"
 

@@ -24,7 +24,7 @@ Effects bits_of(const ir::HandlerTraits& handler) {
 }  // namespace
 
 EffectTable::EffectTable(const ir::VerifiedProgram* program,
-                         std::span<const ir::UnverifiedHandler> unverified)
+                         std::span<const ir::TrustedHandler> trusted_handlers)
     : dense_(kDense, kUnknownOpcode) {
   dense_[0] = 0;  // NOP
   if (program != nullptr) {
@@ -32,7 +32,7 @@ EffectTable::EffectTable(const ir::VerifiedProgram* program,
       if (!verified.handler.is_payload) add(ir::traits_of(verified));
     }
   }
-  for (const ir::UnverifiedHandler& handler : unverified) add(ir::traits_of(handler));
+  for (const ir::TrustedHandler& handler : trusted_handlers) add(ir::traits_of(handler));
   std::ranges::sort(sparse_, {}, &Entry::opcode);
 }
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "everkernel/abi/platform.hpp"
-#include "everkernel/ir/unverified.hpp"
+#include "everkernel/ir/trusted.hpp"
 #include "everkernel/ir/verifier.hpp"
 
 namespace everkernel::planner {
@@ -28,9 +28,9 @@ inline constexpr Effects kUnknownOpcode = 128;  ///< no item may have it
 /// Effects by opcode. Immutable.
 class EffectTable {
  public:
-  /// Those of a program's handlers, of native handlers and of NOP; null is no program.
+  /// Those of a program's handlers, of trusted handlers and of NOP; null is no program.
   explicit EffectTable(const ir::VerifiedProgram* program,
-                       std::span<const ir::UnverifiedHandler> unverified = {});
+                       std::span<const ir::TrustedHandler> trusted_handlers = {});
 
   /// What items of an opcode do.
   Effects find(Word opcode) const { return opcode < kDense ? dense_[opcode] : find_sparse(opcode); }

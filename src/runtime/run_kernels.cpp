@@ -21,12 +21,12 @@ Result<ir::VerifiedProgram> specialise(const ir::VerifiedProgram& program,
   return ir::verify(std::move(chosen));
 }
 
-// Native handlers need no compiling on the CPU, but on other devices code is made from them too.
-std::vector<ir::UnverifiedHandler> choose(std::span<const ir::UnverifiedHandler> handlers,
-                                          const std::vector<Word>& opcodes) {
-  std::vector<ir::UnverifiedHandler> chosen;
+// Trusted handlers need no compiling on the CPU, but on other devices code is made from them too.
+std::vector<ir::TrustedHandler> choose(std::span<const ir::TrustedHandler> handlers,
+                                       const std::vector<Word>& opcodes) {
+  std::vector<ir::TrustedHandler> chosen;
   for (const Word opcode : opcodes) {
-    const auto found = std::ranges::find(handlers, opcode, &ir::UnverifiedHandler::opcode);
+    const auto found = std::ranges::find(handlers, opcode, &ir::TrustedHandler::opcode);
     if (found != handlers.end()) chosen.push_back(*found);
   }
   return chosen;
@@ -39,7 +39,7 @@ Result<std::shared_ptr<backend::Kernel>> compile(Megakernel::State& state,
   options.planned = key.is_planned;
   const bool is_specialised = !key.opcodes.empty();
   if (is_specialised) {
-    options.unverified_handlers = choose(options.unverified_handlers, key.opcodes);
+    options.trusted_handlers = choose(options.trusted_handlers, key.opcodes);
   }
   if (is_specialised && options.program) {
     options.program = EVERKERNEL_TRY(specialise(*options.program, key.opcodes));

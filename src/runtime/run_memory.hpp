@@ -31,7 +31,7 @@ struct RunKernelKey {
 struct RunMemory {
   /// For the handlers of a megakernel.
   explicit RunMemory(const backend::KernelOptions& options)
-      : effects(options.find_program(), options.unverified_handlers) {}
+      : effects(options.find_program(), options.trusted_handlers) {}
 
   planner::EffectTable effects;                       ///< what opcodes do
   planner::Plan plan;                                 ///< of the last run

@@ -79,7 +79,8 @@ TEST_F(Check, names_file_line_and_column_of_a_mistake) {
 
 TEST_F(Check, refuses_bytes_that_are_no_text) {
   dir.write("noise.ek", Bytes(300, std::byte{0xFE}));
-  expect_refused(everkernel({"check", "noise.ek"}), "noise.ek:1:1: byte 0xfe means nothing here");
+  expect_refused(everkernel({"check", "noise.ek"}),
+                 "noise.ek:1:1: byte 0xfe is not part of the language");
 }
 
 TEST_F(Check, refuses_a_missing_file_and_an_unknown_kind_of_code) {

@@ -174,7 +174,7 @@ std::string key_of(const Configuration& configuration, const Shape& shape) {
   std::string key = configuration.backend->name + "/" + name_of(plain);
   for (const std::uint64_t number :
        {std::uint64_t{shape.slot_count}, std::uint64_t{shape.workgroup_size}, shape.fuel_per_item,
-        std::uint64_t{shape.payload}, std::uint64_t{shape.unverified}}) {
+        std::uint64_t{shape.payload}, std::uint64_t{shape.trusted}}) {
     key += "/" + std::to_string(number);
   }
   return key.append(shape.handlers);
@@ -330,7 +330,7 @@ MegakernelOptions BackendTest::options(const Shape& shape) {
                             .fuel_per_item = shape.fuel_per_item,
                             .worker_count = GetParam().worker_count};
   if (!shape.handlers.empty()) options.handlers = program_of(shape.handlers);
-  if (shape.unverified) options.unverified_handlers = unverified_handlers();
+  if (shape.trusted) options.trusted_handlers = trusted_handlers();
   return options;
 }
 

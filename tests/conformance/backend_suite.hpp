@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "conformance/handlers.hpp"
-#include "conformance/unverified_handlers.hpp"
+#include "conformance/trusted_handlers.hpp"
 #include "everkernel/runtime/megakernel.hpp"
 #include "support/results.hpp"
 #include "support/wire_bytes.hpp"
@@ -146,11 +146,11 @@ struct Shape {
   std::string_view handlers = kHandlers;
   bool payload = false;
   std::uint64_t fuel_per_item = ir::kDefaultFuel;
-  bool unverified = false;  ///< with unverified_handlers() as well
+  bool trusted = false;  ///< with trusted_handlers() as well
 };
 
-/// Every native handler, and two verified ones beside them.
-inline constexpr Shape kWithNative{.handlers = kBesideNative, .unverified = true};
+/// Every trusted handler, and two verified ones beside them.
+inline constexpr Shape kWithTrusted{.handlers = kBesideTrusted, .trusted = true};
 
 /// First slot of the NORMAL partition of 16 slots, and the first behind it: an item there has
 /// priority 2 under every schedule.
@@ -222,11 +222,11 @@ class Builtins : public BackendTest {
 class Mixtures : public BackendTest {};
 /// Section 4: handlers and the faults they raise.
 class Handlers : public BackendTest {};
-/// Section 4: native handlers, which are seen and treated like others.
-class Unverified : public BackendTest {
+/// Section 4: trusted handlers, which are seen and treated like others.
+class Trusted : public BackendTest {
  protected:
-  /// A megakernel with every native handler, and verified ones beside them.
-  static Megakernel& kernel() { return BackendTest::kernel(kWithNative); }
+  /// A megakernel with every trusted handler, and verified ones beside them.
+  static Megakernel& kernel() { return BackendTest::kernel(kWithTrusted); }
   static Outcome run(const Job& job, std::chrono::nanoseconds timeout = kPatience) {
     return BackendTest::run(kernel(), job, timeout);
   }
@@ -287,8 +287,8 @@ class SessionTenants : public SessionTest {};
 class SessionLooks : public SessionTest {};
 /// Stopping.
 class SessionEnds : public SessionTest {};
-/// Native handlers in sessions.
-class UnverifiedSessions : public SessionTest {};
+/// Trusted handlers in sessions.
+class TrustedSessions : public SessionTest {};
 
 }  // namespace everkernel::conformance
 
@@ -304,7 +304,7 @@ class UnverifiedSessions : public SessionTest {};
   EVERKERNEL_INSTANTIATE_FIXTURE(prefix, Tenants, every_configuration(backend));                   \
   EVERKERNEL_INSTANTIATE_FIXTURE(prefix, Builtins, interpreted_configurations(backend));           \
   EVERKERNEL_INSTANTIATE_FIXTURE(prefix, Handlers, every_configuration(backend));                  \
-  EVERKERNEL_INSTANTIATE_FIXTURE(prefix, Unverified, interpreted_configurations(backend));         \
+  EVERKERNEL_INSTANTIATE_FIXTURE(prefix, Trusted, interpreted_configurations(backend));            \
   EVERKERNEL_INSTANTIATE_FIXTURE(prefix, Mixtures, every_configuration(backend));                  \
   EVERKERNEL_INSTANTIATE_FIXTURE(prefix, Fences, every_configuration(backend));                    \
   EVERKERNEL_INSTANTIATE_FIXTURE(prefix, Schedules, interpreted_configurations(backend));          \
@@ -328,6 +328,6 @@ class UnverifiedSessions : public SessionTest {};
   EVERKERNEL_INSTANTIATE_FIXTURE(prefix, SessionTenants, session_configurations(backend));         \
   EVERKERNEL_INSTANTIATE_FIXTURE(prefix, SessionLooks, session_configurations(backend));           \
   EVERKERNEL_INSTANTIATE_FIXTURE(prefix, SessionEnds, session_configurations(backend));            \
-  EVERKERNEL_INSTANTIATE_FIXTURE(prefix, UnverifiedSessions, session_configurations(backend));     \
+  EVERKERNEL_INSTANTIATE_FIXTURE(prefix, TrustedSessions, session_configurations(backend));        \
   } /* namespace everkernel::conformance */                                                        \
   static_assert(true)

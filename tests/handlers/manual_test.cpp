@@ -1,5 +1,5 @@
 // Every snippet of docs/handlers.md does what the manual says: it verifies, or is refused at the
-// place the fence names.
+// location that its fence names.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -10,7 +10,7 @@
 #include "everkernel/ir/builder.hpp"
 #include "everkernel/ir/parser.hpp"
 #include "everkernel/ir/printer.hpp"
-#include "everkernel/ir/unverified_item.hpp"
+#include "everkernel/ir/trusted_item.hpp"
 #include "everkernel/ir/verifier.hpp"
 #include "everkernel/runtime/megakernel.hpp"
 #include "support/ir_text_file.hpp"
@@ -103,21 +103,21 @@ TEST(Manual, the_builder_snippet_makes_the_first_handler) {
   EXPECT_EQ(print(built), print(*first));
 }
 
-TEST(Manual, the_native_snippet_makes_a_handler_that_runs) {
+TEST(Manual, the_trusted_snippet_makes_a_handler_that_runs) {
   const auto backend = backend::cpu::make_backend();
   // [manual]
-  ir::UnverifiedHandler native;
-  native.name = "add_one";
-  native.opcode = 64;
-  native.scope = ir::Scope::group;
-  native.effects = {.reads_input = true, .writes_output = true};
-  native.cpu = [](ir::UnverifiedItem& item) {
+  ir::TrustedHandler trusted;
+  trusted.name = "add_one";
+  trusted.opcode = 64;
+  trusted.scope = ir::Scope::group;
+  trusted.effects = {.reads_input = true, .writes_output = true};
+  trusted.cpu = [](ir::TrustedItem& item) {
     const auto input = item.input();
     const auto output = item.output();
     item.each(input.length(), [&](Word i) { output.store(i, input.load(i) + 1); });
     return item.done();
   };
-  native.cuda = R"(
+  trusted.cuda = R"(
     template <class Item>
     __device__ Word add_one(Item& item) {
       const auto input = item.input();
@@ -126,7 +126,7 @@ TEST(Manual, the_native_snippet_makes_a_handler_that_runs) {
       return item.done();
     }
   )";
-  auto kernel = Megakernel::create(backend, {.unverified_handlers = {native}});
+  auto kernel = Megakernel::create(backend, {.trusted_handlers = {trusted}});
   // [/manual]
   ASSERT_TRUE(kernel) << test::message_of(kernel);
   const std::array<Word, 3> words{7, 8, 9};

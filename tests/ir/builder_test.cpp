@@ -1,4 +1,4 @@
-// Programs made from C++: the same as the parsed ones, whatever is built is left to the verifier.
+// Programs built from C++: equal to parsed ones, and checked by the verifier alone.
 #include "everkernel/ir/builder.hpp"
 
 #include "support/ir_text.hpp"
@@ -225,7 +225,7 @@ TEST(Builder, mistakes_are_the_verifiers_and_name_the_handler) {
       {"'let' cannot be a name", [](HandlerBuilder& h) { h.let("let", 1u); }},
       {"'param' cannot be a name",
        [](HandlerBuilder& h) { h.for_range("param", 0u, 1u, [](const Value&) {}); }},
-      {"break stands outside any loop", [](HandlerBuilder& h) { h.break_loop(); }},
+      {"break is outside of every loop", [](HandlerBuilder& h) { h.break_loop(); }},
       {"this value is not used", [](HandlerBuilder& h) { h.run(Value(1u)); }},
       {"this value is not used", [](HandlerBuilder& h) { h.run(Value(1u) + 1u); }},
       {"min takes 2 values", [](HandlerBuilder& h) { h.run(call(ir::Function::min, {1u})); }},
@@ -272,7 +272,7 @@ TEST(Builder, a_payload_that_promises_is_refused) {
   EXPECT_FALSE(ir::verify({.handlers = {commuting.finish()}}).has_value());
 }
 
-// Printed, such a name would be other text than it is.
+// The printed text of a program with such a name would mean something else.
 TEST(Builder, a_name_that_is_no_word_is_refused) {
   for (const std::string_view name : {"", "a b", "1st", "x;return", "\xC3\xBC", "a-b", "\n"}) {
     HandlerBuilder handler({.name = std::string(name), .opcode = 64});

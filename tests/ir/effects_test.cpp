@@ -1,4 +1,4 @@
-// What the verifier writes down about a handler: each flag set by just what sets it.
+// The effects that the verifier records: each flag is set by its own causes and no others.
 #include "support/ir_text.hpp"
 
 namespace everkernel::test {

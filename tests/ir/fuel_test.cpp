@@ -1,4 +1,4 @@
-// Fuel, to the turn: what each loop charges and when.
+// Fuel, to the turn: how much each kind of loop charges, and when.
 #include "support/ir_machine.hpp"
 
 namespace everkernel::test {
@@ -91,7 +91,7 @@ TEST(Fuel, a_turn_may_spend_an_equal_share_of_what_is_left) {
 TEST(Fuel, the_item_is_charged_what_the_turns_spent) {
   EXPECT_EQ(run_with(100, kStairs).fuel_left, 100u - 4 - (0 + 1 + 2 + 3));
   EXPECT_EQ(run_with(4 + 4 * 3, kStairs).fuel_left, 12u - 6);
-  // What is left after the each is what the loop behind it may spend.
+  // The loop behind the each may spend the fuel that the each has left.
   const std::string behind = std::string(kStairs) + " while true { atomic_add(output[6], 1); }";
   EXPECT_EQ(run_with(100, behind).output[6], 90u);
 }

@@ -1,5 +1,5 @@
-// Programs that no parser made: each is refused, and looking at it ends and touches nothing
-// outside.
+// Malformed programs that no parser could make: verify() refuses each, ends, and reads nothing
+// outside of it.
 #include <cstdlib>
 #include <functional>
 
@@ -54,23 +54,23 @@ TEST(HostileProgram, the_sound_versions_are_accepted) {
 }
 
 TEST(HostileProgram, a_body_without_blocks_is_refused) {
-  expect_refused_handler({.name = "h", .opcode = 64}, "node 0 is not there");
+  expect_refused_handler({.name = "h", .opcode = 64}, "node 0 does not exist");
 }
 
 TEST(HostileProgram, a_root_outside_is_refused) {
   Handler handler = of_one([](Body&) { return Stmt{}; });
   handler.body.root = BlockId{1};
-  expect_refused_handler(handler, "node 1 is not there");
+  expect_refused_handler(handler, "node 1 does not exist");
   handler.body.root = BlockId{kNowhere};
-  expect_refused_handler(handler, "is not there");
+  expect_refused_handler(handler, "does not exist");
 }
 
 TEST(HostileProgram, a_statement_outside_is_refused) {
   Handler handler = of_one([](Body&) { return Stmt{}; });
   handler.body.blocks[0].statements[0] = StmtId{1};
-  expect_refused_handler(handler, "node 1 is not there");
+  expect_refused_handler(handler, "node 1 does not exist");
   handler.body.blocks[0].statements[0] = StmtId{kNowhere};
-  expect_refused_handler(handler, "is not there");
+  expect_refused_handler(handler, "does not exist");
 }
 
 TEST(HostileProgram, every_operand_of_a_statement_outside_is_refused) {
@@ -98,7 +98,7 @@ TEST(HostileProgram, every_operand_of_a_statement_outside_is_refused) {
         stmt.body = body.add(Block{});
         return stmt;
       });
-      expect_refused_handler(handler, "is not there");
+      expect_refused_handler(handler, "does not exist");
     }
   }
 }
@@ -114,7 +114,7 @@ TEST(HostileProgram, every_block_of_a_statement_outside_is_refused) {
                                          .operands = {body.add(operand), body.add(operand)},
                                          .body = BlockId{kNowhere}};
                            }),
-                           "is not there");
+                           "does not exist");
   }
   expect_refused_handler(of_one([](Body& body) {
                            return Stmt{.kind = StmtKind::branch,
@@ -122,7 +122,7 @@ TEST(HostileProgram, every_block_of_a_statement_outside_is_refused) {
                                        .body = body.add(Block{}),
                                        .otherwise = BlockId{kNowhere}};
                          }),
-                         "is not there");
+                         "does not exist");
 }
 
 TEST(HostileProgram, an_else_whose_only_statement_is_outside_is_refused) {
@@ -133,7 +133,7 @@ TEST(HostileProgram, an_else_whose_only_statement_is_outside_is_refused) {
                                .body = body.add(Block{}),
                                .otherwise = body.add(Block{.statements = {StmtId{kNowhere}}})};
                          }),
-                         "is not there");
+                         "does not exist");
 }
 
 TEST(HostileProgram, names_outside_are_refused) {
@@ -142,16 +142,16 @@ TEST(HostileProgram, names_outside_are_refused) {
                                        .name = NameId{kNowhere},
                                        .operands = {body.add(u32_literal(1))}};
                          }),
-                         "a name is not there");
+                         "a name does not exist");
   expect_refused_handler(of_one([](Body& body) {
                            return Stmt{.kind = StmtKind::assign_name,
                                        .name = NameId{7},
                                        .operands = {body.add(u32_literal(1))}};
                          }),
-                         "a name is not there");
+                         "a name does not exist");
   expect_refused_handler(
       of_value([](Body&) { return Expr{.kind = ExprKind::name, .name = NameId{kNowhere}}; }),
-      "a name is not there");
+      "a name does not exist");
   expect_refused_handler(of_one([](Body& body) {
                            return Stmt{
                                .kind = StmtKind::for_loop,
@@ -159,7 +159,7 @@ TEST(HostileProgram, names_outside_are_refused) {
                                .operands = {body.add(u32_literal(0)), body.add(u32_literal(0))},
                                .body = body.add(Block{})};
                          }),
-                         "a name is not there");
+                         "a name does not exist");
 }
 
 TEST(HostileProgram, operands_of_expressions_outside_are_refused) {
@@ -179,7 +179,7 @@ TEST(HostileProgram, operands_of_expressions_outside_are_refused) {
   };
   for (const Expr& expr : kRows) {
     SCOPED_TRACE("kind " + std::to_string(static_cast<int>(expr.kind)));
-    expect_refused_handler(of_value([&](Body&) { return expr; }), "is not there");
+    expect_refused_handler(of_value([&](Body&) { return expr; }), "does not exist");
   }
   // The second operand, after a sound first one.
   for (const ExprKind kind : {ExprKind::binary, ExprKind::call, ExprKind::atomic}) {
@@ -188,7 +188,7 @@ TEST(HostileProgram, operands_of_expressions_outside_are_refused) {
                                          .operand_count = 2,
                                          .operands = {body.add(u32_literal(1)), nowhere}};
                            }),
-                           "is not there");
+                           "does not exist");
   }
 }
 

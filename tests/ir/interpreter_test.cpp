@@ -1,4 +1,4 @@
-// Statements on the reference interpreter: order, endings, faults and who may touch what.
+// Statements on the reference interpreter: order, endings, faults and access rights.
 #include "everkernel/ir/interpreter.hpp"
 
 #include "support/ir_machine.hpp"

@@ -87,13 +87,19 @@ TEST(Lexer, refuses_numbers_past_their_limits) {
 
 TEST(Lexer, refuses_what_only_begins_like_a_number) {
   constexpr Wrong kRows[] = {
-      {"let x = @0x;", "is no number"},           {"let x = @0xg;", "is no number"},
-      {"let x = @7u;", "'7u' is no number"},      {"let x = @7ii;", "is no number"},
-      {"let x = @1.5i;", "is no number"},         {"let x = @1.5e;", "is no number"},
-      {"let x = @1.5e+;", "is no number"},        {"let x = @1e5;", "is no number"},
-      {"let x = @1.5f;", "is no number"},         {"let x = @12ab;", "is no number"},
-      {"let x = @1_000;", "is no number"},        {"let x = 1@.;", "'.' means nothing here"},
-      {"let x = @.5;", "'.' means nothing here"},
+      {"let x = @0x;", "is not a number"},
+      {"let x = @0xg;", "is not a number"},
+      {"let x = @7u;", "'7u' is not a number"},
+      {"let x = @7ii;", "is not a number"},
+      {"let x = @1.5i;", "is not a number"},
+      {"let x = @1.5e;", "is not a number"},
+      {"let x = @1.5e+;", "is not a number"},
+      {"let x = @1e5;", "is not a number"},
+      {"let x = @1.5f;", "is not a number"},
+      {"let x = @12ab;", "is not a number"},
+      {"let x = @1_000;", "is not a number"},
+      {"let x = 1@.;", "'.' is not part of the language"},
+      {"let x = @.5;", "'.' is not part of the language"},
   };
   for (const Wrong& row : kRows) expect_syntax_error(in_handler(row.body), row.fragment);
 }
@@ -117,7 +123,7 @@ TEST(Lexer, a_range_is_not_a_fraction) {
   expect_accepted(in_handler("let x = 0.5 + 1.0;"));
   // Two fractions around a range lex, and fail only because loops count in integers.
   expect_refused(in_handler("for i in @0.5..1.5 {}"), "counts in u32 or i32, not in f32");
-  expect_syntax_error(in_handler("for i in 0..@.5 {}"), "'.' means nothing here");
+  expect_syntax_error(in_handler("for i in 0..@.5 {}"), "'.' is not part of the language");
 }
 
 TEST(Lexer, skips_blanks_and_comments) {
@@ -140,10 +146,10 @@ TEST(Lexer, skips_blanks_and_comments) {
 
 TEST(Lexer, comments_do_not_nest_and_must_end) {
   expect_syntax_error(in_handler("/* /* */ @*/"), "expected a statement, found '*'");
-  expect_syntax_error("handler h = 64 {} @/* for ever", "this comment has no end");
-  expect_syntax_error("\n\n  @/*", "this comment has no end");
-  expect_syntax_error("@/*/", "this comment has no end");
-  expect_syntax_error("handler h = 64 {\n  let a = 1; @/* *\n/ }", "this comment has no end");
+  expect_syntax_error("handler h = 64 {} @/* for ever", "this comment is not closed");
+  expect_syntax_error("\n\n  @/*", "this comment is not closed");
+  expect_syntax_error("@/*/", "this comment is not closed");
+  expect_syntax_error("handler h = 64 {\n  let a = 1; @/* *\n/ }", "this comment is not closed");
 }
 
 TEST(Lexer, counts_lines_after_comments_of_several_lines) {
@@ -169,17 +175,17 @@ TEST(Lexer, names_bytes_that_mean_nothing) {
     std::string_view text, place, fragment;
   };
   constexpr Row kRows[] = {
-      {{"\0", 1}, "1:1:", "byte 0x00 means nothing here"},
-      {{"handler h\0 = 64 {}", 19}, "1:10:", "byte 0x00 means nothing here"},
-      {{"//\0\nx", 5}, "2:1:", "found 'x'"},  // bytes of a comment are nobody's business
-      {"\xEF\xBB\xBFhandler", "1:1:", "byte 0xef means nothing here"},
-      {"handler h\xC3\xBC = 64 {}", "1:10:", "byte 0xc3 means nothing here"},
-      {"handler h = 64 { @ }", "1:18:", "'@' means nothing here"},
-      {"handler h = 64 { let a = 'x'; }", "1:26:", "''' means nothing here"},
-      {"handler h = 64 { let a = 1 ? 2 : 3; }", "1:28:", "'?' means nothing here"},
-      {"\x7F", "1:1:", "byte 0x7f means nothing here"},
-      {"\x1B[0m", "1:1:", "byte 0x1b means nothing here"},
-      {"handler h = 64 { a.b = 1; }", "1:19:", "'.' means nothing here"},
+      {{"\0", 1}, "1:1:", "byte 0x00 is not part of the language"},
+      {{"handler h\0 = 64 {}", 19}, "1:10:", "byte 0x00 is not part of the language"},
+      {{"//\0\nx", 5}, "2:1:", "found 'x'"},  // a comment may hold any bytes
+      {"\xEF\xBB\xBFhandler", "1:1:", "byte 0xef is not part of the language"},
+      {"handler h\xC3\xBC = 64 {}", "1:10:", "byte 0xc3 is not part of the language"},
+      {"handler h = 64 { @ }", "1:18:", "'@' is not part of the language"},
+      {"handler h = 64 { let a = 'x'; }", "1:26:", "''' is not part of the language"},
+      {"handler h = 64 { let a = 1 ? 2 : 3; }", "1:28:", "'?' is not part of the language"},
+      {"\x7F", "1:1:", "byte 0x7f is not part of the language"},
+      {"\x1B[0m", "1:1:", "byte 0x1b is not part of the language"},
+      {"handler h = 64 { a.b = 1; }", "1:19:", "'.' is not part of the language"},
   };
   for (const Row& row : kRows) {
     SCOPED_TRACE(std::string(row.text));

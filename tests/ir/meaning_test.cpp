@@ -1,5 +1,5 @@
-// What operators and functions compute, with expected words written by hand from the language's
-// description; the native code is held to the interpreter elsewhere.
+// Results of operators and functions against words written by hand from the description of the
+// language. tests/jit compares native code with the interpreter.
 #include "support/ir_machine.hpp"
 
 namespace everkernel::test {

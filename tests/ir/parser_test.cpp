@@ -1,4 +1,5 @@
-// The grammar: what each production makes, and where each mistake is reported.
+// The grammar: the nodes of each production, and the location of each mistake.
+#include "everkernel/ir/detail/vocabulary_tables.hpp"
 #include "everkernel/ir/limits.hpp"
 #include "support/ir_text.hpp"
 
@@ -281,8 +282,8 @@ TEST(Parser, names_the_place_of_a_mistake_in_a_declaration) {
 }
 
 TEST(Parser, refuses_a_promise_made_twice) {
-  expect_syntax_error("handler a = 64 pure @pure {}", "'pure' stands twice");
-  expect_syntax_error("handler a = 64 commutes pure @commutes {}", "'commutes' stands twice");
+  expect_syntax_error("handler a = 64 pure @pure {}", "'pure' is repeated");
+  expect_syntax_error("handler a = 64 commutes pure @commutes {}", "'commutes' is repeated");
 }
 
 TEST(Parser, names_the_place_of_a_mistake_in_a_statement) {
@@ -299,7 +300,7 @@ TEST(Parser, names_the_place_of_a_mistake_in_a_statement) {
       {"@true;", "expected a statement, found 'true'"},
       {"let @= 1;", "expected the name of a variable, found '='"},
       {"let a @1;", "expected '=', found '1'"},
-      {"let a @: u32 = 1;", "':' means nothing here"},
+      {"let a @: u32 = 1;", "':' is not part of the language"},
       {"let a = @;", "expected a value, found ';'"},
       {"let a = 1\n@}", "expected ';', found '}'"},
       {"var a = @= 1;", "expected a value, found '='"},
@@ -376,7 +377,7 @@ TEST(Parser, names_the_place_of_a_mistake_in_an_expression) {
       {"let x = abs(1@, 2);", "expected ')', found ','"},
       {"let x = select(true, 1@);", "expected ',', found ')'"},
       {"let x = printf(1, 2@);", "expected ',', found ')'"},
-      {"let x = printf(@\"a\", 1, 2);", "'\"' means nothing here"},
+      {"let x = printf(@\"a\", 1, 2);", "'\"' is not part of the language"},
       {"let x = f@(1);", "expected ';', found '('"},
       {"let x = atomic_add(@a, 1);", "expected a buffer"},
       {"let x = atomic_add(@args[0], 1);", "expected a buffer"},

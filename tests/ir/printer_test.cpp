@@ -51,7 +51,7 @@ void expect_same_verification(const ir::VerifiedProgram& a, const ir::VerifiedPr
   }
 }
 
-// One print changes the text at most once, and what is printed verifies as the text did.
+// Printing the printed text again changes nothing, and the printed text verifies as the first did.
 void expect_fixed_point(std::string_view text) {
   SCOPED_TRACE(std::string(text.substr(0, 500)));
   const auto verified = check_text(text);

@@ -1,5 +1,5 @@
-// Any text: parser and verifier answer with a program or a mistake at a place, never otherwise, and
-// what verifies prints to a fixed point that verifies again.
+// Any text gives a program, or an error with a location. A program that verifies prints to a text
+// that verifies again and prints unchanged.
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "everkernel/ir/detail/vocabulary_tables.hpp"
 #include "support/ir_corpus.hpp"
 #include "support/ir_machine.hpp"
 

@@ -38,7 +38,7 @@ TEST(VerifierLimits, takes_64_kib_of_text_a_handler) {
   expect_accepted(sized(65'536));
   expect_refused("@" + sized(65'537), "65537 bytes of text");
   expect_refused("\n @" + sized(1'000'000), "1000000 bytes of text");
-  // Blanks and comments around handlers are nobody's, and each handler counts for itself.
+  // Blanks and comments around handlers do not count, and each handler has its own limit.
   expect_accepted(std::string(100'000, ' ') + sized(65'536) + std::string(100'000, '\n'));
   expect_accepted("handler g = 65 {}" + sized(65'536));
 }
@@ -99,7 +99,7 @@ TEST(VerifierLimits, built_blocks_nest_as_deep_as_written_ones) {
 TEST(VerifierLimits, an_else_if_is_no_level) {
   const std::string chain = "if param == 0 {}" + repeated(" else if param == 1 {}", 200);
   expect_accepted(in_handler(chain + " else {}"));
-  // At the deepest level the chain still fits, and what is inside it does not go deeper.
+  // At the deepest level the chain still fits, because its operands are not nested any deeper.
   expect_accepted("handler h = 64 {" + repeated("if true {", 14) + chain + repeated("}", 15));
   expect_syntax_error("handler h = 64 {" + repeated("if true {", 14) +
                           "if true {} else if true { if true @{} }" + repeated("}", 15),

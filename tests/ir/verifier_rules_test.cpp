@@ -67,11 +67,11 @@ TEST(VerifierNames, only_a_var_is_assigned) {
 
 TEST(VerifierLoops, break_and_continue_stand_in_a_loop) {
   expect_wrong({
-      {"@break;", "break stands outside any loop"},
-      {"@continue;", "continue stands outside any loop"},
-      {"if true { @break; }", "break stands outside any loop"},
-      {"for i in 0 .. 1 {} @continue;", "continue stands outside any loop"},
-      {"while true { break; } @break;", "break stands outside any loop"},
+      {"@break;", "break is outside of every loop"},
+      {"@continue;", "continue is outside of every loop"},
+      {"if true { @break; }", "break is outside of every loop"},
+      {"for i in 0 .. 1 {} @continue;", "continue is outside of every loop"},
+      {"while true { break; } @break;", "break is outside of every loop"},
   });
   expect_right({
       "for i in 0 .. 1 { if true { break; } else { continue; } }",
@@ -86,9 +86,9 @@ TEST(VerifierLoops, only_calls_stand_alone) {
 
 TEST(VerifierEach, does_not_lie_inside_another) {
   expect_wrong({
-      {"each i in 0 .. 1 { @each j in 0 .. 1 {} }", "an each cannot lie inside another"},
+      {"each i in 0 .. 1 { @each j in 0 .. 1 {} }", "an each cannot be inside another"},
       {"each i in 0 .. 1 { for k in 0 .. 1 { if true { @each j in 0 .. 1 {} } } }",
-       "an each cannot lie inside another"},
+       "an each cannot be inside another"},
   });
   expect_right({
       "each i in 0 .. 1 {} each i in 0 .. 1 {}",
@@ -154,16 +154,16 @@ TEST(VerifierOpcodes, reserved_numbers_are_refused) {
 }
 
 TEST(VerifierOpcodes, a_number_has_one_handler) {
-  expect_refused("handler a = 64 {}\n@handler b = 64 {}", "opcode 64 has a handler already");
+  expect_refused("handler a = 64 {}\n@handler b = 64 {}", "another handler has opcode 64");
   expect_refused("handler a = 64 {} handler b = 65 {} @handler c = 0x40 {}",
-                 "opcode 64 has a handler already");
+                 "another handler has opcode 64");
   expect_accepted("handler a = 64 {} handler b = 65 {} payload {}");
 }
 
 TEST(VerifierOpcodes, a_handler_has_a_name_of_its_own) {
-  expect_refused("handler a = 64 {}\n  @handler a = 65 {}", "handler 'a' is there already");
+  expect_refused("handler a = 64 {}\n  @handler a = 65 {}", "another handler has the name 'a'");
   expect_refused("handler a = 64 {} handler b = 65 {} payload {} @handler b = 66 {}",
-                 "handler 'b' is there already");
+                 "another handler has the name 'b'");
   expect_accepted("handler a = 64 {} handler A = 65 {} handler a_ = 66 {}");
 }
 

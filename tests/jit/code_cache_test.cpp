@@ -1,4 +1,4 @@
-// Entries of the cache for compiled code: what is a hit, and everything that must not be one.
+// The cache of compiled code: which entries are hits, and which must not be.
 #include "everkernel/jit/code_cache.hpp"
 
 #include <fcntl.h>
@@ -209,7 +209,7 @@ TEST_F(CodeCacheTest, an_entry_that_is_rejected_by_its_user_is_gone) {
   EXPECT_NE(cache.last_problem().find("no good"), std::string::npos);
 }
 
-// ---- what is not our own ----
+// ---- files and folders of other users ----
 
 TEST_F(CodeCacheTest, a_symbolic_link_is_not_followed) {
   CodeCache cache = open();
@@ -309,7 +309,7 @@ TEST_F(CodeCacheTest, a_folder_that_cannot_be_made_is_an_error) {
 
 // ---- storage that fails ----
 
-// Rights mean nothing to root: then a child process does it as somebody else.
+// Access rights do not bind root: as root, a child process does this under another user id.
 bool holds_for_a_plain_user(const std::filesystem::path& folder,
                             const std::function<bool()>& statement) {
   if (::geteuid() != 0) return statement();

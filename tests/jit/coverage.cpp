@@ -4,6 +4,8 @@
 
 #include <string_view>
 
+#include "everkernel/ir/detail/vocabulary_tables.hpp"
+
 namespace everkernel::test {
 namespace {
 

@@ -1,7 +1,7 @@
-// The device compilers take the text of every example and of random handlers, for three
-// architectures; and in what they make of it, no access to memory goes around the accessors.
+// The device compilers compile the text of every example and of random handlers for three
+// architectures, and in their PTX every memory access is one of the accessors.
 //
-// EVERKERNEL_SEED=N says which random handlers.
+// EVERKERNEL_SEED=N selects the random handlers.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

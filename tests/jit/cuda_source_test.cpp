@@ -1,4 +1,4 @@
-// What stands in the CUDA text of handlers, and what does not.
+// The contents of the CUDA text of handlers.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -25,6 +25,19 @@ std::string function_of(const std::string& text, std::string_view head) {
   const std::size_t first = text.find(head);
   EXPECT_NE(first, std::string::npos) << head;
   return text.substr(first, text.find("\n}\n", first) - first);
+}
+
+// The verifier reads operand_count of calls and atomics only, so that it may be any number
+// elsewhere.
+TEST(CudaSource, operand_counts_that_do_not_belong_to_the_kind_are_not_read) {
+  const auto text_with = [](std::uint8_t operand_count) {
+    auto parsed = ir::parse("handler h = 64 { for i in 0 .. 3 { output[i] = ~7; } }");
+    for (ir::Expr& expr : parsed->handlers[0].body.exprs) {
+      if (operand_count != 0) expr.operand_count = operand_count;
+    }
+    return jit::emit_cuda(*ir::verify(*std::move(parsed)), {});
+  };
+  EXPECT_EQ(text_with(255), text_with(0));
 }
 
 TEST(CudaSource, depends_on_no_name_the_program_chose) {

@@ -136,7 +136,7 @@ bool compare_all(Random& random, std::uint64_t seed, const ir::VerifiedProgram& 
   return true;
 }
 
-// Runs batches until the time is over or one fails, and says what it came to.
+// Runs batches until the time is over or one fails, and prints the totals.
 template <class RunBatch>
 void compare_batches(RunBatch run_batch) {
   CrashReport crash;

@@ -1,4 +1,4 @@
-// Every way a handler can end: the code, what it wrote before, and that nothing after it runs.
+// Every ending of a handler: its code, the words written before it, and that nothing after it runs.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// Fuel: which turn is the last, and what is left, at every amount near the limit.
+// Fuel: the last turn that runs and the fuel left, for every amount near the limit.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -54,7 +54,7 @@ constexpr Row kRows[] = {
     {"each i in 0 .. 8 { output[i] = 1; }", 8},
     {"each i in 3 .. 3 { output[i] = 1; }", 0},
     {"each i in 0 .. 8 { if i % 2 == 0 { continue; } output[i] = 1; }", 8},
-    // The share of a turn is what is left divided by 4, rounded down: each needs 3.
+    // The share of a turn is the fuel left divided by 4, rounded down; each turn needs 3.
     {"each i in 0 .. 4 { for k in 0 .. 3 { output[i * 3 + k] = i; } }", 4 + 12},
     // Turn 3 needs 3, so 4 × 3 must be left, though less is spent.
     {"each i in 0 .. 4 { for k in 0 .. i { output[i * 3 + k] = i; } }", 4 + 12},

@@ -1,4 +1,5 @@
-// The generator of random programs: what it reaches, and that a seed means the same everywhere.
+// The generator of random programs: its coverage, and that a seed gives the same programs
+// everywhere.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -34,7 +35,7 @@ void print_shares(const std::vector<std::string>& names,
 }
 
 // A seed reported by one build must replay in every other; g++ and clang build the tests in turn.
-// The number is that of the generator as it is: whoever changes the generator changes it.
+// The number belongs to the present generator: update it with every change of the generator.
 TEST(Generator, a_seed_means_the_same_programs_and_frames_with_every_compiler) {
   Random random(1);
   std::string text = generate_batch(random, kHandlersEach);

@@ -89,7 +89,7 @@ TEST(Groups, lanes_act_as_one_thread_outside_each_and_as_many_inside) {
         EXPECT_EQ(trial.run(i, spec).difference, "")
             << scope << " " << kBodies[i] << " " << words << ", one buffer";
         spec.args[1] = 2;
-        spec.args[0] = 3;  // nobody can write what it reads
+        spec.args[0] = 3;  // the buffer that it reads is read only
         EXPECT_EQ(trial.run(i, spec).difference, "")
             << scope << " " << kBodies[i] << " " << words << ", read-only input";
       }

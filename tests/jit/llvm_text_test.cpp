@@ -1,4 +1,4 @@
-// What the LLVM IR of a handler says about memory, and how long it gets.
+// The LLVM IR of handlers: atomic or plain accesses, and its length.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 namespace everkernel::test {
 namespace {
 
-// The LLVM IR of one handler, made for that use of memory.
+// The LLVM IR of one handler for a use of memory.
 std::string llvm_of(std::string_view text, jit::MemoryUse memory) {
   auto parsed = ir::parse(text);
   auto verified = ir::verify(*std::move(parsed));

@@ -57,7 +57,7 @@ constexpr IndexRow kIndices[] = {
     {"", "(i + 0xfffffff0) * 0", [](Word, Word) { return Word{0}; }},
     {"", "(i + 0x80000000) / 0x80000000", [](Word i, Word) { return (i + 0x80000000u) >> 31; }},
     {"", "u32(i32(i) / 2i)", [](Word i, Word) { return i / 2; }},
-    // What is cut off below the bound may wrap above it.
+    // A value that is masked below the bound may wrap above it.
     {"", "(i + 0xfffffff0) & 15", [](Word i, Word) { return (i - 16) & 15; }},
     {"", "(i + 0xfffffff0) % 13", [](Word i, Word) { return (i - 16) % 13; }},
     {"", "i * 0x9e3779b1 & 127", [](Word i, Word) { return (i * 0x9E3779B1u) & 127; }},

@@ -1,4 +1,4 @@
-// Words that are read and written: aliasing buffers, atomics, args, and what the item is told.
+// Accesses to words: aliasing buffers, atomics, args, and the words of the slot.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

@@ -64,7 +64,7 @@ class NativeCache : public testing::Test {
     }
     return key;
   }
-  // What is stored is no good: it is compiled again, stored again, and then found.
+  // The stored bytes are unusable: the program is compiled again, stored again, and then found.
   void expect_compiled_again(const std::string& what) {
     const auto rejected = cache_.counters().rejected;
     const NativeProgram again = compile(program_, cache_);

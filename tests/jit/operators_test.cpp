@@ -1,5 +1,5 @@
 // Every operator, function and conversion: native code equals the interpreter on all tuples of edge
-// operands, and both give what the language says on the rows that define it.
+// operands, and both give the results of the rows that define the language.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -312,7 +312,7 @@ TEST(Operators, native_code_agrees_on_choices_of_floats) {
   expect_statements_agree(statements, every_pair(), 2);
 }
 
-// What LLVM 19 knows of a magnitude next to zero is wrong: of min(abs(f), 0.0) it keeps `f > 0.0`.
+// LLVM 19 miscompiles magnitudes next to zero: it reduces min(abs(f), 0.0) to `f > 0.0`.
 TEST(Operators, native_code_agrees_on_magnitudes_next_to_zero) {
   EVERKERNEL_NEEDS_SUBJECT();
   std::vector<std::string> statements;

@@ -1,4 +1,4 @@
-// One item on the reference interpreter or in a native handler, with buffers, control words and
+// One item on the reference interpreter or in a trusted handler, with buffers, control words and
 // hooks that are looked at afterwards.
 #pragma once
 
@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "everkernel/ir/interpreter.hpp"
-#include "everkernel/ir/unverified.hpp"
+#include "everkernel/ir/trusted.hpp"
 #include "everkernel/memory/buffer_table.hpp"
 #include "support/ir_text.hpp"
 
@@ -78,10 +78,10 @@ class Machine {
     return ir::interpret(handler, frame);
   }
 
-  /// Runs the C++ half of a native handler once.
-  Outcome run(const ir::UnverifiedHandler& handler) {
+  /// Runs the C++ function of a trusted handler once.
+  Outcome run(const ir::TrustedHandler& handler) {
     frame.buffers = table_.view();
-    return ir::run_unverified(handler, frame);
+    return ir::run_trusted(handler, frame);
   }
 
   std::vector<Word> control = std::vector<Word>(200);

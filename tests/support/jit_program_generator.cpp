@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "everkernel/ir/detail/vocabulary_tables.hpp"
 #include "everkernel/ir/parser.hpp"
 #include "everkernel/ir/verifier.hpp"
 

@@ -18,7 +18,7 @@
 #include "everkernel/backend/hit_buffer.hpp"
 #include "everkernel/base/result.hpp"
 #include "everkernel/ir/limits.hpp"
-#include "everkernel/ir/unverified.hpp"
+#include "everkernel/ir/trusted.hpp"
 #include "everkernel/ir/verifier.hpp"
 #include "everkernel/memory/buffer_table.hpp"
 #include "everkernel/protocol/geometry.hpp"
@@ -51,8 +51,8 @@ struct KernelOptions {
   protocol::Geometry geometry = {};                 ///< slots, and lanes of a group
   Schedule schedule = Schedule::direct;             ///< in which order workers visit slots
   std::optional<ir::VerifiedProgram> program = {};  ///< handlers, and the payload
-  /// Native handlers beside it; a backend asks ir::check_unverified() before it takes them.
-  std::vector<ir::UnverifiedHandler> unverified_handlers = {};
+  /// Trusted handlers beside it; a backend asks ir::check_trusted() before it takes them.
+  std::vector<ir::TrustedHandler> trusted_handlers = {};
   bool payload = false;                        ///< run the program's payload for every slot
   Execution execution = Execution::automatic;  ///< `automatic`: native where the backend can
   /// Whether a plan orders all items that touch the same words, except those of one handler that

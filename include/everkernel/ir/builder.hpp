@@ -9,7 +9,7 @@
 //   });
 //   auto verified = verify(Program{.handlers = {h.finish()}});
 //
-// Nothing is checked here: that is the verifier's, for built programs as for parsed ones.
+// The builder checks nothing: verify() does, for built programs as for parsed ones.
 #pragma once
 
 #include <concepts>
@@ -24,7 +24,7 @@
 
 namespace everkernel::ir::build {
 
-/// An expression. Cheap to copy and free to use in several places: each use is a copy in the
+/// An expression. Cheap to copy, and may be used in several places: each use adds a copy to the
 /// program.
 class Value {
  public:
@@ -45,7 +45,7 @@ class Value {
   std::shared_ptr<const Node> node_;
 };
 
-/// Something a buffer name stands for.
+/// A buffer, by name or by handle.
 class BufferName {
  public:
   /// input, output or control.
@@ -88,7 +88,7 @@ class Place {
   Value index_;
 };
 
-/// What args[index] means.
+/// The type of `args`.
 struct Args {
   /// One argument word.
   Place operator[](Value index) const { return Place(std::move(index)); }
@@ -238,33 +238,33 @@ inline Value bits_f32(Value a) {
 /// How a handler is declared.
 struct Declaration {
   std::string name = {};      ///< of the handler
-  std::uint32_t opcode = 0;   ///< what slots call it by
+  std::uint32_t opcode = 0;   ///< the opcode of its slots
   Scope scope = Scope::lane;  ///< how many lanes run an item
   bool is_pure = false;       ///< declares it pure
   bool commutes = false;      ///< declares that it commutes
   bool is_payload = false;    ///< makes it the payload
 };
 
-/// Collects the statements of one handler, in the order they are called.
+/// Builds one handler: each call adds a statement.
 class HandlerBuilder {
  public:
-  /// What fills a block.
+  /// Adds the statements of a block.
   using Fill = std::function<void()>;
-  /// What fills the body of a counted loop, given its counter.
+  /// Adds the statements of a counted loop's body; receives the loop counter.
   using FillTurn = std::function<void(const Value& counter)>;
 
   /// Begins a handler.
   explicit HandlerBuilder(Declaration declaration);
 
-  /// let name = value; gives the name as a value.
+  /// let name = value; returns the name as a value.
   Value let(std::string_view name, const Value& value);
-  /// var name = value; gives the name as a value.
+  /// var name = value; returns the name as a value.
   Value var(std::string_view name, const Value& value);
-  /// name = value, for a name that var gave.
+  /// name = value, for a name that var() returned.
   void set(const Value& variable, const Value& value);
   /// place = value, of a buffer or of args.
   void set(const Place& place, const Value& value);
-  /// A call for its effect: an atomic, for instance.
+  /// A call for its effect, such as an atomic whose value is not used.
   void run(const Value& value);
   /// printf(fmt, a, b).
   void printf(const Value& fmt, const Value& a, const Value& b);

@@ -1,7 +1,7 @@
-// What a handler sees while it runs one item, and how the item ends.
+// The frame of one run of one item, and how the run ends.
 //
-// Interpreter and native code work on the same frame; its layout is fixed because generated code
-// reads it by offset.
+// Interpreter and native code use the same frame. Its layout is fixed, because generated code reads
+// it by offset.
 #pragma once
 
 #include <cstddef>
@@ -27,14 +27,14 @@ enum class Ending : Word {
 
 /// How a run of an item ended, with the code of a fault.
 struct Outcome {
-  Ending ending = Ending::done;  ///< how
-  Word fault_code = 0;           ///< why it is a fault, else 0
+  Ending ending = Ending::done;  ///< how it ended
+  Word fault_code = 0;           ///< code of a fault, else 0
 
   /// Equal in both fields.
   friend constexpr bool operator==(const Outcome&, const Outcome&) = default;
 };
 
-/// Where printf and emit go. Called on the thread that runs the item.
+/// The receivers of printf and emit, called on the thread that runs the item.
 struct ItemHooks {
   void* self = nullptr;                                           ///< passed to the functions
   void (*print)(void* self, Word fmt, Word a, Word b) = nullptr;  ///< printf(fmt, a, b)
@@ -50,8 +50,7 @@ struct IoAsk {
   Word byte_count = 0;   ///< bytes
 };
 
-/// One run of one item. Everything in it belongs to the worker that runs it, except the memory
-/// behind its pointers.
+/// One run of one item. The worker that runs it owns the frame, not the memory behind its pointers.
 struct ItemFrame {
   Word args[abi::kSlotArgs] = {};        ///< private copy; the caller writes it back
   Word opcode = 0;                       ///< of the slot
@@ -61,10 +60,10 @@ struct ItemFrame {
   Word lanes = 1;                        ///< of the handler's scope
   Word control_words = 0;                ///< length of the control buffer
   Word* control = nullptr;               ///< the control buffer
-  memory::BufferTableView buffers = {};  ///< what handles mean
+  memory::BufferTableView buffers = {};  ///< the buffer of each handle
   std::uint64_t fuel = kDefaultFuel;     ///< turns of loops left
-  const Word* abort = nullptr;           ///< non-zero there ends the item; may be null
-  const ItemHooks* hooks = nullptr;      ///< where printf and emit go; may be null
+  const Word* abort = nullptr;           ///< a non-zero word there ends the item; may be null
+  const ItemHooks* hooks = nullptr;      ///< receivers of printf and emit; may be null
   IoAsk io = {};                         ///< filled by await
 };
 static_assert(offsetof(ItemFrame, opcode) == 48 && offsetof(ItemFrame, lanes) == 64 &&
@@ -72,7 +71,7 @@ static_assert(offsetof(ItemFrame, opcode) == 48 && offsetof(ItemFrame, lanes) ==
               offsetof(ItemFrame, fuel) == 96 && offsetof(ItemFrame, abort) == 104 &&
               offsetof(ItemFrame, hooks) == 112 && offsetof(ItemFrame, io) == 120);
 
-/// The fault code of `fault n`: n above the highest code counts as the highest.
+/// The fault code of `fault n`; an n above kMaxUserFault counts as kMaxUserFault.
 constexpr Word user_fault_code(Word n) {
   return abi::kFirstUserFault + (n < abi::kMaxUserFault ? n : abi::kMaxUserFault);
 }

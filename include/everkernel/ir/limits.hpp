@@ -1,5 +1,5 @@
-// How large a handler may be. The verifier holds everything to these; the parser stops early at
-// them.
+// How large a handler may be. The verifier enforces these limits for every program; the parser
+// stops at some of them early.
 #pragma once
 
 #include <cstddef>
@@ -13,11 +13,11 @@ inline constexpr std::size_t kMaxInstructions = 4096;
 inline constexpr std::size_t kMaxTextBytes = 64 * 1024;
 /// Most variables of a handler, loop counters included.
 inline constexpr std::size_t kMaxLocals = 256;
-/// Most blocks inside each other; the body of the handler is the first.
+/// Most levels of nested blocks; the body of the handler is the first.
 inline constexpr std::size_t kMaxNesting = 16;
-/// Most parentheses and signs inside each other that the parser follows.
+/// Most levels of parentheses and signs in an expression.
 inline constexpr std::size_t kMaxParserDepth = 256;
-/// Fuel an item has unless the megakernel says otherwise.
+/// Default fuel of an item: turns of loops it may run.
 inline constexpr std::uint64_t kDefaultFuel = std::uint64_t{1} << 26;
 
 }  // namespace everkernel::ir

@@ -1,4 +1,4 @@
-// Text to program. Knows the grammar and nothing else: types, names and rules are the verifier's.
+// Text to program. Checks the grammar only; the verifier checks names, types and rules.
 #pragma once
 
 #include <string_view>
@@ -8,8 +8,8 @@
 
 namespace everkernel::ir {
 
-/// Parses handler text. Fails with `invalid_argument` on the first mistake; the message begins with
-/// `line:column:`. Takes any bytes.
+/// Parses handler text, which may be any bytes. Fails with `invalid_argument` at the first mistake;
+/// the message begins with `line:column:`.
 Result<Program> parse(std::string_view text);
 
 }  // namespace everkernel::ir

@@ -1,5 +1,5 @@
-// Program to text, in one form: what is printed parses to the same program and prints the same
-// again.
+// Program to text, in one canonical form: the text parses to the same program, which prints to the
+// same text.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace everkernel::ir {
 
-/// Prints every handler, verified or not. Parentheses stand only where they are needed.
+/// Prints every handler, verified or not, with no more parentheses than needed.
 std::string print(const Program& program);
 
 }  // namespace everkernel::ir

@@ -1,8 +1,8 @@
 // Handlers as data: a tree of statements and expressions, as written and not yet checked.
 //
-// The parser makes it from text and the builder from C++; verifier.hpp turns it into the only thing
-// that executes. Nodes live in arrays and name each other by index; a node is made after its parts
-// and belongs to one parent, so that every walk over it ends.
+// The parser makes it from text, the builder from C++; verify() turns it into a VerifiedProgram,
+// which alone can run. Nodes live in arrays and refer to each other by index. A node is added after
+// its parts and has one parent, so that every walk over the tree ends.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ enum class BlockId : std::uint32_t {};
 /// Index of a name in its body.
 enum class NameId : std::uint32_t {};
 
-/// What an expression is.
+/// The kinds of expressions.
 enum class ExprKind : std::uint8_t {
   literal,  ///< `bits` of `type`
   name,     ///< the variable `name`
@@ -45,15 +45,15 @@ enum class ExprKind : std::uint8_t {
 
 /// A buffer by name, or by the value of an expression.
 struct BufferRef {
-  BufferKind kind = BufferKind::input;  ///< which
+  BufferKind kind = BufferKind::input;  ///< which buffer
   ExprId handle = {};                   ///< of kind `handle`: its value
 };
 
-/// One expression. Which fields mean something follows from its kind.
+/// One expression. Its kind says which fields are used.
 struct Expr {
-  ExprKind kind = ExprKind::literal;  ///< what it is
+  ExprKind kind = ExprKind::literal;  ///< its kind
   Type type = Type::u32;              ///< of a literal
-  std::uint8_t operand_count = 0;     ///< of any kind with operands
+  std::uint8_t operand_count = 0;     ///< of a call or atomic; not read for other kinds
   UnaryOp unary = UnaryOp::negate;    ///< of a unary
   BinaryOp binary = BinaryOp::add;    ///< of a binary
   Function function = Function::min;  ///< of a call
@@ -63,10 +63,10 @@ struct Expr {
   NameId name = {};                   ///< of a name
   std::uint32_t bits = 0;             ///< of a literal
   ExprId operands[3] = {};            ///< in order of evaluation
-  Location location = {};             ///< where it stands
+  Location location = {};             ///< where it begins
 };
 
-/// What a statement is.
+/// The kinds of statements.
 enum class StmtKind : std::uint8_t {
   let_value,      ///< let name = value
   let_variable,   ///< var name = value
@@ -82,27 +82,32 @@ enum class StmtKind : std::uint8_t {
   finish,         ///< return
   yield,          ///< run again, soon
   requeue,        ///< run again, later
-  fault,          ///< stop with code 256 + value
+  fault,          ///< end as FAULT with code 256 + value
   evaluate,       ///< a call for its effect
-  await_read,     ///< ask the IO service to read, run again when it has
-  await_write,    ///< ask the IO service to write, run again when it has
+  await_read,     ///< request a read, run again when it is done
+  await_write,    ///< request a write, run again when it is done
 };
 
-/// One statement. Which fields mean something follows from its kind.
+/// Whether a statement is a `for`, `each` or `while`.
+constexpr bool is_loop(StmtKind kind) {
+  return kind == StmtKind::for_loop || kind == StmtKind::each_loop || kind == StmtKind::while_loop;
+}
+
+/// One statement. Its kind says which fields are used.
 struct Stmt {
-  StmtKind kind = StmtKind::finish;       ///< what it is
+  StmtKind kind = StmtKind::finish;       ///< its kind
   NameId name = {};                       ///< of let, var, assign_name, for, each
   BufferRef buffer = {};                  ///< of a store
   ExprId operands[4] = {};                ///< index and value; bounds; condition; the four of await
   BlockId body = {};                      ///< of a branch or loop
   std::optional<BlockId> otherwise = {};  ///< of a branch
-  Location location = {};                 ///< where it stands
+  Location location = {};                 ///< where it begins
 };
 
 /// Statements in a row.
 struct Block {
   std::vector<StmtId> statements = {};  ///< in order
-  Location location = {};               ///< where its brace stands
+  Location location = {};               ///< where its brace is
 };
 
 /// The nodes of one handler.
@@ -111,7 +116,7 @@ struct Body {
   std::vector<Stmt> stmts = {};         ///< by StmtId
   std::vector<Block> blocks = {};       ///< by BlockId
   std::vector<std::string> names = {};  ///< by NameId, each once
-  BlockId root = {};                    ///< what runs
+  BlockId root = {};                    ///< the block that runs
 
   /// The expression of that index.
   const Expr& operator[](ExprId id) const { return exprs[static_cast<std::size_t>(id)]; }
@@ -132,20 +137,23 @@ struct Body {
   NameId intern(std::string_view name);
 };
 
+/// Whether the body has a loop anywhere.
+bool has_loops(const Body& body);
+
 /// One handler, or the payload.
 struct Handler {
   std::string name = {};       ///< as declared; `payload` for the payload
-  std::uint32_t opcode = 0;    ///< what slots call it by; unused for the payload
+  std::uint32_t opcode = 0;    ///< the opcode of its slots; unused for the payload
   Scope scope = Scope::lane;   ///< how many lanes run an item
-  bool is_pure = false;        ///< declared: running an item twice is running it once
+  bool is_pure = false;        ///< declared: running an item twice is the same as running it once
   bool commutes = false;       ///< declared: items on one output may run in any order
   bool is_payload = false;     ///< runs for every slot, whatever its opcode
-  std::size_t text_bytes = 0;  ///< length of its text, 0 when built from C++
-  Location location = {};      ///< where it stands
-  Body body = {};              ///< what it does
+  std::size_t text_bytes = 0;  ///< length of its text; 0 if built from C++
+  Location location = {};      ///< where it begins
+  Body body = {};              ///< its statements
 };
 
-/// What one file holds, or one builder made.
+/// The handlers of one text, or of one program built from C++.
 struct Program {
   std::vector<Handler> handlers = {};  ///< in order; the payload among them
 };

@@ -1,7 +1,7 @@
-// Decides whether a program may run, and records what it found out on the way.
+// Checks that a program may run, and records the types, variables and effects it finds.
 //
-// Interpreter and code generators take a VerifiedProgram, and verify() is the only thing that makes
-// one: nothing else reaches execution, wherever it came from.
+// Interpreter and code generators take a VerifiedProgram, which only verify() can make: no program
+// runs unchecked, wherever it came from.
 #pragma once
 
 #include <cstdint>
@@ -20,36 +20,37 @@ enum class LocalId : std::uint32_t {};
 
 /// A variable or loop counter.
 struct Local {
-  NameId name = {};          ///< what the text calls it
+  NameId name = {};          ///< its name in the text
   Type type = Type::u32;     ///< of its first value
   bool is_variable = false;  ///< may be assigned
 };
 
-/// What a handler can touch, by name. Planner and schedulers decide by this.
+/// What a handler can touch and how it can end. Planner and schedulers order items by it.
 struct Effects {
   bool reads_input = false;     ///< loads or atomics on input
   bool writes_input = false;    ///< stores or atomics on input
   bool reads_output = false;    ///< loads or atomics on output
   bool writes_output = false;   ///< stores or atomics on output
-  bool uses_handles = false;    ///< buffer(h): may touch anything
+  bool uses_handles = false;    ///< buffer(h): may touch every buffer
   bool reads_control = false;   ///< loads or atomics on control
   bool writes_control = false;  ///< stores or atomics on control
-  bool moves_buffers = false;   ///< stores to args[0] or args[1], or to args at no constant index
-  bool writes_args = false;     ///< stores to args
-  bool can_yield = false;       ///< yield or requeue
-  bool can_await = false;       ///< await
-  bool prints = false;          ///< printf
-  bool emits = false;           ///< emit
+  bool moves_buffers =
+      false;                 ///< stores to args[0] or args[1], or at an index that is not constant
+  bool writes_args = false;  ///< stores to args
+  bool can_yield = false;    ///< yield or requeue
+  bool can_await = false;    ///< await
+  bool prints = false;       ///< printf
+  bool emits = false;        ///< emit
 };
 
-/// A handler that may run, with everything the checks established.
+/// A handler that may run, with the results of the checks.
 struct VerifiedHandler {
-  Handler handler = {};                   ///< what was checked
+  Handler handler = {};                   ///< the handler
   std::vector<Type> types = {};           ///< of each expression
   std::vector<LocalId> expr_locals = {};  ///< of each expression that is a name
   std::vector<LocalId> stmt_locals = {};  ///< of each statement that declares or assigns a name
   std::vector<Local> locals = {};         ///< every variable
-  Effects effects = {};                   ///< what it can touch
+  Effects effects = {};                   ///< what it can touch and how it can end
 
   /// Type of an expression.
   Type type(ExprId id) const { return types[static_cast<std::size_t>(id)]; }
@@ -59,14 +60,14 @@ struct VerifiedHandler {
   LocalId local(StmtId id) const { return stmt_locals[static_cast<std::size_t>(id)]; }
 };
 
-/// A program that may run. Cheap to copy: copies share one immutable content.
+/// A program that may run. Cheap to copy: copies share their immutable handlers.
 class VerifiedProgram {
  public:
   /// Every handler, in the order of the program; the payload among them.
   std::span<const VerifiedHandler> handlers() const { return *handlers_; }
-  /// The handler of an opcode, null when there is none.
+  /// The handler of an opcode; null if there is none.
   const VerifiedHandler* find(std::uint32_t opcode) const;
-  /// The payload, null when there is none.
+  /// The payload; null if there is none.
   const VerifiedHandler* payload() const;
 
  private:
@@ -76,7 +77,7 @@ class VerifiedProgram {
   std::shared_ptr<const std::vector<VerifiedHandler>> handlers_;
 };
 
-/// Checks a program against every rule of the language. Fails with `invalid_argument` on the first
+/// Checks a program against every rule of the language. Fails with `invalid_argument` at the first
 /// mistake; the message begins with `line:column:` where the program came from text.
 Result<VerifiedProgram> verify(Program program);
 

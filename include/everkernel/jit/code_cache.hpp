@@ -1,8 +1,7 @@
 // Compiled code kept on disk, so that the next process need not compile it again.
 //
-// The cache knows keys and bytes and nothing of what the bytes are. It is a convenience that must
-// never do harm: whatever is wrong with it is a miss, and the caller compiles as if there were
-// none.
+// The cache stores bytes under keys and does not interpret them. Every failure of it counts as a
+// miss: the caller then compiles as it would without a cache.
 #pragma once
 
 #include <array>
@@ -20,13 +19,13 @@
 
 namespace everkernel::jit {
 
-/// Something that compiled code depends on.
+/// One input that compiled code depends on.
 struct CodeKeyPart {
-  std::string_view label = {};  ///< what it is
+  std::string_view label = {};  ///< name of the input
   std::string_view value = {};  ///< its bytes
 };
 
-/// Names code by what it was made from.
+/// Identifies code by the inputs it was made from.
 struct CodeKey {
   std::array<std::byte, 16> bytes = {};  ///< XXH3, 128 bits, as canonical bytes
 
@@ -37,63 +36,66 @@ struct CodeKey {
 };
 
 /// The key of code that depends on these parts, in this order, and on the format of the cache.
-/// Labels and values are hashed with their lengths: no two lists run into each other.
+/// Labels and values are hashed with their lengths, so that different lists give different input.
 CodeKey make_code_key(std::span<const CodeKeyPart> parts);
 
-/// Where code is kept, and how much of it.
+/// Where compiled code is kept, and how much of it.
 struct CodeCacheOptions {
-  /// The folder; it is made if it is not there. Empty is the default place: $EVERKERNEL_CACHE_DIR,
-  /// else $XDG_CACHE_HOME/everkernel, else $HOME/.cache/everkernel. EVERKERNEL_CACHE_DIR set to
-  /// nothing or to `off` is a cache that keeps nothing.
+  /// The folder, which is created if needed. Empty means the default: $EVERKERNEL_CACHE_DIR, else
+  /// $XDG_CACHE_HOME/everkernel, else $HOME/.cache/everkernel. If EVERKERNEL_CACHE_DIR is set and
+  /// empty, or `off`, caching is off.
   std::filesystem::path directory = {};
   std::uint64_t max_bytes = std::uint64_t{256} << 20;  ///< of all entries together
-  std::uint64_t max_entries = 1024;                    ///< storing looks at every entry
+  std::uint64_t max_entries = 1024;  ///< bounded because storing reads the list of all entries
 };
 
-/// What became of requests, since the cache was opened here.
+/// Counts since this object opened the cache.
 struct CodeCacheCounters {
-  std::uint64_t hits = 0;      ///< entries that were found and whole
-  std::uint64_t misses = 0;    ///< requests without one
-  std::uint64_t rejected = 0;  ///< entries that were there and removed: damaged, or not our own
-  std::uint64_t stored = 0;    ///< entries written
-  std::uint64_t evicted = 0;   ///< entries removed to keep within the bounds
+  std::uint64_t hits = 0;    ///< requests answered with an intact entry
+  std::uint64_t misses = 0;  ///< requests without such an entry
+  std::uint64_t rejected =
+      0;  ///< entries removed because they were damaged or not owned by this user
+  std::uint64_t stored = 0;   ///< entries written
+  std::uint64_t evicted = 0;  ///< entries removed to stay within the limits
 };
 
-/// A folder of entries, one file each. Thread-safe, and safe to share between processes: entries
-/// appear whole or not at all. Only files and a folder that belong to this user, and that nobody
-/// else can write, are used.
+/// A folder of entries, one file each. Thread-safe, and safe to share between processes: an entry
+/// appears whole or not at all. Folder and files are used only if this user owns them and no other
+/// user can write to them.
 class CodeCache {
  public:
-  /// Opens the cache, and removes what writers that died left more than an hour ago. Fails with
-  /// `io` when the folder cannot be made or opened, and with `unsupported` when it is not ours
-  /// alone, or when no default place is known.
+  /// Opens the cache, and removes temporary files older than an hour, which interrupted writers
+  /// left. Fails with `io` if the folder cannot be created or opened, and with `unsupported` if
+  /// other users can write to it, or if there is no default folder.
   static Result<CodeCache> open(const CodeCacheOptions& options);
 
   CodeCache(CodeCache&&) noexcept;             ///< takes over
   CodeCache& operator=(CodeCache&&) noexcept;  ///< drops its own, takes over
   ~CodeCache();                                ///< closes the folder; entries stay
 
-  /// Whether it keeps anything. One that does not counts nothing either.
+  /// Whether caching is on. If it is off, nothing is counted either.
   bool is_enabled() const;
-  /// The folder; empty if it keeps nothing.
+  /// The folder; empty if caching is off.
   std::filesystem::path directory() const;
-  /// The bytes stored under a key. An entry that is damaged or not our own is removed and a miss.
+  /// The bytes stored under a key. A damaged entry, or one of another user, is removed and counts
+  /// as a miss.
   std::optional<std::vector<std::byte>> get(const CodeKey& key);
-  /// Stores bytes under a key, in place of what was there; then the entries used longest ago go
-  /// until the rest fits. Where it cannot, it does nothing, and last_problem() says why.
+  /// Stores bytes under a key and replaces an entry of the same key. Then removes the least
+  /// recently used entries until the rest is within the limits. If it fails, last_problem() says
+  /// why.
   void put(const CodeKey& key, std::span<const std::byte> bytes);
-  /// Removes an entry whose bytes turned out to be no good; counts as rejected.
+  /// Removes an entry whose bytes the caller could not use; counts as rejected.
   void reject(const CodeKey& key, std::string_view reason);
 
-  /// What became of requests.
+  /// The counts so far.
   CodeCacheCounters counters() const;
-  /// Why the cache last did less than it was asked to; empty if it never did.
+  /// The last failure of the cache; empty if there was none.
   std::string last_problem() const;
 
  private:
   class Folder;
   explicit CodeCache(std::unique_ptr<Folder> folder);
-  std::unique_ptr<Folder> folder_;  // null: keeps nothing
+  std::unique_ptr<Folder> folder_;  // null: caching is off
 };
 
 }  // namespace everkernel::jit

@@ -1,17 +1,17 @@
-// What generated code may assume about the memory it touches.
+// What generated code may assume about the memory that it uses.
 #pragma once
 
 #include <cstdint>
 
 namespace everkernel::jit {
 
-/// Whether other items may touch the same buffer words at the same time. Where none can, accesses
-/// are plain and atomics need no bus lock, so that loops vectorise. Control words are shared in any
-/// case: counters of other workers lie there.
+/// Whether other items may use the same buffer words at the same time. If none do, accesses are
+/// plain and atomics need no bus lock, so that loops vectorise. Control words are always shared:
+/// they include counters of other workers.
 enum class MemoryUse : std::uint8_t {
-  shared,     ///< any item may, so that every access is atomic
-  exclusive,  ///< none does
-  planned,    ///< only items of one handler that declares `commutes`; a plan orders all others
+  shared,     ///< any item may: every access is atomic
+  exclusive,  ///< no other item does
+  planned,    ///< only items of one handler that declares `commutes`; a plan orders the rest
 };
 
 }  // namespace everkernel::jit

@@ -1,7 +1,6 @@
 // Handlers as native code of this machine, made by LLVM.
 //
-// The library may have been built without LLVM; then compile() fails with `unsupported` and the
-// interpreter serves.
+// In a build without LLVM compile() fails with `unsupported`, and handlers run on the interpreter.
 #pragma once
 
 #include <cstddef>
@@ -20,19 +19,18 @@ namespace everkernel::jit {
 
 /// What the code may rely on.
 struct NativeOptions {
-  MemoryUse memory = MemoryUse::shared;  ///< who else touches the buffers
-  CodeCache* cache = nullptr;            ///< where code is looked for first, and kept; may be null
+  MemoryUse memory = MemoryUse::shared;  ///< whether other items use the buffers
+  CodeCache* cache = nullptr;            ///< loads and keeps compiled code; may be null
 };
 
 /// Whether this build has LLVM.
 bool has_native_code();
 
-/// A program compiled for this machine. Thread-safe once made. Its pages are executable and read
-/// only.
+/// A program compiled for this machine. Thread-safe. Its pages are executable and read only.
 class NativeProgram {
  public:
-  /// Compiles every handler, or loads what a cache has of the same program. Fails with
-  /// `unsupported` in a build without LLVM, or on a machine LLVM does not know.
+  /// Compiles every handler, or loads the code of the same program from the cache. Fails with
+  /// `unsupported` in a build without LLVM, or on a machine that LLVM does not support.
   static Result<NativeProgram> compile(const ir::VerifiedProgram& program,
                                        const NativeOptions& options);
 
@@ -40,7 +38,7 @@ class NativeProgram {
   NativeProgram& operator=(NativeProgram&&) noexcept;  ///< drops its own, takes over
   ~NativeProgram();                                    ///< unmaps the code
 
-  /// Whether the code came from a cache and was not compiled here.
+  /// Whether the code came from a cache and was not compiled.
   bool is_from_cache() const { return is_from_cache_; }
 
   /// Runs one item of the handler at that index of the program's handlers.

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "everkernel/backend/backend.hpp"
-#include "everkernel/ir/unverified.hpp"
+#include "everkernel/ir/trusted.hpp"
 #include "everkernel/ir/verifier.hpp"
 #include "everkernel/runtime/data_buffer.hpp"
 #include "everkernel/runtime/dispatch.hpp"
@@ -19,12 +19,12 @@ namespace everkernel {
 
 /// What a megakernel is made of.
 struct MegakernelOptions {
-  Word slot_count = abi::kDefaultSlotCount;                      ///< slots of its rings
-  Word workgroup_size = abi::kDefaultWorkgroupSize;              ///< lanes of a group
-  std::optional<ir::VerifiedProgram> handlers = {};              ///< what user opcodes run
-  std::vector<ir::UnverifiedHandler> unverified_handlers = {};   ///< trusted code for others
-  bool payload = false;                                          ///< run the payload for every slot
-  backend::Schedule schedule = backend::Schedule::direct;        ///< how a dispatch visits slots
+  Word slot_count = abi::kDefaultSlotCount;                ///< slots of its rings
+  Word workgroup_size = abi::kDefaultWorkgroupSize;        ///< lanes of a group
+  std::optional<ir::VerifiedProgram> handlers = {};        ///< what user opcodes run
+  std::vector<ir::TrustedHandler> trusted_handlers = {};   ///< your own code for other opcodes
+  bool payload = false;                                    ///< run the payload for every slot
+  backend::Schedule schedule = backend::Schedule::direct;  ///< how a dispatch visits slots
   backend::Execution execution = backend::Execution::automatic;  ///< how handlers run
   std::uint64_t fuel_per_item = ir::kDefaultFuel;  ///< turns of loops an item may take
   Word worker_count = 0;                           ///< 0 = as many as the device can keep busy
@@ -42,9 +42,9 @@ struct RecoveryDecision {
 class Megakernel {
  public:
   /// Compiles. Fails with `invalid_argument` for a geometry that does not fit (the slot count is
-  /// a positive multiple of the workgroup size), a payload that is not there or native handlers
-  /// that do not fit (see ir::check_unverified), and with `unsupported` for what the backend cannot
-  /// do, such as a native handler without a half for it.
+  /// a positive multiple of the workgroup size), a payload that is not there or trusted handlers
+  /// that do not fit (see ir::check_trusted), and with `unsupported` for what the backend cannot
+  /// do, such as a trusted handler without code for it.
   static Result<Megakernel> create(std::shared_ptr<backend::Backend> backend,
                                    const MegakernelOptions& options = {});
 

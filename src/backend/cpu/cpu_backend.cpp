@@ -233,10 +233,10 @@ std::uint64_t hash(std::string_view text) {
 }
 
 // A function of a trusted handler is identified by its address in this process.
-std::string name_of(const ir::UnverifiedHandler& handler) {
+std::string name_of(const ir::TrustedHandler& handler) {
   const auto effects =
       std::bit_cast<std::array<std::uint8_t, sizeof(ir::Effects)>>(handler.effects);
-  return fmt::format("unverified {} = {} {} {} {} {} {} {:x}\n", handler.name, handler.opcode,
+  return fmt::format("trusted {} = {} {} {} {} {} {} {:x}\n", handler.name, handler.opcode,
                      ir::scope_name(handler.scope), handler.is_pure, handler.commutes,
                      handler.is_short, fmt::join(effects, ""),
                      reinterpret_cast<std::uintptr_t>(handler.cpu));
@@ -249,7 +249,7 @@ std::string make_pipeline_id(const KernelOptions& options, bool is_native) {
       text += ir::print({.handlers = {verified.handler}});
     }
   }
-  for (const ir::UnverifiedHandler& handler : options.unverified_handlers) text += name_of(handler);
+  for (const ir::TrustedHandler& handler : options.trusted_handlers) text += name_of(handler);
   return fmt::format("cpu-{}-{}x{}-{}{}{}-{:016x}", schedule_name(options.schedule),
                      options.geometry.slot_count, options.geometry.workgroup_size,
                      is_native ? "native" : "interpreter", options.planned ? "-planned" : "",

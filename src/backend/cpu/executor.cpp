@@ -25,20 +25,13 @@ Word lanes_of(ir::Scope scope, Word workgroup_size) {
   return 1;
 }
 
-bool has_loops(const ir::Body& body) {
-  return std::ranges::any_of(body.stmts, [](const ir::Stmt& stmt) {
-    return stmt.kind == ir::StmtKind::for_loop || stmt.kind == ir::StmtKind::each_loop ||
-           stmt.kind == ir::StmtKind::while_loop;
-  });
-}
-
 }  // namespace
 
 Result<Executor> Executor::create(const KernelOptions& options, const FindCache& find_cache) {
   Executor executor;
   executor.dense_.assign(kDenseOpcodes, kNone);
   EVERKERNEL_TRY(executor.add_program(options));
-  EVERKERNEL_TRY(executor.add_unverified(options));
+  EVERKERNEL_TRY(executor.add_trusted(options));
   std::ranges::sort(executor.sparse_);
   EVERKERNEL_TRY(executor.compile(options, find_cache));
   return executor;
@@ -52,7 +45,7 @@ Result<void> Executor::add_program(const KernelOptions& options) {
                       .can_leave = verified.effects.can_yield || verified.effects.can_await,
                       .is_pure = verified.handler.is_pure,
                       .writes_args = verified.effects.writes_args,
-                      .is_long = has_loops(verified.handler.body),
+                      .is_long = ir::has_loops(verified.handler.body),
                       .commutes = verified.handler.commutes,
                       .effects = verified.effects});
     has_long_items_ |= infos_.back().is_long;
@@ -62,7 +55,7 @@ Result<void> Executor::add_program(const KernelOptions& options) {
       payload_ = static_cast<Word>(infos_.size() - 1);
     }
   }
-  first_unverified_ = static_cast<Word>(infos_.size());
+  first_trusted_ = static_cast<Word>(infos_.size());
   if (options.payload && payload_ == kNone) {
     return fail(Code::invalid_argument, "megakernel: the program has no payload to run",
                 "add a `payload { … }` to the handlers, or set `payload` to false");
@@ -70,11 +63,11 @@ Result<void> Executor::add_program(const KernelOptions& options) {
   return {};
 }
 
-Result<void> Executor::add_unverified(const KernelOptions& options) {
+Result<void> Executor::add_trusted(const KernelOptions& options) {
   EVERKERNEL_TRY(
-      ir::check_unverified(options.unverified_handlers, options.find_program(), ir::Half::cpu));
-  unverified_ = options.unverified_handlers;
-  for (const ir::UnverifiedHandler& handler : unverified_) {
+      ir::check_trusted(options.trusted_handlers, options.find_program(), ir::TrustedCode::cpu));
+  trusted_ = options.trusted_handlers;
+  for (const ir::TrustedHandler& handler : trusted_) {
     infos_.push_back({.lanes = lanes_of(handler.scope, options.geometry.workgroup_size),
                       .can_leave = handler.effects.can_yield || handler.effects.can_await,
                       .is_pure = handler.is_pure,

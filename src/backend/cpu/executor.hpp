@@ -37,8 +37,8 @@ class Executor {
   using FindCache = std::function<jit::CodeCache*()>;
 
   /// Compiles the program of the options. Fails with `unsupported` when native code was asked for
-  /// and cannot be made or a native handler has no C++ half, and with `invalid_argument` for a
-  /// payload that is not there and native handlers that do not fit.
+  /// and cannot be made or a trusted handler has no C++ function, and with `invalid_argument` for a
+  /// payload that is not there and trusted handlers that do not fit.
   static Result<Executor> create(const KernelOptions& options, const FindCache& find_cache);
 
   /// The handler of an opcode, or kNone.
@@ -67,8 +67,8 @@ class Executor {
 
   /// Runs one item.
   ir::Outcome run(Word handler, ir::ItemFrame& frame) const {
-    if (handler >= first_unverified_) {
-      return ir::run_unverified(unverified_[handler - first_unverified_], frame);
+    if (handler >= first_trusted_) {
+      return ir::run_trusted(trusted_[handler - first_trusted_], frame);
     }
     if (native_) return native_->run(handler, frame);
     return interpret(handler, frame);
@@ -77,7 +77,7 @@ class Executor {
  private:
   Executor() = default;
   Result<void> add_program(const KernelOptions& options);
-  Result<void> add_unverified(const KernelOptions& options);
+  Result<void> add_trusted(const KernelOptions& options);
   Result<void> compile(const KernelOptions& options, const FindCache& find_cache);
   void add_opcode(Word opcode);
   Word find_sparse(Word opcode) const;
@@ -85,8 +85,8 @@ class Executor {
 
   std::optional<ir::VerifiedProgram> program_;
   std::optional<jit::NativeProgram> native_;
-  std::vector<ir::UnverifiedHandler> unverified_;
-  Word first_unverified_ = 0;                  // handlers below this are the program's
+  std::vector<ir::TrustedHandler> trusted_;
+  Word first_trusted_ = 0;                     // handlers below this are the program's
   std::vector<HandlerInfo> infos_;             // the program's, then native ones
   std::vector<Word> dense_;                    // handler by opcode, for small opcodes
   std::vector<std::pair<Word, Word>> sparse_;  // opcode and handler, sorted

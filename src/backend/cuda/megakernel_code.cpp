@@ -21,13 +21,6 @@ constexpr Word kMaxGroupThreads = 512;
 // Threads resident on a multiprocessor. With more of them each has fewer registers, and spills.
 constexpr Word kThreadsPerSm = 1024;
 
-bool has_loops(const ir::Body& body) {
-  return std::ranges::any_of(body.stmts, [](const ir::Stmt& stmt) {
-    return stmt.kind == ir::StmtKind::for_loop || stmt.kind == ir::StmtKind::each_loop ||
-           stmt.kind == ir::StmtKind::while_loop;
-  });
-}
-
 // Properties of the handlers that decide how they are compiled and launched.
 struct ProgramShape {
   bool has_groups = false;      // a handler needs a whole block
@@ -37,7 +30,7 @@ struct ProgramShape {
 
 ProgramShape shape_of(const KernelOptions& options) {
   ProgramShape shape;
-  for (const ir::UnverifiedHandler& handler : options.unverified_handlers) {
+  for (const ir::TrustedHandler& handler : options.trusted_handlers) {
     shape.has_groups |= handler.scope == ir::Scope::group;
     shape.has_long_items |= !handler.is_short;
   }
@@ -47,7 +40,7 @@ ProgramShape shape_of(const KernelOptions& options) {
     if (handler.is_payload && !options.payload) continue;
     shape.has_groups |= handler.scope == ir::Scope::group;
     shape.has_tiles |= handler.scope == ir::Scope::group && handler.commutes;
-    shape.has_long_items |= has_loops(handler.body);
+    shape.has_long_items |= ir::has_loops(handler.body);
   }
   return shape;
 }
@@ -61,7 +54,7 @@ Word block_threads_of(const ProgramShape& shape, Word workgroup_size) {
 
 Result<void> check_options(const KernelOptions& options) {
   EVERKERNEL_TRY(
-      ir::check_unverified(options.unverified_handlers, options.find_program(), ir::Half::cuda));
+      ir::check_trusted(options.trusted_handlers, options.find_program(), ir::TrustedCode::cuda));
   if (options.execution == Execution::interpreter && options.program) {
     return fail(Code::unsupported, "cuda: there is no interpreter, handlers are always compiled",
                 "leave the execution to the backend, or use the CPU backend");
@@ -76,7 +69,7 @@ std::string handler_text(const KernelOptions& options) {
   const jit::CudaOptions cuda_options{
       .memory = options.planned ? jit::MemoryUse::planned : jit::MemoryUse::shared,
       .payload = options.payload,
-      .unverified = options.unverified_handlers};
+      .trusted_handlers = options.trusted_handlers};
   if (options.program) return jit::emit_cuda(*options.program, cuda_options);
   return jit::emit_cuda(*ir::verify({}), cuda_options);
 }

@@ -23,8 +23,9 @@ Result<RingSurvey> RingSurvey::create(std::shared_ptr<Context> context, const Mo
   return RingSurvey(std::move(context), kernel, std::move(result));
 }
 
-Result<SurveyResult> RingSurvey::run(const device::Submission& row, const device::LaunchResult& outcome,
-                                     CuStream stream, LaunchStats& stats) {
+Result<SurveyResult> RingSurvey::run(const device::Submission& row,
+                                     const device::LaunchResult& outcome, CuStream stream,
+                                     LaunchStats& stats) {
   SurveyResult result{.active = 0, .first_active = outcome.ticket_count};
   EVERKERNEL_TRY(result_->write(0, std::as_bytes(std::span(&result, 1))));
   const SurveyParams params{.ring = row.ring,

@@ -17,8 +17,9 @@ class RingSurvey {
   static Result<RingSurvey> create(std::shared_ptr<Context> context, const Module& module);
 
   // Surveys the ring of a row whose drain had this outcome, and counts the launch in `stats`.
-  Result<device::SurveyResult> run(const device::Submission& row, const device::LaunchResult& outcome,
-                                   CuStream stream, LaunchStats& stats);
+  Result<device::SurveyResult> run(const device::Submission& row,
+                                   const device::LaunchResult& outcome, CuStream stream,
+                                   LaunchStats& stats);
 
  private:
   RingSurvey(std::shared_ptr<Context> context, CuFunction kernel, std::unique_ptr<Memory> result)

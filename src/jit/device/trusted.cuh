@@ -1,5 +1,5 @@
-// What the CUDA half of a native handler sees of its item: the names are those of the C++ half, in
-// include/everkernel/ir/unverified_item.hpp, and mean the same.
+// The item as the CUDA text of a trusted handler sees it. Names and meanings are those of
+// include/everkernel/ir/trusted_item.hpp, which the C++ function sees.
 //
 // On a GPU every thread of the scope runs the text. Each has its own copy of the item; the copies
 // are equal at first. Each thread returns how the item ended. If threads disagree, a fault of any
@@ -98,9 +98,9 @@ class CheckedWords {
 };
 
 /// A buffer as one item may use it.
-class UnverifiedBuffer : public CheckedWords<UnverifiedBuffer> {
+class TrustedBuffer : public CheckedWords<TrustedBuffer> {
  public:
-  EK_DEVICE UnverifiedBuffer(const Buffer& buffer, FaultNote& note)
+  EK_DEVICE TrustedBuffer(const Buffer& buffer, FaultNote& note)
       : CheckedWords(note), buffer_(buffer) {}
 
   EK_DEVICE Word length() const {
@@ -135,10 +135,9 @@ class UnverifiedBuffer : public CheckedWords<UnverifiedBuffer> {
 };
 
 /// The control words. There is no way around the accessors.
-class UnverifiedControl : public CheckedWords<UnverifiedControl> {
+class TrustedControl : public CheckedWords<TrustedControl> {
  public:
-  EK_DEVICE UnverifiedControl(const Item& item, FaultNote& note)
-      : CheckedWords(note), item_(&item) {}
+  EK_DEVICE TrustedControl(const Item& item, FaultNote& note) : CheckedWords(note), item_(&item) {}
 
   EK_DEVICE Word length() const { return item_->control.size(); }
 
@@ -163,11 +162,11 @@ class UnverifiedControl : public CheckedWords<UnverifiedControl> {
 
 /// One run of one item, on one of the threads that run it together.
 template <class Lanes>
-class UnverifiedItem {
+class TrustedItem {
  public:
-  EK_DEVICE UnverifiedItem(const Lanes& lanes, Item& item) : lanes_(lanes), item_(item) {}
-  UnverifiedItem(const UnverifiedItem&) = delete;
-  UnverifiedItem& operator=(const UnverifiedItem&) = delete;
+  EK_DEVICE TrustedItem(const Lanes& lanes, Item& item) : lanes_(lanes), item_(item) {}
+  TrustedItem(const TrustedItem&) = delete;
+  TrustedItem& operator=(const TrustedItem&) = delete;
 
   EK_DEVICE Word opcode() const { return item_.opcode; }
   EK_DEVICE Word tenant() const { return item_.tenant; }
@@ -178,12 +177,12 @@ class UnverifiedItem {
   /// that it writes args.
   EK_DEVICE Word (&args())[abi::kSlotArgs] { return item_.args; }
 
-  EK_DEVICE UnverifiedBuffer buffer(Word handle) {
+  EK_DEVICE TrustedBuffer buffer(Word handle) {
     return {find_buffer(item_.buffers, handle, item_.tenant), note_};
   }
-  EK_DEVICE UnverifiedBuffer input() { return buffer(item_.args[0]); }
-  EK_DEVICE UnverifiedBuffer output() { return buffer(item_.args[1]); }
-  EK_DEVICE UnverifiedControl control() { return {item_, note_}; }
+  EK_DEVICE TrustedBuffer input() { return buffer(item_.args[0]); }
+  EK_DEVICE TrustedBuffer output() { return buffer(item_.args[1]); }
+  EK_DEVICE TrustedControl control() { return {item_, note_}; }
 
   /// `lanes` of the handler language; the number of threads may be less or greater.
   EK_DEVICE Word lanes() const { return item_.lanes; }
@@ -311,8 +310,8 @@ EK_DEVICE Word fault_of_ending(Word ended, const Declared& declared) {
 
 /// Combines the results of all threads of an item into one.
 template <class Lanes>
-EK_DEVICE Word end_unverified(const UnverifiedItem<Lanes>& view, const Lanes& lanes, Item& item,
-                              const KeptArgs& before, Word ended, const Declared& declared) {
+EK_DEVICE Word end_trusted(const TrustedItem<Lanes>& view, const Lanes& lanes, Item& item,
+                           const KeptArgs& before, Word ended, const Declared& declared) {
   Word code = fault_of_ending(ended, declared);
   if (view.fault_code() != 0) code = min_u32(code, view.fault_code());
   if (lanes.meet_any(code != kNoFault)) code = lanes.lowest(code);

@@ -1,5 +1,5 @@
-// What can be said about native handlers without looking inside, and running their C++ half.
-#include "everkernel/ir/unverified.hpp"
+// Checks on trusted handlers that do not read their code, and running their C++ functions.
+#include "everkernel/ir/trusted.hpp"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,8 @@
 
 #include "everkernel/abi/control.hpp"
 #include "everkernel/abi/opcode.hpp"
-#include "everkernel/ir/unverified_item.hpp"
+#include "everkernel/ir/detail/vocabulary_tables.hpp"
+#include "everkernel/ir/trusted_item.hpp"
 
 namespace everkernel::ir {
 namespace {
@@ -16,58 +17,59 @@ using abi::FaultCode;
 
 constexpr Word kHighestCode = abi::kFirstUserFault + abi::kMaxUserFault;
 
-Failure wrong(const UnverifiedHandler& handler, std::string_view what, std::string hint = {}) {
-  return fail(Code::invalid_argument, fmt::format("native handler '{}': {}", handler.name, what),
+Failure wrong(const TrustedHandler& handler, std::string_view what, std::string hint = {}) {
+  return fail(Code::invalid_argument, fmt::format("trusted handler '{}': {}", handler.name, what),
               std::move(hint));
 }
 
-// Whether `pure` can be true of what the handler says it does. The verifier asks the same of
-// bodies.
+// Whether a handler with these effects can be pure. The verifier applies the same rule to bodies.
 bool can_be_pure(const Effects& effects) {
   return !effects.writes_input && !effects.uses_handles && !effects.reads_control &&
          !effects.writes_control && !effects.moves_buffers && !effects.writes_args &&
          !effects.can_yield && !effects.can_await && !effects.prints && !effects.emits;
 }
 
-Result<void> check_alone(const UnverifiedHandler& handler) {
+Result<void> check_alone(const TrustedHandler& handler) {
   if (!is_word(handler.name)) {
-    return wrong(handler, "this cannot be a name", "names are letters, digits and _");
+    return wrong(handler, "the name is not valid", "a name is letters, digits and _");
   }
   if (abi::is_reserved_opcode(handler.opcode)) {
     return wrong(handler,
                  fmt::format("opcode {0} ({0:#x}) is reserved for the system", handler.opcode),
-                 "free are 8 … 0xffef and 0x10000 … 0x7fffffff");
+                 "choose one of 8 … 0xffef or 0x10000 … 0x7fffffff");
   }
-  if (handler.scope > Scope::group) return wrong(handler, "its scope is not one of the three");
+  if (handler.scope > Scope::group) return wrong(handler, "its scope is not lane, warp or group");
   if (handler.cpu == nullptr && handler.cuda.empty()) {
     return wrong(handler, "it has neither a C++ function nor CUDA text");
   }
   if (handler.is_pure && !can_be_pure(handler.effects)) {
-    return wrong(handler, "it is declared pure, and its effects say otherwise",
-                 "a pure handler reads input and param and writes output: declare no other effect");
+    return wrong(
+        handler, "it is declared pure, but its effects are not",
+        "a pure handler reads input and param and writes output: remove every other effect");
   }
   return {};
 }
 
-Result<void> check_half(const UnverifiedHandler& handler, Half needed) {
-  const bool is_there = needed == Half::cpu ? handler.cpu != nullptr : !handler.cuda.empty();
+Result<void> check_has_code(const TrustedHandler& handler, TrustedCode needed) {
+  const bool is_there = needed == TrustedCode::cpu ? handler.cpu != nullptr : !handler.cuda.empty();
   if (is_there) return {};
   return fail(Code::unsupported,
-              fmt::format("native handler '{}' has no {}, and the backend {} needs it",
-                          handler.name, needed == Half::cpu ? "C++ function" : "CUDA text",
-                          needed == Half::cpu ? "cpu" : "cuda"),
-              "give it one, or make the megakernel without it");
+              fmt::format("trusted handler '{}' has no {}, which the {} backend needs",
+                          handler.name, needed == TrustedCode::cpu ? "C++ function" : "CUDA text",
+                          needed == TrustedCode::cpu ? "cpu" : "cuda"),
+              "add it, or create the megakernel without the handler");
 }
 
-Result<void> check_against(const UnverifiedHandler& handler, const HandlerTraits& other) {
-  if (handler.name == other.name) return wrong(handler, "a handler of this name is there already");
+Result<void> check_against(const TrustedHandler& handler, const HandlerTraits& other) {
+  if (handler.name == other.name) return wrong(handler, "another handler has this name");
   if (handler.opcode != other.opcode) return {};
-  return wrong(handler, fmt::format("opcode {} is handler '{}'", other.opcode, other.name),
-               "give every handler a number of its own");
+  return wrong(handler, fmt::format("opcode {} belongs to handler '{}'", other.opcode, other.name),
+               "give every handler an opcode of its own");
 }
 
-// An outcome the handler may have: nothing else in the library expects another.
-Outcome settle(const UnverifiedHandler& handler, const Outcome& outcome) {
+// The outcome if the handler declared it, else FAULT (kUndeclaredFault): the rest of the library
+// relies on declared outcomes.
+Outcome declared_or_fault(const TrustedHandler& handler, const Outcome& outcome) {
   switch (outcome.ending) {
     case Ending::done:
       return {};
@@ -85,9 +87,9 @@ Outcome settle(const UnverifiedHandler& handler, const Outcome& outcome) {
   return {Ending::fault, kUndeclaredFault};
 }
 
-Outcome call(const UnverifiedHandler& handler, UnverifiedItem& item) {
+Outcome call(const TrustedHandler& handler, TrustedItem& item) {
   try {
-    return settle(handler, handler.cpu(item));
+    return declared_or_fault(handler, handler.cpu(item));
   } catch (...) {
     return {Ending::fault, kThrewFault};
   }
@@ -95,11 +97,11 @@ Outcome call(const UnverifiedHandler& handler, UnverifiedItem& item) {
 
 }  // namespace
 
-Result<void> check_unverified(std::span<const UnverifiedHandler> handlers,
-                              const VerifiedProgram* program, Half needed) {
+Result<void> check_trusted(std::span<const TrustedHandler> handlers, const VerifiedProgram* program,
+                           TrustedCode needed) {
   for (std::size_t i = 0; i < handlers.size(); ++i) {
     EVERKERNEL_TRY(check_alone(handlers[i]));
-    for (const UnverifiedHandler& other : handlers.first(i)) {
+    for (const TrustedHandler& other : handlers.first(i)) {
       EVERKERNEL_TRY(check_against(handlers[i], traits_of(other)));
     }
     if (program == nullptr) continue;
@@ -108,16 +110,16 @@ Result<void> check_unverified(std::span<const UnverifiedHandler> handlers,
       EVERKERNEL_TRY(check_against(handlers[i], traits_of(other)));
     }
   }
-  for (const UnverifiedHandler& handler : handlers) EVERKERNEL_TRY(check_half(handler, needed));
+  for (const TrustedHandler& handler : handlers) EVERKERNEL_TRY(check_has_code(handler, needed));
   return {};
 }
 
-Outcome run_unverified(const UnverifiedHandler& handler, ItemFrame& frame) {
+Outcome run_trusted(const TrustedHandler& handler, ItemFrame& frame) {
   Word args[abi::kSlotArgs];
   std::ranges::copy(frame.args, args);
-  UnverifiedItem item(frame);
+  TrustedItem item(frame);
   Outcome outcome = call(handler, item);
-  // Workers count on args that stay where nobody declared a change.
+  // Workers rely on unchanged args unless the handler declares `writes_args`.
   if (!handler.effects.writes_args) std::ranges::copy(args, frame.args);
   const Word code = item.fault_code();
   if (code == 0) return outcome;
@@ -133,7 +135,7 @@ HandlerTraits traits_of(const VerifiedHandler& handler) {
           .effects = handler.effects};
 }
 
-HandlerTraits traits_of(const UnverifiedHandler& handler) {
+HandlerTraits traits_of(const TrustedHandler& handler) {
   return {.name = handler.name,
           .opcode = handler.opcode,
           .is_pure = handler.is_pure,
@@ -143,8 +145,8 @@ HandlerTraits traits_of(const UnverifiedHandler& handler) {
 
 // ---- the item ----
 
-UnverifiedBuffer UnverifiedItem::buffer(Word handle) {
-  UnverifiedBuffer buffer(fault_);
+TrustedBuffer TrustedItem::buffer(Word handle) {
+  TrustedBuffer buffer(fault_);
   const memory::BufferEntry* const found = frame_.buffers.find(handle);
   if (found == nullptr) {
     buffer.reason_ = static_cast<Word>(FaultCode::bad_buffer_handle);
@@ -157,13 +159,13 @@ UnverifiedBuffer UnverifiedItem::buffer(Word handle) {
   buffer.words_ = found->words;
   buffer.length_ = found->word_count;
   buffer.access_ = found->access;
-  buffer.readable_ = (found->access & UnverifiedBuffer::kRead) != 0 ? found->word_count : 0;
-  buffer.writable_ = (found->access & UnverifiedBuffer::kWrite) != 0 ? found->word_count : 0;
+  buffer.readable_ = (found->access & TrustedBuffer::kRead) != 0 ? found->word_count : 0;
+  buffer.writable_ = (found->access & TrustedBuffer::kWrite) != 0 ? found->word_count : 0;
   return buffer;
 }
 
-UnverifiedBuffer UnverifiedItem::control() {
-  UnverifiedBuffer buffer(fault_);
+TrustedBuffer TrustedItem::control() {
+  TrustedBuffer buffer(fault_);
   buffer.words_ = frame_.control;
   buffer.length_ = buffer.readable_ = buffer.writable_ = frame_.control_words;
   buffer.access_ = static_cast<Word>(memory::Access::read_write);
@@ -171,15 +173,16 @@ UnverifiedBuffer UnverifiedItem::control() {
   return buffer;
 }
 
-// Why a word cannot be used so, in the order in which handlers find out; 0 if it can.
-Word UnverifiedBuffer::missing_right(Word index, Word needed) const {
+// The fault code of an access without the right, 0 with it. Checks run in the order of verified
+// handlers: handle and owner, then rights; reason_of() adds the length.
+Word TrustedBuffer::missing_right(Word index, Word needed) const {
   if (reason_ != 0) return reason_;
   const bool is_protected = (needed & kWrite) != 0 && index < first_writable_;
   const bool may = (access_ & needed) == needed && !is_protected;
   return static_cast<Word>(may ? FaultCode::none : FaultCode::permission_denied);
 }
 
-Word UnverifiedBuffer::reason_of(Word index, Word needed) const {
+Word TrustedBuffer::reason_of(Word index, Word needed) const {
   const Word reason = missing_right(index, needed);
   return reason != 0 ? reason : static_cast<Word>(FaultCode::index_out_of_range);
 }

@@ -1,48 +1,48 @@
-// Native handlers on the CPU backend: what they throw, which thread runs them, and what a lost
+// Trusted handlers on the CPU backend: what they throw, which thread runs them, and what a lost
 // device means for them.
 #include <atomic>
 #include <stdexcept>
 #include <thread>
 
-#include "everkernel/ir/unverified_item.hpp"
+#include "everkernel/ir/trusted_item.hpp"
 #include "recovery_fixture.hpp"
 
 namespace everkernel::test {
 namespace {
 
-using ir::UnverifiedHandler;
-using ir::UnverifiedItem;
+using ir::TrustedHandler;
+using ir::TrustedItem;
 
 constexpr Word kThrow = 100, kBlock = 101, kShort = 102, kLong = 103, kPure = 104, kImpure = 105;
 
-// Native handlers have no state of their own; these tests do.
+// Trusted handlers have no state of their own; these tests do.
 std::atomic<bool> is_blocked = false;
 std::atomic<bool> is_blocking = false;
 std::atomic<std::thread::id> last_thread = {};
 
-ir::Outcome throw_at_odd(UnverifiedItem& item) {
+ir::Outcome throw_at_odd(TrustedItem& item) {
   if (item.param() % 2 == 1) throw std::runtime_error("odd");
   item.output().atomic_add(0, 1);
   return item.done();
 }
 
-ir::Outcome block(UnverifiedItem& item) {
+ir::Outcome block(TrustedItem& item) {
   is_blocking = true;
   while (is_blocked && !item.should_stop()) std::this_thread::yield();
   return item.done();
 }
 
-ir::Outcome note_thread(UnverifiedItem& item) {
+ir::Outcome note_thread(TrustedItem& item) {
   last_thread = std::this_thread::get_id();
   return item.done();
 }
 
-ir::Outcome fill(UnverifiedItem& item) {
+ir::Outcome fill(TrustedItem& item) {
   item.output().store(0, item.param());
   return item.done();
 }
 
-std::vector<UnverifiedHandler> handlers() {
+std::vector<TrustedHandler> handlers() {
   constexpr ir::Effects kFills{.writes_output = true};
   return {{.name = "throw_at_odd", .opcode = kThrow, .cpu = throw_at_odd},
           {.name = "block", .opcode = kBlock, .cpu = block},
@@ -52,7 +52,7 @@ std::vector<UnverifiedHandler> handlers() {
           {.name = "impure_one", .opcode = kImpure, .effects = kFills, .cpu = fill}};
 }
 
-class NativeOnTheCpu : public OnAFaultyDevice {
+class TrustedOnTheCpu : public OnAFaultyDevice {
  protected:
   void SetUp() override {
     OnAFaultyDevice::SetUp();
@@ -64,7 +64,7 @@ class NativeOnTheCpu : public OnAFaultyDevice {
   void remake(Word worker_count) {
     auto made = Megakernel::create(device, {.slot_count = kSlots,
                                             .workgroup_size = 1,
-                                            .unverified_handlers = handlers(),
+                                            .trusted_handlers = handlers(),
                                             .worker_count = worker_count});
     ASSERT_TRUE(made) << message_of(made);
     kernel.emplace(std::move(*made));
@@ -86,7 +86,7 @@ class NativeOnTheCpu : public OnAFaultyDevice {
 
 // ---- exceptions ----
 
-TEST_F(NativeOnTheCpu, what_a_handler_throws_is_a_fault_of_its_item_alone) {
+TEST_F(TrustedOnTheCpu, what_a_handler_throws_is_a_fault_of_its_item_alone) {
   const DataBuffer output = buffer(2, false);
   std::vector<abi::WorkItem> items;
   for (Word i = 0; i < kSlots; ++i) items.push_back({kThrow, 0, 2, i});
@@ -100,7 +100,7 @@ TEST_F(NativeOnTheCpu, what_a_handler_throws_is_a_fault_of_its_item_alone) {
   EXPECT_EQ(words[16 + 3] >> 16, ir::kThrewFault);
 }
 
-TEST_F(NativeOnTheCpu, a_run_goes_on_after_a_throw) {
+TEST_F(TrustedOnTheCpu, a_run_goes_on_after_a_throw) {
   const DataBuffer output = buffer(2, false);
   std::vector<abi::WorkItem> items;
   for (Word i = 0; i < 100; ++i) items.push_back({kThrow, 0, 2 + i % 2, i});
@@ -112,7 +112,7 @@ TEST_F(NativeOnTheCpu, a_run_goes_on_after_a_throw) {
   EXPECT_EQ(first_word(output), 50u);
 }
 
-TEST_F(NativeOnTheCpu, a_session_goes_on_after_a_throw) {
+TEST_F(TrustedOnTheCpu, a_session_goes_on_after_a_throw) {
   Session session = start();
   const auto bad = session.wait(publish(session, kThrow), seconds(5));
   ASSERT_TRUE(bad) << message_of(bad);
@@ -122,7 +122,7 @@ TEST_F(NativeOnTheCpu, a_session_goes_on_after_a_throw) {
 
 // ---- short and long ----
 
-TEST_F(NativeOnTheCpu, a_thread_that_waits_runs_short_items_and_no_others) {
+TEST_F(TrustedOnTheCpu, a_thread_that_waits_runs_short_items_and_no_others) {
   remake(1);
   Session session = start();
   is_blocked = true;
@@ -140,7 +140,7 @@ TEST_F(NativeOnTheCpu, a_thread_that_waits_runs_short_items_and_no_others) {
 
 // ---- a device that goes away ----
 
-TEST_F(NativeOnTheCpu, claimed_items_run_again_only_when_they_are_declared_pure) {
+TEST_F(TrustedOnTheCpu, claimed_items_run_again_only_when_they_are_declared_pure) {
   const DataBuffer output = buffer(2, true);
   Session session = start();
   ASSERT_TRUE(session.set_tenant_enabled(3, false));

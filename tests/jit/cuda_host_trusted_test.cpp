@@ -1,6 +1,6 @@
-// The CUDA halves of native handlers, compiled as C++ of this machine through cuda_shim.hpp: they
-// do what the C++ halves do, on one thread and on several, and threads that disagree come to one
-// end.
+// The CUDA texts of trusted handlers, compiled as C++ of this machine through cuda_shim.hpp. They
+// give the results of the C++ functions, on one thread and on several; where threads return
+// different outcomes, the item still has one.
 #include <dlfcn.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "conformance/unverified_handlers.hpp"
+#include "conformance/trusted_handlers.hpp"
 #include "cuda_shim_frame.hpp"
 #include "everkernel/jit/cuda_source.hpp"
 #include "support/ir_text.hpp"
@@ -20,8 +20,8 @@
 namespace everkernel::test {
 namespace {
 
-using conformance::unverified_handlers;
-using ir::UnverifiedHandler;
+using conformance::trusted_handlers;
+using ir::TrustedHandler;
 
 const std::filesystem::path kSources = EVERKERNEL_SOURCE_DIR;
 
@@ -29,10 +29,10 @@ std::string include(const char* folder) {
   return "-I" + (kSources / folder).string();
 }
 
-// The generated text of native handlers, as a library.
-class Halves {
+// The generated text of trusted handlers, as a library.
+class CudaLibrary {
  public:
-  explicit Halves(const std::vector<UnverifiedHandler>& handlers) {
+  explicit CudaLibrary(const std::vector<TrustedHandler>& handlers) {
     std::ofstream(dir_.path() / "handlers.cpp", std::ios::binary) << source_of(handlers);
     const Outcome compiled =
         test::run({.program = EVERKERNEL_CXX,
@@ -46,9 +46,9 @@ class Halves {
     if (library_ == nullptr) throw std::runtime_error(dlerror());
     entry_ = reinterpret_cast<ShimRun>(dlsym(library_, "run"));
   }
-  Halves(const Halves&) = delete;
-  Halves& operator=(const Halves&) = delete;
-  ~Halves() { dlclose(library_); }
+  CudaLibrary(const CudaLibrary&) = delete;
+  CudaLibrary& operator=(const CudaLibrary&) = delete;
+  ~CudaLibrary() { dlclose(library_); }
 
   RunResult run(std::size_t index, ShimWay way, const FrameSpec& spec) const {
     static Stage stage;
@@ -61,9 +61,9 @@ class Halves {
   }
 
  private:
-  static std::string source_of(const std::vector<UnverifiedHandler>& handlers) {
+  static std::string source_of(const std::vector<TrustedHandler>& handlers) {
     std::string text = "#include \"cuda_shim.hpp\"\n";
-    text += jit::emit_cuda(*check_text(""), {.unverified = handlers});
+    text += jit::emit_cuda(*check_text(""), {.trusted_handlers = handlers});
     text +=
         "using namespace everkernel;\n"
         "extern \"C\" abi::Word run(abi::Word handler, test::ShimWay way, test::ShimFrame* frame,\n"
@@ -101,7 +101,7 @@ FrameSpec item_of(Word opcode) {
   return spec;
 }
 
-// The item as it is, and with args, rights and tokens that make it take other ways.
+// An ordinary item, and variants whose args, access rights and tokens lead to other branches.
 std::vector<FrameSpec> variants_of(Word opcode) {
   std::vector<FrameSpec> specs{item_of(opcode)};
   for (const Word handle : {0u, 1u, 3u, 4u, 5u, 6u, 77u}) {
@@ -128,31 +128,31 @@ std::vector<FrameSpec> variants_of(Word opcode) {
   return specs;
 }
 
-bool never_ends(const UnverifiedHandler& handler, const FrameSpec& spec) {
+bool never_ends(const TrustedHandler& handler, const FrameSpec& spec) {
   const bool waits =
-      handler.opcode == conformance::kNativeSpin || handler.opcode == conformance::kNativeTurns;
+      handler.opcode == conformance::kTrustedSpin || handler.opcode == conformance::kTrustedTurns;
   return waits && spec.abort != Abort::set;
 }
 
-RunResult run_cpu_half(const UnverifiedHandler& handler, const FrameSpec& spec) {
+RunResult run_cpp_function(const TrustedHandler& handler, const FrameSpec& spec) {
   static Stage stage;
   ir::ItemFrame& frame = stage.set(spec);
-  return stage.collect(ir::run_unverified(handler, frame));
+  return stage.collect(ir::run_trusted(handler, frame));
 }
 
-TEST(CudaHalves, do_what_the_cpu_halves_do) {
-  const Halves halves(unverified_handlers());
+TEST(CudaTrusted, texts_give_the_results_of_the_cpp_functions) {
+  const CudaLibrary library(trusted_handlers());
   std::size_t runs = 0;
-  for (std::size_t i = 0; i < unverified_handlers().size(); ++i) {
-    const UnverifiedHandler& handler = unverified_handlers()[i];
+  for (std::size_t i = 0; i < trusted_handlers().size(); ++i) {
+    const TrustedHandler& handler = trusted_handlers()[i];
     for (const FrameSpec& spec : variants_of(handler.opcode)) {
       if (never_ends(handler, spec)) continue;
-      const RunResult expected = run_cpu_half(handler, spec);
-      EXPECT_EQ(difference(expected, halves.run(i, ShimWay::one_lane, spec)), "")
+      const RunResult expected = run_cpp_function(handler, spec);
+      EXPECT_EQ(difference(expected, library.run(i, ShimWay::one_lane, spec)), "")
           << handler.name << " on one thread, " << describe(spec);
       ++runs;
       if (handler.scope == ir::Scope::lane) continue;
-      EXPECT_EQ(difference(expected, halves.run(i, ShimWay::many_lanes, spec)), "")
+      EXPECT_EQ(difference(expected, library.run(i, ShimWay::many_lanes, spec)), "")
           << handler.name << " on five threads, " << describe(spec);
     }
   }
@@ -168,7 +168,7 @@ struct Disagreement {
   Word third_arg = 4;  // args[3] afterwards
 };
 
-TEST(CudaHalves, threads_that_disagree_come_to_one_end) {
+TEST(CudaTrusted, threads_that_disagree_come_to_one_end) {
   constexpr ir::Effects kArgs{.writes_args = true};
   constexpr ir::Effects kLeaves{.writes_args = true, .can_yield = true, .can_await = true};
   using ir::Ending;
@@ -198,7 +198,7 @@ TEST(CudaHalves, threads_that_disagree_come_to_one_end) {
        {},
        {}},
   };
-  std::vector<UnverifiedHandler> handlers;
+  std::vector<TrustedHandler> handlers;
   for (const Disagreement& row : rows) {
     handlers.push_back(
         {.name = "body",
@@ -208,9 +208,9 @@ TEST(CudaHalves, threads_that_disagree_come_to_one_end) {
          .cuda = fmt::format("template <class Item> __device__ Word body(Item& item) {{ {} }}",
                              row.body)});
   }
-  const Halves halves(handlers);
+  const CudaLibrary library(handlers);
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    const RunResult result = halves.run(i, ShimWay::many_lanes, item_of(64));
+    const RunResult result = library.run(i, ShimWay::many_lanes, item_of(64));
     EXPECT_EQ(result.outcome, rows[i].expected)
         << rows[i].body << ": " << static_cast<Word>(result.outcome.ending) << ", "
         << result.outcome.fault_code;

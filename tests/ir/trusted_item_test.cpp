@@ -1,5 +1,6 @@
-// What the C++ half of a native handler sees: words of the slot, buffers with their rights, turns.
-#include "everkernel/ir/unverified_item.hpp"
+// The item as the C++ function of a trusted handler sees it: words of the slot, buffers and their
+// access rights, turns.
+#include "everkernel/ir/trusted_item.hpp"
 
 #include <gtest/gtest.h>
 
@@ -10,15 +11,15 @@
 namespace everkernel::test {
 namespace {
 
-using ir::UnverifiedBuffer;
-using ir::UnverifiedItem;
+using ir::TrustedBuffer;
+using ir::TrustedItem;
 using Words = std::vector<Word>;
 
-Outcome run(Machine& machine, ir::UnverifiedHandler::Function function) {
+Outcome run(Machine& machine, ir::TrustedHandler::Function function) {
   return machine.run({.cpu = function});
 }
 
-TEST(UnverifiedItem, has_the_words_of_its_slot) {
+TEST(TrustedItem, has_the_words_of_its_slot) {
   Machine machine;
   machine.frame.opcode = 64;
   machine.frame.tenant = 3;
@@ -28,7 +29,7 @@ TEST(UnverifiedItem, has_the_words_of_its_slot) {
   machine.frame.args[2] = 5;
   machine.frame.args[11] = 6;
   EXPECT_EQ(run(machine,
-                [](UnverifiedItem& item) {
+                [](TrustedItem& item) {
                   const Word words[] = {item.opcode(), item.tenant(), item.priority(), item.slot(),
                                         item.lanes(),  item.param(),  item.args()[11]};
                   for (Word i = 0; i < 7; ++i) item.output().store(i, words[i]);
@@ -43,57 +44,52 @@ TEST(UnverifiedItem, has_the_words_of_its_slot) {
 
 struct AccessRow {
   std::string_view name;
-  ir::UnverifiedHandler::Function function;
+  ir::TrustedHandler::Function function;
   Word code;
 };
 
 // Buffers of the rows: 3 read only, 4 write only, 5 of tenant 9, 6 without words and read only.
 constexpr AccessRow kAccesses[] = {
-    {"a load", [](UnverifiedItem& i) { return i.input().load(3) == 40 ? i.done() : i.fault(0); },
-     0},
+    {"a load", [](TrustedItem& i) { return i.input().load(3) == 40 ? i.done() : i.fault(0); }, 0},
     {"a load past the end",
-     [](UnverifiedItem& i) { return i.input().load(4) == 0 ? i.done() : i.fault(0); }, 2},
-    {"a store past the end", [](UnverifiedItem& i) { return i.output().store(8, 1), i.done(); }, 2},
-    {"an atomic past the end",
-     [](UnverifiedItem& i) { return i.output().atomic_add(8, 1), i.done(); }, 2},
-    {"a handle that is none", [](UnverifiedItem& i) { return i.buffer(77).load(0), i.done(); }, 9},
-    {"handle 0", [](UnverifiedItem& i) { return i.buffer(0).store(0, 1), i.done(); }, 9},
+     [](TrustedItem& i) { return i.input().load(4) == 0 ? i.done() : i.fault(0); }, 2},
+    {"a store past the end", [](TrustedItem& i) { return i.output().store(8, 1), i.done(); }, 2},
+    {"an atomic past the end", [](TrustedItem& i) { return i.output().atomic_add(8, 1), i.done(); },
+     2},
+    {"a handle that is none", [](TrustedItem& i) { return i.buffer(77).load(0), i.done(); }, 9},
+    {"handle 0", [](TrustedItem& i) { return i.buffer(0).store(0, 1), i.done(); }, 9},
     {"the length of a handle that is none",
-     [](UnverifiedItem& i) { return i.buffer(77).length() == 0 ? i.done() : i.fault(0); }, 9},
-    {"finding a handle that is none", [](UnverifiedItem& i) { return i.buffer(77), i.done(); }, 0},
-    {"a load from read only", [](UnverifiedItem& i) { return i.buffer(3).load(0), i.done(); }, 0},
-    {"a store to read only", [](UnverifiedItem& i) { return i.buffer(3).store(0, 1), i.done(); },
-     5},
+     [](TrustedItem& i) { return i.buffer(77).length() == 0 ? i.done() : i.fault(0); }, 9},
+    {"finding a handle that is none", [](TrustedItem& i) { return i.buffer(77), i.done(); }, 0},
+    {"a load from read only", [](TrustedItem& i) { return i.buffer(3).load(0), i.done(); }, 0},
+    {"a store to read only", [](TrustedItem& i) { return i.buffer(3).store(0, 1), i.done(); }, 5},
     {"a store past the end of read only",
-     [](UnverifiedItem& i) { return i.buffer(3).store(9, 1), i.done(); }, 5},
-    {"an atomic on read only",
-     [](UnverifiedItem& i) { return i.buffer(3).atomic_or(0, 1), i.done(); }, 5},
-    {"a load from write only", [](UnverifiedItem& i) { return i.buffer(4).load(0), i.done(); }, 5},
-    {"a store to write only", [](UnverifiedItem& i) { return i.buffer(4).store(0, 1), i.done(); },
-     0},
+     [](TrustedItem& i) { return i.buffer(3).store(9, 1), i.done(); }, 5},
+    {"an atomic on read only", [](TrustedItem& i) { return i.buffer(3).atomic_or(0, 1), i.done(); },
+     5},
+    {"a load from write only", [](TrustedItem& i) { return i.buffer(4).load(0), i.done(); }, 5},
+    {"a store to write only", [](TrustedItem& i) { return i.buffer(4).store(0, 1), i.done(); }, 0},
     {"an atomic on write only",
-     [](UnverifiedItem& i) { return i.buffer(4).atomic_or(0, 1), i.done(); }, 5},
-    {"another tenant's", [](UnverifiedItem& i) { return i.buffer(5).load(0), i.done(); }, 5},
+     [](TrustedItem& i) { return i.buffer(4).atomic_or(0, 1), i.done(); }, 5},
+    {"another tenant's", [](TrustedItem& i) { return i.buffer(5).load(0), i.done(); }, 5},
     {"the length of another tenant's",
-     [](UnverifiedItem& i) { return i.buffer(5).length(), i.done(); }, 5},
+     [](TrustedItem& i) { return i.buffer(5).length(), i.done(); }, 5},
     {"a store to read only without words",
-     [](UnverifiedItem& i) { return i.buffer(6).store(0, 1), i.done(); }, 5},
-    {"a load without words", [](UnverifiedItem& i) { return i.buffer(6).load(0), i.done(); }, 2},
+     [](TrustedItem& i) { return i.buffer(6).store(0, 1), i.done(); }, 5},
+    {"a load without words", [](TrustedItem& i) { return i.buffer(6).load(0), i.done(); }, 2},
     {"words to read",
-     [](UnverifiedItem& i) { return i.buffer(3).readable().size() == 2 ? i.done() : i.fault(0); },
-     0},
+     [](TrustedItem& i) { return i.buffer(3).readable().size() == 2 ? i.done() : i.fault(0); }, 0},
     {"words to write of read only",
-     [](UnverifiedItem& i) { return i.buffer(3).writable().empty() ? i.done() : i.fault(0); }, 5},
+     [](TrustedItem& i) { return i.buffer(3).writable().empty() ? i.done() : i.fault(0); }, 5},
     {"words to read of write only",
-     [](UnverifiedItem& i) { return i.buffer(4).readable().empty() ? i.done() : i.fault(0); }, 5},
+     [](TrustedItem& i) { return i.buffer(4).readable().empty() ? i.done() : i.fault(0); }, 5},
     {"words to write",
-     [](UnverifiedItem& i) { return i.output().writable().size() == 8 ? i.done() : i.fault(0); },
-     0},
+     [](TrustedItem& i) { return i.output().writable().size() == 8 ? i.done() : i.fault(0); }, 0},
     {"words of nothing",
-     [](UnverifiedItem& i) { return i.buffer(77).readable().empty() ? i.done() : i.fault(0); }, 9},
+     [](TrustedItem& i) { return i.buffer(77).readable().empty() ? i.done() : i.fault(0); }, 9},
 };
 
-TEST(UnverifiedItem, accesses_have_the_faults_of_handlers) {
+TEST(TrustedItem, accesses_have_the_faults_of_handlers) {
   for (const AccessRow& row : kAccesses) {
     Machine machine;
     machine.add({.handle = 3, .word_count = 2, .access = memory::Access::read});
@@ -106,7 +102,7 @@ TEST(UnverifiedItem, accesses_have_the_faults_of_handlers) {
   }
 }
 
-TEST(UnverifiedItem, control_words_are_written_as_the_tenant_may) {
+TEST(TrustedItem, control_words_are_written_as_the_tenant_may) {
   struct Row {
     Word tenant, index, code;
   };
@@ -115,7 +111,7 @@ TEST(UnverifiedItem, control_words_are_written_as_the_tenant_may) {
     Machine machine;
     machine.frame.tenant = row.tenant;
     machine.frame.args[3] = row.index;
-    const Outcome outcome = run(machine, [](UnverifiedItem& item) {
+    const Outcome outcome = run(machine, [](TrustedItem& item) {
       item.control().store(item.args()[3], 7);
       return item.done();
     });
@@ -125,8 +121,8 @@ TEST(UnverifiedItem, control_words_are_written_as_the_tenant_may) {
   }
 }
 
-TEST(UnverifiedItem, control_words_are_plain_memory_for_the_operator_alone) {
-  const auto function = [](UnverifiedItem& item) {
+TEST(TrustedItem, control_words_are_plain_memory_for_the_operator_alone) {
+  const auto function = [](TrustedItem& item) {
     return item.control().readable().size() == 200 ? item.control().writable(),
            item.done()                             : item.fault(0);
   };
@@ -136,10 +132,10 @@ TEST(UnverifiedItem, control_words_are_plain_memory_for_the_operator_alone) {
   EXPECT_EQ(run(machine, function), faulted(FaultCode::permission_denied));
 }
 
-TEST(UnverifiedItem, of_several_faults_the_lowest_code_counts_and_the_rest_runs) {
+TEST(TrustedItem, of_several_faults_the_lowest_code_counts_and_the_rest_runs) {
   Machine machine;
   EXPECT_EQ(run(machine,
-                [](UnverifiedItem& item) {
+                [](TrustedItem& item) {
                   item.buffer(77).store(0, 1);  // 9
                   item.output().store(99, 1);   // 2
                   item.output().store(0, 7);
@@ -149,12 +145,12 @@ TEST(UnverifiedItem, of_several_faults_the_lowest_code_counts_and_the_rest_runs)
   EXPECT_EQ(machine.output[0], 7u);
 }
 
-TEST(UnverifiedItem, atomics_give_the_word_before) {
+TEST(TrustedItem, atomics_give_the_word_before) {
   Machine machine;
   std::iota(machine.output.begin(), machine.output.end(), 12u);
   EXPECT_EQ(run(machine,
-                [](UnverifiedItem& item) {
-                  const UnverifiedBuffer words = item.output();
+                [](TrustedItem& item) {
+                  const TrustedBuffer words = item.output();
                   const Word before[] = {words.atomic_add(0, 5),       words.atomic_min(1, 3),
                                          words.atomic_max(2, 99),      words.atomic_and(3, 6),
                                          words.atomic_or(4, 3),        words.atomic_xor(5, 3),
@@ -175,11 +171,11 @@ TEST(UnverifiedItem, atomics_give_the_word_before) {
 
 // ---- turns ----
 
-TEST(UnverifiedItem, turn_k_belongs_to_lane_k_modulo_lanes) {
+TEST(TrustedItem, turn_k_belongs_to_lane_k_modulo_lanes) {
   Machine machine;
   machine.frame.lanes = 3;
   EXPECT_EQ(run(machine,
-                [](UnverifiedItem& item) {
+                [](TrustedItem& item) {
                   item.each(7, [&](Word i, Word lane) { item.output().store(i, lane + 1); });
                   return item.done();
                 }),
@@ -187,12 +183,12 @@ TEST(UnverifiedItem, turn_k_belongs_to_lane_k_modulo_lanes) {
   EXPECT_EQ(Words(machine.output.begin(), machine.output.end()), (Words{1, 2, 3, 1, 2, 3, 1, 0}));
 }
 
-TEST(UnverifiedItem, every_turn_runs_once) {
+TEST(TrustedItem, every_turn_runs_once) {
   for (const Word count : {0u, 1u, 255u, 256u, 257u, 1000u}) {
     Machine machine;
     machine.frame.args[3] = count;
     EXPECT_EQ(run(machine,
-                  [](UnverifiedItem& item) {
+                  [](TrustedItem& item) {
                     item.each(item.args()[3], [&](Word i) {
                       item.output().store(0, item.output().load(0) + 1);
                       item.output().store(1, item.output().load(1) + i);
@@ -205,12 +201,12 @@ TEST(UnverifiedItem, every_turn_runs_once) {
   }
 }
 
-TEST(UnverifiedItem, the_token_ends_turns) {
+TEST(TrustedItem, the_token_ends_turns) {
   Machine machine;
   static Word abort_word;
   abort_word = 0;
   machine.frame.abort = &abort_word;
-  const auto function = [](UnverifiedItem& item) {
+  const auto function = [](TrustedItem& item) {
     item.each(0xFFFFFFFF, [&](Word i) {
       item.output().store(0, i);
       if (i == 1000) abort_word = 1;
@@ -222,11 +218,11 @@ TEST(UnverifiedItem, the_token_ends_turns) {
   EXPECT_LT(machine.output[0], 2000u);
 }
 
-TEST(UnverifiedItem, one_thread_is_all_there_is) {
+TEST(TrustedItem, one_thread_is_all_there_is) {
   Machine machine;
   machine.frame.lanes = 32;
   EXPECT_EQ(run(machine,
-                [](UnverifiedItem& item) {
+                [](TrustedItem& item) {
                   item.meet();
                   const bool is_alone = item.thread() == 0 && item.thread_count() == 1 &&
                                         item.leads() && item.from_leader(5) == 5 &&
@@ -236,9 +232,9 @@ TEST(UnverifiedItem, one_thread_is_all_there_is) {
             kDone);
 }
 
-TEST(UnverifiedItem, what_it_says_goes_where_handlers_say_it) {
+TEST(TrustedItem, what_it_says_goes_where_handlers_say_it) {
   Machine machine;
-  const auto function = [](UnverifiedItem& item) {
+  const auto function = [](TrustedItem& item) {
     item.print(1, 2, 3);
     item.emit(4, 5, 6);
     return item.done();

@@ -1,11 +1,11 @@
-// What the C++ half of a native handler sees of its item. The CUDA half finds the same names in
-// src/jit/device/unverified.cuh, so that simple handlers are the same text twice.
+// The item as the C++ function of a trusted handler sees it. src/jit/device/trusted.cuh gives CUDA
+// texts the same names, so that the body of a simple handler is the same source for both.
 //
-// Accesses are checked like those of verified handlers, but cannot stop the function: one that
-// fails reads 0 or writes nothing, and the item ends as FAULT with its code, whatever the function
-// returns. Of several codes the lowest counts, on every backend.
+// Accesses are checked like those of verified handlers, but a failed access does not end the
+// function: it reads 0 or writes nothing, and the item ends as FAULT with its code, whatever the
+// function returns. Of several fault codes the lowest is kept, on every backend.
 //
-//   Outcome add_one(UnverifiedItem& item) {
+//   Outcome add_one(TrustedItem& item) {
 //     const auto input = item.input(), output = item.output();
 //     item.each(input.length(), [&](Word i) { output.store(i, input.load(i) + 1); });
 //     return item.done();
@@ -17,15 +17,16 @@
 #include <span>
 #include <type_traits>
 
-#include "everkernel/ir/unverified.hpp"
+#include "everkernel/ir/trusted.hpp"
 
 namespace everkernel::ir {
 
-/// A buffer as one item may use it, or the control words. Belongs to its item. Words that others
-/// use at the same time are read and written whole, in no particular order.
-class UnverifiedBuffer {
+/// A buffer with the access rights of one item, or the control words. It refers to its item and
+/// must not outlive it. Accesses are relaxed atomics: words that other items use at the same time
+/// never tear, and have no order.
+class TrustedBuffer {
  public:
-  /// Words in it. A handle that names nothing has none, and asking is a fault.
+  /// Number of words. 0 and a fault where the handle names no buffer, or one of another tenant.
   Word length() const {
     if (reason_ != 0) [[unlikely]] {
       note(reason_);
@@ -48,35 +49,35 @@ class UnverifiedBuffer {
     note(reason_of(index, kWrite));
   }
 
-  /// Adds to a word, and gives the one before.
+  /// Adds to a word; returns the word before.
   Word atomic_add(Word index, Word value) const {
     return change(index, [&](auto word) { return word.fetch_add(value, kRelaxed); });
   }
-  /// The smaller of the word and the value becomes the word; gives the one before.
+  /// Stores the smaller of the word and the value; returns the word before.
   Word atomic_min(Word index, Word value) const {
     return exchange_by(index, [&](Word before) { return std::min(before, value); });
   }
-  /// The larger of the word and the value becomes the word; gives the one before.
+  /// Stores the larger of the word and the value; returns the word before.
   Word atomic_max(Word index, Word value) const {
     return exchange_by(index, [&](Word before) { return std::max(before, value); });
   }
-  /// Bits that are in both stay; gives the word before.
+  /// Keeps the bits that the value has too; returns the word before.
   Word atomic_and(Word index, Word value) const {
     return change(index, [&](auto word) { return word.fetch_and(value, kRelaxed); });
   }
-  /// Bits that are in either are set; gives the word before.
+  /// Sets the bits of the value; returns the word before.
   Word atomic_or(Word index, Word value) const {
     return change(index, [&](auto word) { return word.fetch_or(value, kRelaxed); });
   }
-  /// Bits of the value are flipped; gives the word before.
+  /// Flips the bits of the value; returns the word before.
   Word atomic_xor(Word index, Word value) const {
     return change(index, [&](auto word) { return word.fetch_xor(value, kRelaxed); });
   }
-  /// Replaces a word, and gives the one before.
+  /// Replaces a word; returns the word before.
   Word atomic_exchange(Word index, Word value) const {
     return change(index, [&](auto word) { return word.exchange(value, kRelaxed); });
   }
-  /// Replaces a word if it is `expected`; gives the one before.
+  /// Replaces a word if it is `expected`; returns the word before.
   Word atomic_cas(Word index, Word expected, Word desired) const {
     return change(index, [&](auto word) {
       word.compare_exchange_strong(expected, desired, kRelaxed);
@@ -84,15 +85,15 @@ class UnverifiedBuffer {
     });
   }
 
-  /// All its words, as plain memory for loops that shall vectorise: for what no other item writes
-  /// meanwhile. Empty without the right, which is a fault.
+  /// All its words as plain memory, so that loops can be vectorised. Only for words that no other
+  /// item writes meanwhile. Empty and a fault without the right to read.
   std::span<const Word> readable() const {
     const Word reason = missing_right(0, kRead);
     if (reason != 0) note(reason);
     return {words_, readable_};
   }
-  /// All its words to write, and to read where it may be read. For what no other item touches
-  /// meanwhile. Empty without the right, which is a fault.
+  /// All its words as plain memory to write, and to read where the item may read them. Only for
+  /// words that no other item touches meanwhile. Empty and a fault without the right to write.
   std::span<Word> writable() const {
     const Word reason = missing_right(0, kWrite);
     if (reason != 0) note(reason);
@@ -100,12 +101,12 @@ class UnverifiedBuffer {
   }
 
  private:
-  friend class UnverifiedItem;
+  friend class TrustedItem;
   static constexpr auto kRelaxed = std::memory_order_relaxed;
   static constexpr Word kRead = static_cast<Word>(memory::Access::read);
   static constexpr Word kWrite = static_cast<Word>(memory::Access::write);
 
-  explicit UnverifiedBuffer(Word& fault) : fault_(&fault) {}
+  explicit TrustedBuffer(Word& fault) : fault_(&fault) {}
   std::atomic_ref<Word> at(Word index) const { return std::atomic_ref(words_[index]); }
   bool is_writable(Word index) const { return index < writable_ && index >= first_writable_; }
   void note(Word code) const { *fault_ = std::min(*fault_, code); }
@@ -132,42 +133,43 @@ class UnverifiedBuffer {
   Word length_ = 0;
   Word readable_ = 0;        // words that may be loaded: all or none
   Word writable_ = 0;        // words that may be stored to: all or none
-  Word first_writable_ = 0;  // of the control words: those below are the operator's
+  Word first_writable_ = 0;  // only tenant 0 may write control words below this
   Word access_ = 0;          // bits of memory::Access
-  Word reason_ = 0;          // why there is nothing
+  Word reason_ = 0;          // fault code where there is no buffer to use, else 0
   Word* fault_;
 };
 
 /// One run of one item. On the CPU one thread does the work of all lanes.
-class UnverifiedItem {
+class TrustedItem {
  public:
   /// An item over a frame; tests of handlers make one by hand.
-  explicit UnverifiedItem(ItemFrame& frame) : frame_(frame) {}
-  UnverifiedItem(const UnverifiedItem&) = delete;             ///< buffers refer to it
-  UnverifiedItem& operator=(const UnverifiedItem&) = delete;  ///< buffers refer to it
+  explicit TrustedItem(ItemFrame& frame) : frame_(frame) {}
+  TrustedItem(const TrustedItem&) = delete;             ///< buffers refer to it
+  TrustedItem& operator=(const TrustedItem&) = delete;  ///< buffers refer to it
 
   Word opcode() const { return frame_.opcode; }      ///< of the slot
   Word tenant() const { return frame_.tenant; }      ///< of the slot
   Word priority() const { return frame_.priority; }  ///< of the slot
   Word slot() const { return frame_.slot; }          ///< its index
   Word param() const { return frame_.args[2]; }      ///< args()[2]
-  /// The item's own copy of its arguments. What is written stays if the effects say so.
+  /// The item's own copy of its arguments. Changes are kept if the handler has `writes_args`.
   std::span<Word, abi::kSlotArgs> args() { return frame_.args; }
 
-  /// The buffer of a handle. Never a fault: using it may be one.
-  UnverifiedBuffer buffer(Word handle);
+  /// The buffer of a handle. The call itself never faults; an access to the buffer may.
+  TrustedBuffer buffer(Word handle);
   /// The buffer that args()[0] names.
-  UnverifiedBuffer input() { return buffer(frame_.args[0]); }
+  TrustedBuffer input() { return buffer(frame_.args[0]); }
   /// The buffer that args()[1] names.
-  UnverifiedBuffer output() { return buffer(frame_.args[1]); }
-  /// The control words: any may be read, those from 160 up written, and any by tenant 0.
-  UnverifiedBuffer control();
+  TrustedBuffer output() { return buffer(frame_.args[1]); }
+  /// The control words. Every item may read them and write those from 160 up; tenant 0 may write
+  /// all of them.
+  TrustedBuffer control();
 
   /// Lanes of the scope: 1, 32 or the workgroup size.
   Word lanes() const { return frame_.lanes; }
-  /// Runs `turn(i)`, or `turn(i, lane)`, for i below `count`. Turns are split over the lanes, turn
-  /// k belongs to lane k mod lanes(); all have ended afterwards. Ends early when the item is to
-  /// stop, and then the item is FAULT (deadline).
+  /// Runs `turn(i)`, or `turn(i, lane)`, for i below `count`, and returns when all turns have
+  /// ended. Turn k belongs to lane k mod lanes(). Once the abort token is set, it returns early and
+  /// the item ends as FAULT (deadline).
   template <class Turn>
   void each(Word count, const Turn& turn) {
     Word lane = 0;
@@ -185,24 +187,24 @@ class UnverifiedItem {
     }
   }
 
-  /// Which of the threads that run this item together this is. The CPU has one; on a GPU every
-  /// thread runs the text, and what stands outside each() happens once a thread.
+  /// Index of this thread among the threads that run the item. The CPU has one thread an item; on
+  /// a GPU every thread of the scope runs the text, so that code outside each() runs once a thread.
   Word thread() const { return 0; }
-  /// How many they are: loops by hand begin at thread() and step by this.
+  /// Number of threads that run the item: a loop by hand begins at thread() and steps by this.
   Word thread_count() const { return 1; }
-  /// Whether this thread is the one to do what happens once.
+  /// Whether this is the leading thread: work that must happen once is done behind `if (leads())`.
   bool leads() const { return true; }
-  /// Waits for the others, and sees what they did before.
+  /// Waits for the item's other threads; their writes before it are visible after it.
   void meet() const {}
-  /// The value that the leading thread has, for all.
+  /// Returns the value of the leading thread, on every thread.
   Word from_leader(Word value) const { return value; }
-  /// The smallest value any thread has, for all.
+  /// Returns the smallest value of all threads, on every thread.
   Word lowest(Word value) const { return value; }
-  /// The sum of what the threads have, for all.
+  /// Returns the sum of the values of all threads, on every thread.
   Word total(Word value) const { return value; }
 
-  /// The abort token: whether the item is to end, with stop(). Nothing else can end it, so that
-  /// loops by hand ask now and then.
+  /// Whether the abort token is set. The function then returns stop(); nothing else ends it, so
+  /// that long loops by hand must ask regularly.
   bool should_stop() const {
     if (frame_.abort == nullptr) return false;
     return std::atomic_ref(const_cast<Word&>(*frame_.abort)).load(std::memory_order_relaxed) != 0;
@@ -219,7 +221,7 @@ class UnverifiedItem {
     if (hooks != nullptr && hooks->emit != nullptr) hooks->emit(hooks->self, a, b, c);
   }
 
-  // What a handler returns.
+  // The outcomes that a handler can return.
 
   /// Complete.
   Outcome done() const { return {}; }
@@ -229,7 +231,7 @@ class UnverifiedItem {
   Outcome requeue() const { return {Ending::requeue, 0}; }
   /// FAULT with code 256 + n.
   Outcome fault(Word n) const { return {Ending::fault, user_fault_code(n)}; }
-  /// FAULT (deadline): what should_stop() asks for.
+  /// FAULT (deadline), the outcome once should_stop() is true.
   Outcome stop() const { return {Ending::fault, static_cast<Word>(abi::FaultCode::deadline)}; }
   /// Asks to read `byte_count` bytes from 4096 × `block` of a source into a buffer, and runs again
   /// when they are there. Needs the effect can_await.
@@ -243,7 +245,7 @@ class UnverifiedItem {
     return {Ending::wait_io, 0};
   }
 
-  /// Code of the accesses that failed so far, 0 when none did.
+  /// The lowest fault code of the accesses so far; 0 if none failed.
   Word fault_code() const { return fault_ == kNoFault ? 0 : fault_; }
 
  private:

@@ -1,4 +1,4 @@
-// A native handler: code of your own that nobody verifies, as a C++ function for the CPU and as
+// A trusted handler: code of your own that nobody verifies, as a C++ function for the CPU and as
 // CUDA C++ text for a GPU. Sums the words of a buffer on whichever of the two is there.
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 
 #include "everkernel/backend/cpu/cpu_backend.hpp"
 #include "everkernel/backend/cuda/cuda_backend.hpp"
-#include "everkernel/ir/unverified_item.hpp"
+#include "everkernel/ir/trusted_item.hpp"
 #include "everkernel/protocol/control.hpp"
 #include "everkernel/protocol/ring_writer.hpp"
 #include "everkernel/runtime/megakernel.hpp"
@@ -24,7 +24,7 @@ constexpr Word kCount = 100'000;
 constexpr Word kItems = 10;
 
 // The whole buffer at once: nobody writes it meanwhile, so that the loop may be vectorised.
-ir::Outcome sum_words(ir::UnverifiedItem& item) {
+ir::Outcome sum_words(ir::TrustedItem& item) {
   const auto words = item.input().readable();
   item.output().atomic_add(0, std::accumulate(words.begin(), words.end(), Word{0}));
   return item.done();
@@ -44,7 +44,7 @@ constexpr std::string_view kSumWords = R"(
 )";
 
 // What the verifier would find out is declared, and believed: items on one output commute.
-ir::UnverifiedHandler handler() {
+ir::TrustedHandler handler() {
   return {.name = "sum_words",
           .opcode = kOpcode,
           .scope = ir::Scope::group,
@@ -60,7 +60,7 @@ std::shared_ptr<backend::Backend> find_backend() {
 }
 
 Result<Word> run(const std::shared_ptr<backend::Backend>& backend) {
-  auto kernel = Megakernel::create(backend, {.unverified_handlers = {handler()}});
+  auto kernel = Megakernel::create(backend, {.trusted_handlers = {handler()}});
   if (!kernel) return Failure(kernel.error());
   std::vector<Word> numbers(kCount);
   std::iota(numbers.begin(), numbers.end(), 1u);

@@ -1,7 +1,8 @@
-// Native handlers whose halves are the same text: once compiled here, once as a string.
-#include "conformance/unverified_handlers.hpp"
+// Trusted handlers whose C++ function and CUDA text are one source: compiled here, and kept as a
+// string.
+#include "conformance/trusted_handlers.hpp"
 
-#include "everkernel/ir/unverified_item.hpp"
+#include "everkernel/ir/trusted_item.hpp"
 
 namespace everkernel::conformance {
 namespace {
@@ -11,11 +12,11 @@ using ir::Effects;
 using ir::Scope;
 
 // The names of an item are the same in C++ and in CUDA C++, so that a body can be both.
-#define EVERKERNEL_BOTH_HALVES(name, ...)                                                         \
-  ir::Outcome name(ir::UnverifiedItem& item) __VA_ARGS__ constexpr std::string_view name##_cuda = \
+#define EVERKERNEL_CPP_AND_CUDA(name, ...)                                                     \
+  ir::Outcome name(ir::TrustedItem& item) __VA_ARGS__ constexpr std::string_view name##_cuda = \
       "template <class Item> __device__ Word " #name "(Item& item) " #__VA_ARGS__
 
-// A handler of these halves.
+// A handler of this function and text.
 #define EVERKERNEL_HANDLER(name_, opcode_, ...)                   \
   {                                                               \
     .name = #name_, .opcode = opcode_, __VA_ARGS__, .cpu = name_, \
@@ -24,7 +25,7 @@ using ir::Scope;
 
 // ---- what they see ----
 
-EVERKERNEL_BOTH_HALVES(native_store3, {
+EVERKERNEL_CPP_AND_CUDA(trusted_store3, {
   const auto control = item.control();
   control.store(160, item.args()[0]);
   control.store(161, item.args()[1]);
@@ -32,7 +33,7 @@ EVERKERNEL_BOTH_HALVES(native_store3, {
   return item.done();
 });
 
-EVERKERNEL_BOTH_HALVES(native_echo, {
+EVERKERNEL_CPP_AND_CUDA(trusted_echo, {
   const auto output = item.output();
   output.store(0, item.opcode());
   output.store(1, item.tenant());
@@ -45,22 +46,22 @@ EVERKERNEL_BOTH_HALVES(native_echo, {
   return item.done();
 });
 
-EVERKERNEL_BOTH_HALVES(native_mark, {
+EVERKERNEL_CPP_AND_CUDA(trusted_mark, {
   item.output().atomic_add(item.slot(), 1);
   return item.done();
 });
 
-EVERKERNEL_BOTH_HALVES(native_far, {
+EVERKERNEL_CPP_AND_CUDA(trusted_far, {
   item.output().store(0, item.opcode());
   return item.done();
 });
 
-EVERKERNEL_BOTH_HALVES(native_poke, {
+EVERKERNEL_CPP_AND_CUDA(trusted_poke, {
   item.control().store(item.args()[3], item.args()[4]);
   return item.done();
 });
 
-EVERKERNEL_BOTH_HALVES(native_atomics, {
+EVERKERNEL_CPP_AND_CUDA(trusted_atomics, {
   const auto output = item.output();
   output.store(8, output.atomic_add(0, 5));
   output.store(9, output.atomic_min(1, 3));
@@ -73,12 +74,12 @@ EVERKERNEL_BOTH_HALVES(native_atomics, {
   return item.done();
 });
 
-EVERKERNEL_BOTH_HALVES(native_say, {
+EVERKERNEL_CPP_AND_CUDA(trusted_say, {
   item.print(item.args()[3], item.args()[4], item.args()[5]);
   return item.done();
 });
 
-EVERKERNEL_BOTH_HALVES(native_emit_twice, {
+EVERKERNEL_CPP_AND_CUDA(trusted_emit_twice, {
   if (item.leads()) {
     item.emit(1, 2, 3);
     item.emit(4, 5, 6);
@@ -87,7 +88,7 @@ EVERKERNEL_BOTH_HALVES(native_emit_twice, {
 });
 
 // What lanes do: turns of each(), and what threads have together.
-EVERKERNEL_BOTH_HALVES(native_lane, {
+EVERKERNEL_CPP_AND_CUDA(trusted_lane, {
   const auto output = item.output();
   const Word at = item.param();
   Word turns = 0;
@@ -105,41 +106,41 @@ EVERKERNEL_BOTH_HALVES(native_lane, {
 
 // ---- how they end ----
 
-EVERKERNEL_BOTH_HALVES(native_raise, { return item.fault(item.args()[0]); });
+EVERKERNEL_CPP_AND_CUDA(trusted_raise, { return item.fault(item.args()[0]); });
 
-EVERKERNEL_BOTH_HALVES(native_yield_once, {
+EVERKERNEL_CPP_AND_CUDA(trusted_yield_once, {
   if (item.args()[3] != 0) return item.done();
   item.args()[3] = 1;
   return item.yield();
 });
 
-EVERKERNEL_BOTH_HALVES(native_countdown, {
+EVERKERNEL_CPP_AND_CUDA(trusted_countdown, {
   if (item.args()[3] == 0) return item.done();
   item.args()[3] = item.args()[3] - 1;
   return item.yield();
 });
 
-EVERKERNEL_BOTH_HALVES(native_countdown_later, {
+EVERKERNEL_CPP_AND_CUDA(trusted_countdown_later, {
   if (item.args()[3] == 0) return item.done();
   item.args()[3] = item.args()[3] - 1;
   return item.requeue();
 });
 
-EVERKERNEL_BOTH_HALVES(native_spin, {
+EVERKERNEL_CPP_AND_CUDA(trusted_spin, {
   item.control().store(160, 1);
   while (!item.should_stop()) {
   }
   return item.stop();
 });
 
-EVERKERNEL_BOTH_HALVES(native_turns, {
+EVERKERNEL_CPP_AND_CUDA(trusted_turns, {
   while (item.fault_code() == 0) item.each(1000, [](Word) {});
   return item.done();
 });
 
-EVERKERNEL_BOTH_HALVES(native_undeclared, { return item.yield(); });
+EVERKERNEL_CPP_AND_CUDA(trusted_undeclared, { return item.yield(); });
 
-EVERKERNEL_BOTH_HALVES(native_read_and_sum, {
+EVERKERNEL_CPP_AND_CUDA(trusted_read_and_sum, {
   if (item.args()[6] == 0) {
     item.args()[6] = 1;
     return item.await_read(item.args()[3], item.args()[4], item.args()[0], item.args()[5]);
@@ -151,12 +152,12 @@ EVERKERNEL_BOTH_HALVES(native_read_and_sum, {
   return item.done();
 });
 
-EVERKERNEL_BOTH_HALVES(native_scribble, {
+EVERKERNEL_CPP_AND_CUDA(trusted_scribble, {
   for (Word i = 0; i < 12; ++i) item.args()[i] = 7;
   return item.done();
 });
 
-EVERKERNEL_BOTH_HALVES(native_clumsy, {
+EVERKERNEL_CPP_AND_CUDA(trusted_clumsy, {
   item.buffer(77).store(0, 1);
   item.output().store(0, 7);
   item.output().store(9999, 1);
@@ -165,23 +166,23 @@ EVERKERNEL_BOTH_HALVES(native_clumsy, {
 
 // ---- what a run orders ----
 
-EVERKERNEL_BOTH_HALVES(native_add, {
+EVERKERNEL_CPP_AND_CUDA(trusted_add, {
   if (item.param() == 666) return item.fault(6);
   item.output().atomic_add(0, item.param());
   return item.done();
 });
 
-EVERKERNEL_BOTH_HALVES(native_copy, {
+EVERKERNEL_CPP_AND_CUDA(trusted_copy, {
   item.output().store(0, item.input().load(0) + item.param());
   return item.done();
 });
 
-EVERKERNEL_BOTH_HALVES(native_by_handle, {
+EVERKERNEL_CPP_AND_CUDA(trusted_by_handle, {
   item.buffer(9).store(0, item.buffer(8).load(0) * 3 + item.param());
   return item.done();
 });
 
-EVERKERNEL_BOTH_HALVES(native_move, {
+EVERKERNEL_CPP_AND_CUDA(trusted_move, {
   if (item.param() == 666) return item.fault(6);
   item.output().store(0, item.input().load(0) * 2 + item.param());
   return item.done();
@@ -196,9 +197,8 @@ constexpr Effects kComesBack{.writes_args = true, .can_yield = true};
 constexpr Effects kWaits{
     .reads_input = true, .writes_output = true, .writes_args = true, .can_await = true};
 
-// The same halves on other lanes.
-ir::UnverifiedHandler widened(ir::UnverifiedHandler handler, std::string name, Word opcode,
-                              Scope scope) {
+// The same code under another name, on the lanes of another scope.
+ir::TrustedHandler widened(ir::TrustedHandler handler, std::string name, Word opcode, Scope scope) {
   handler.cuda.replace(handler.cuda.find(handler.name), handler.name.size(), name);
   handler.name = std::move(name);
   handler.opcode = opcode;
@@ -206,44 +206,44 @@ ir::UnverifiedHandler widened(ir::UnverifiedHandler handler, std::string name, W
   return handler;
 }
 
-std::vector<ir::UnverifiedHandler> make_handlers() {
-  const ir::UnverifiedHandler lane =
-      EVERKERNEL_HANDLER(native_lane, kNativeLane, .effects = kOutput);
+std::vector<ir::TrustedHandler> make_handlers() {
+  const ir::TrustedHandler lane =
+      EVERKERNEL_HANDLER(trusted_lane, kTrustedLane, .effects = kOutput);
   return {
-      EVERKERNEL_HANDLER(native_store3, kNativeStore3, .effects = kControl),
-      EVERKERNEL_HANDLER(native_echo, kNativeEcho, .effects = ir::kTouchesEverything),
-      EVERKERNEL_HANDLER(native_mark, kNativeMark, .effects = kOutput, .is_short = true),
-      EVERKERNEL_HANDLER(native_far, kNativeFar, .effects = ir::kTouchesEverything),
-      EVERKERNEL_HANDLER(native_poke, kNativePoke, .effects = kControl),
-      EVERKERNEL_HANDLER(native_atomics, kNativeAtomics, .effects = kOutput),
-      EVERKERNEL_HANDLER(native_say, kNativeSay, .effects = {.prints = true}),
-      EVERKERNEL_HANDLER(native_emit_twice, kNativeEmitTwice, .scope = Scope::warp,
+      EVERKERNEL_HANDLER(trusted_store3, kTrustedStore3, .effects = kControl),
+      EVERKERNEL_HANDLER(trusted_echo, kTrustedEcho, .effects = ir::kTouchesEverything),
+      EVERKERNEL_HANDLER(trusted_mark, kTrustedMark, .effects = kOutput, .is_short = true),
+      EVERKERNEL_HANDLER(trusted_far, kTrustedFar, .effects = ir::kTouchesEverything),
+      EVERKERNEL_HANDLER(trusted_poke, kTrustedPoke, .effects = kControl),
+      EVERKERNEL_HANDLER(trusted_atomics, kTrustedAtomics, .effects = kOutput),
+      EVERKERNEL_HANDLER(trusted_say, kTrustedSay, .effects = {.prints = true}),
+      EVERKERNEL_HANDLER(trusted_emit_twice, kTrustedEmitTwice, .scope = Scope::warp,
                          .effects = {.emits = true}),
       lane,
-      widened(lane, "native_warp", kNativeWarp, Scope::warp),
-      widened(lane, "native_group", kNativeGroup, Scope::group),
-      EVERKERNEL_HANDLER(native_raise, kNativeRaise, .effects = {}),
-      EVERKERNEL_HANDLER(native_yield_once, kNativeYieldOnce, .effects = kComesBack),
-      EVERKERNEL_HANDLER(native_countdown, kNativeCountdown, .effects = kComesBack),
-      EVERKERNEL_HANDLER(native_countdown_later, kNativeCountdownLater, .scope = Scope::warp,
+      widened(lane, "trusted_warp", kTrustedWarp, Scope::warp),
+      widened(lane, "trusted_group", kTrustedGroup, Scope::group),
+      EVERKERNEL_HANDLER(trusted_raise, kTrustedRaise, .effects = {}),
+      EVERKERNEL_HANDLER(trusted_yield_once, kTrustedYieldOnce, .effects = kComesBack),
+      EVERKERNEL_HANDLER(trusted_countdown, kTrustedCountdown, .effects = kComesBack),
+      EVERKERNEL_HANDLER(trusted_countdown_later, kTrustedCountdownLater, .scope = Scope::warp,
                          .effects = kComesBack),
-      EVERKERNEL_HANDLER(native_spin, kNativeSpin, .effects = kControl),
-      EVERKERNEL_HANDLER(native_turns, kNativeTurns, .effects = {}),
-      EVERKERNEL_HANDLER(native_undeclared, kNativeUndeclared, .effects = {}),
-      EVERKERNEL_HANDLER(native_read_and_sum, kNativeReadAndSum, .effects = kWaits),
-      EVERKERNEL_HANDLER(native_scribble, kNativeScribble, .effects = {}),
-      EVERKERNEL_HANDLER(native_clumsy, kNativeClumsy, .effects = ir::kTouchesEverything),
-      EVERKERNEL_HANDLER(native_add, kNativeAdd, .effects = kOutput, .commutes = true),
-      EVERKERNEL_HANDLER(native_copy, kNativeCopy, .effects = kInputToOutput, .is_pure = true),
-      EVERKERNEL_HANDLER(native_by_handle, kNativeByHandle, .effects = ir::kTouchesEverything),
-      EVERKERNEL_HANDLER(native_move, kNativeMove, .effects = kInputToOutput),
+      EVERKERNEL_HANDLER(trusted_spin, kTrustedSpin, .effects = kControl),
+      EVERKERNEL_HANDLER(trusted_turns, kTrustedTurns, .effects = {}),
+      EVERKERNEL_HANDLER(trusted_undeclared, kTrustedUndeclared, .effects = {}),
+      EVERKERNEL_HANDLER(trusted_read_and_sum, kTrustedReadAndSum, .effects = kWaits),
+      EVERKERNEL_HANDLER(trusted_scribble, kTrustedScribble, .effects = {}),
+      EVERKERNEL_HANDLER(trusted_clumsy, kTrustedClumsy, .effects = ir::kTouchesEverything),
+      EVERKERNEL_HANDLER(trusted_add, kTrustedAdd, .effects = kOutput, .commutes = true),
+      EVERKERNEL_HANDLER(trusted_copy, kTrustedCopy, .effects = kInputToOutput, .is_pure = true),
+      EVERKERNEL_HANDLER(trusted_by_handle, kTrustedByHandle, .effects = ir::kTouchesEverything),
+      EVERKERNEL_HANDLER(trusted_move, kTrustedMove, .effects = kInputToOutput),
   };
 }
 
 }  // namespace
 
-const std::vector<ir::UnverifiedHandler>& unverified_handlers() {
-  static const std::vector<ir::UnverifiedHandler> handlers = make_handlers();
+const std::vector<ir::TrustedHandler>& trusted_handlers() {
+  static const std::vector<ir::TrustedHandler> handlers = make_handlers();
   return handlers;
 }
 
