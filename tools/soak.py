@@ -48,7 +48,8 @@ def test(program, gtest_filter="*", folder=CI):
 def fuzz(name):
     return Part(f"fuzz {name}",
                 [ROOT / "tests/fuzz/run_fuzz.sh", ASAN / f"{name}_fuzz",
-                 ROOT / "tests/fuzz/corpus" / name, LOGS / f"fuzz_{name}", "SECONDS"], share=4)
+                 ROOT / "tests/fuzz/corpus" / name, LOGS / f"fuzz_{name}",
+                 "-max_total_time=SECONDS"], share=4)
 
 
 def simulated(name, program, share=0):
@@ -112,7 +113,7 @@ def run(part, seconds, seed):
     environment = {**part.environment, "EVERKERNEL_SEED": str(seed)}
     if part.share:
         environment["EVERKERNEL_SECONDS"] = str(int(seconds))
-    part.command = [str(int(seconds)) if word == "SECONDS" else word for word in part.command]
+    part.command = [str(word).replace("SECONDS", str(int(seconds))) for word in part.command]
     log = LOGS / (part.name.replace(" ", "_") + ".log")
     limit = seconds * 2 + 300 if part.share else LONGEST_MINUTES * 60
     begin = time.monotonic()

@@ -94,7 +94,7 @@ Result<RunReport> run_items(Megakernel& kernel, const RunArguments& arguments, c
                      .lineage = arguments.lineage,
                      .timeout = arguments.timeout.value_or(kDefaultRunTimeout),
                      .worker_count = arguments.workers.value_or(0),
-                     .execution = execution_of(command),
+                     .execution = execution_of(arguments),
                      .hit_capacity = arguments.hit_capacity.value_or(0),
                      .memory_budget_bytes = arguments.memory_budget.value_or(0)};
   if (bar.is_shown()) {

@@ -138,7 +138,7 @@ Result<Type> call_type(const Handler& handler, const Expr& expr, std::span<const
       return conversion_type(handler, expr, types[0]);
     case Function::printf:
     case Function::emit:
-      static_cast<void>(EVERKERNEL_TRY(all(Type::u32)));
+      EVERKERNEL_TRY(all(Type::u32));
       return Type::none;
   }
   return mistake(expr.location, handler.name, "the function is unknown");

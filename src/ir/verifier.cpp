@@ -385,7 +385,7 @@ Result<void> HandlerVerifier::check_await(const Stmt& stmt) {
 }
 
 Result<void> HandlerVerifier::check_evaluate(const Stmt& stmt) {
-  static_cast<void>(EVERKERNEL_TRY(check(stmt.operands[0], /*result_is_used=*/false)));
+  EVERKERNEL_TRY(check(stmt.operands[0], /*result_is_used=*/false));
   const ExprKind kind = body_[stmt.operands[0]].kind;
   if (kind == ExprKind::call || kind == ExprKind::atomic) return {};
   return wrong(stmt.location, "this value is not used",

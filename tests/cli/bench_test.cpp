@@ -1,5 +1,6 @@
 // `everkernel bench` with scripts in place of benchmarks: only the command itself is tested.
 #include "program.hpp"
+#include "support/build_paths.hpp"
 
 namespace everkernel::test {
 namespace {
@@ -9,7 +10,7 @@ class Bench : public Program {
   // The program looks for benchmarks in its own folder, so it is copied to a fresh one.
   void SetUp() override {
     std::filesystem::create_directory(dir.path() / "bin");
-    std::filesystem::copy_file(EVERKERNEL_PROGRAM, dir.path() / "bin/everkernel");
+    std::filesystem::copy_file(built_path("everkernel"), dir.path() / "bin/everkernel");
   }
   void add_script(const std::string& name, const std::string& text) const {
     const auto path = dir.path() / "bin" / name;

@@ -2,6 +2,7 @@
 #include <sys/stat.h>
 
 #include "dispatch_fixture.hpp"
+#include "support/build_paths.hpp"
 
 namespace everkernel::test {
 namespace {
@@ -183,7 +184,7 @@ TEST_F(DispatchRefused, a_device_in_the_folder_is_not_written) {
 
 TEST_F(DispatchRefused, a_full_standard_output_leaves_nothing) {
   const Outcome outcome =
-      run({.program = EVERKERNEL_PROGRAM,
+      run({.program = built_path("everkernel"),
            .args = {"dispatch", "--control", "control.bin", "--ring", "ring.bin", "--out", "a/b"},
            .folder = dir.path(),
            .stdout_path = "/dev/full"});

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "program.hpp"
+#include "support/build_paths.hpp"
 
 namespace everkernel::test {
 namespace {
@@ -153,7 +154,7 @@ class Permissions : public Program {
   Outcome as_nobody(Args args) const {
     if (::geteuid() != 0) return everkernel(std::move(args));
     args.insert(args.begin(),
-                {"--reuid=65534", "--regid=65534", "--clear-groups", EVERKERNEL_PROGRAM});
+                {"--reuid=65534", "--regid=65534", "--clear-groups", built_path("everkernel")});
     return run({.program = "/usr/bin/setpriv", .args = std::move(args), .folder = dir.path()});
   }
   void write_with_mode(const char* name, const Bytes& bytes, unsigned mode) const {
@@ -195,8 +196,8 @@ TEST_F(Permissions, a_read_only_folder_takes_no_file) {
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && !defined(__clang__)
 TEST_F(Files, too_little_memory_is_status_3_and_leaves_nothing) {
   const auto run_with = [&](int kilobytes, const std::string& args) {
-    const std::string command =
-        "ulimit -v " + std::to_string(kilobytes) + " && exec '" EVERKERNEL_PROGRAM "' " + args;
+    const std::string command = "ulimit -v " + std::to_string(kilobytes) + " && exec '" +
+                                built_path("everkernel") + "' " + args;
     return run({.program = "/bin/sh", .args = {"-c", command}, .folder = dir.path()});
   };
   // The memory that the program needs to start depends on the libraries of this build; the ring
@@ -222,7 +223,7 @@ class FullOutput : public Program, public ::testing::WithParamInterface<StreamCa
   // Standard output cannot be written: status 2, and no file was made or changed.
   void expect_nothing_done(Command command) {
     dir.write("ring.bin", Bytes(128));
-    command.program = EVERKERNEL_PROGRAM;
+    command.program = built_path("everkernel");
     command.args = GetParam().args;
     command.folder = dir.path();
     const Outcome outcome = run(command);

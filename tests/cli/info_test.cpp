@@ -1,6 +1,7 @@
 // `everkernel info`.
 #include "everkernel/jit/native.hpp"
 #include "program.hpp"
+#include "support/build_paths.hpp"
 
 namespace everkernel::test {
 namespace {
@@ -8,7 +9,7 @@ namespace {
 using Info = Program;
 
 // The fake driver of tests/cuda.
-constexpr char kFakeDriver[] = EVERKERNEL_FAKE_DRIVER;
+const std::string kFakeDriver = built_path("libfake_cuda.so");
 
 TEST_F(Info, json_has_the_version_and_the_constants_of_the_wire_format) {
   const Json info = json({"info"});
@@ -57,7 +58,7 @@ TEST_F(Info, json_says_which_backends_there_are) {
 }
 
 TEST_F(Info, a_gpu_is_shown_with_what_it_is) {
-  ::setenv("EVERKERNEL_LIBCUDA", kFakeDriver, 1);
+  ::setenv("EVERKERNEL_LIBCUDA", kFakeDriver.c_str(), 1);
   const Json cuda = json({"info"})["backends"][1];
   const auto reason = cuda["reason"].get<std::string>();
   if (reason.starts_with("libnvrtc")) GTEST_SKIP() << "there is no NVRTC here: " << reason;
@@ -70,7 +71,7 @@ TEST_F(Info, a_gpu_is_shown_with_what_it_is) {
 }
 
 TEST_F(Info, a_driver_without_a_gpu_is_a_reason) {
-  ::setenv("EVERKERNEL_LIBCUDA", kFakeDriver, 1);
+  ::setenv("EVERKERNEL_LIBCUDA", kFakeDriver.c_str(), 1);
   ::setenv("FAKE_CUDA_DEVICE_COUNT", "0", 1);
   const Json cuda = json({"info"})["backends"][1];
   ::unsetenv("FAKE_CUDA_DEVICE_COUNT");
@@ -81,7 +82,7 @@ TEST_F(Info, a_driver_without_a_gpu_is_a_reason) {
 }
 
 TEST_F(Info, launches_that_block_are_a_reason) {
-  ::setenv("EVERKERNEL_LIBCUDA", kFakeDriver, 1);
+  ::setenv("EVERKERNEL_LIBCUDA", kFakeDriver.c_str(), 1);
   ::setenv("CUDA_LAUNCH_BLOCKING", "1", 1);
   const Json cuda = json({"info"})["backends"][1];
   ::unsetenv("CUDA_LAUNCH_BLOCKING");

@@ -1,5 +1,6 @@
 // `everkernel inspect --json`: every field, with literal values.
 #include "program.hpp"
+#include "support/build_paths.hpp"
 
 namespace everkernel::test {
 namespace {
@@ -214,10 +215,10 @@ TEST_F(InspectJson, everything_at_once_has_every_key) {
 
 TEST_F(InspectJson, a_ring_may_come_through_a_pipe) {
   dir.write("r.bin", ring_of({{.status = 1}}));
-  const Outcome outcome =
-      run({.program = "/bin/sh",
-           .args = {"-c", "cat r.bin | '" EVERKERNEL_PROGRAM "' inspect --ring /dev/stdin --json"},
-           .folder = dir.path()});
+  const Outcome outcome = run({.program = "/bin/sh",
+                               .args = {"-c", "cat r.bin | '" + built_path("everkernel") +
+                                                  "' inspect --ring /dev/stdin --json"},
+                               .folder = dir.path()});
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_EQ(Json::parse(outcome.out)["occupancy"]["published"], 1);
 }

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "support/build_paths.hpp"
 #include "support/bytes.hpp"
 #include "support/process.hpp"
 #include "support/temp_dir.hpp"
@@ -33,7 +34,8 @@ class Program : public ::testing::Test {
   Program() { ::setenv("EVERKERNEL_LIBCUDA", kNoDriver, 1); }
 
   Outcome everkernel(Args args) const {
-    return run({.program = EVERKERNEL_PROGRAM, .args = std::move(args), .folder = dir.path()});
+    return run(
+        {.program = built_path("everkernel"), .args = std::move(args), .folder = dir.path()});
   }
 
   /// Runs it with --json. It must succeed, print nothing on standard error and one object on

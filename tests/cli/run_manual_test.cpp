@@ -9,6 +9,7 @@
 #include "everkernel/ir/verifier.hpp"
 #include "everkernel/runtime/megakernel.hpp"
 #include "run_fixture.hpp"
+#include "support/build_paths.hpp"
 
 namespace everkernel::test {
 namespace {
@@ -36,8 +37,7 @@ struct Snippet {
 std::vector<Snippet> manual() {
   std::vector<Snippet> snippets;
   bool is_inside = false;
-  for (const std::string& line :
-       lines_of(read_text(EVERKERNEL_SOURCE_DIR "/docs/running-jobs.md"))) {
+  for (const std::string& line : lines_of(read_text(source_path("docs/running-jobs.md")))) {
     if (line.starts_with("```")) {
       is_inside = !is_inside;
       if (is_inside) snippets.push_back({.fence = line.substr(3)});
@@ -112,8 +112,7 @@ class RunManual : public RunProgram {
 };
 
 TEST_F(RunManual, every_command_prints_what_is_shown) {
-  std::filesystem::create_directory_symlink(EVERKERNEL_SOURCE_DIR "/examples",
-                                            dir.path() / "examples");
+  std::filesystem::create_directory_symlink(source_path("examples"), dir.path() / "examples");
   int sessions = 0;
   for (const Snippet& snippet : manual()) {
     if (snippet.fence.starts_with("file ")) write_text(snippet.fence.substr(5), snippet.text());
@@ -139,7 +138,7 @@ std::string marked_region() {
   std::string region;
   bool is_inside = false;
   for (const std::string& line :
-       lines_of(read_text(EVERKERNEL_SOURCE_DIR "/tests/cli/run_manual_test.cpp"))) {
+       lines_of(read_text(source_path("tests/cli/run_manual_test.cpp")))) {
     const bool is_mark = line == "  // [manual]" || line == "  // [/manual]";
     if (is_mark) {
       is_inside = line == "  // [manual]";

@@ -3,6 +3,7 @@
 #include <map>
 
 #include "run_fixture.hpp"
+#include "support/build_paths.hpp"
 
 namespace everkernel::test {
 namespace {
@@ -11,7 +12,7 @@ using Words = std::vector<Word>;
 
 class ShippedJobs : public RunProgram {
  protected:
-  static std::filesystem::path folder() { return EVERKERNEL_SOURCE_DIR "/examples/jobs"; }
+  static std::filesystem::path folder() { return source_path("examples/jobs"); }
 
   // Runs a job in examples/jobs.
   Json report(const std::string& name, int status) const {

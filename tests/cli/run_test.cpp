@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "run_fixture.hpp"
+#include "support/build_paths.hpp"
 
 namespace everkernel::test {
 namespace {
@@ -328,7 +329,7 @@ TEST_F(Run, the_text_says_what_happened_in_at_most_100_columns) {
 
 TEST_F(Run, standard_output_that_fails_leaves_no_files) {
   write_text("job.json", job(R"("items": [{"op": 65, "output": 4}], "outputs": [4])"));
-  const Outcome outcome = run({.program = EVERKERNEL_PROGRAM,
+  const Outcome outcome = run({.program = built_path("everkernel"),
                                .args = {"run", "job.json", "--outputs", "out"},
                                .folder = dir.path(),
                                .stdout_path = "/dev/full"});
@@ -344,8 +345,8 @@ TEST_F(Run, progress_goes_to_a_terminal_and_is_cleared) {
     items += (i == 0 ? "" : ",") + std::string(R"({"op": 68, "output": 4})");
   }
   write_text("job.json", job("\"items\": [" + items + "]"));
-  const std::string command = std::string(EVERKERNEL_PROGRAM) +
-                              " run job.json --interpreter --max-wall-time 700ms > report.txt";
+  const std::string command =
+      built_path("everkernel") + " run job.json --interpreter --max-wall-time 700ms > report.txt";
   const Outcome outcome = run(
       {.program = "/usr/bin/script", .args = {"-qec", command, "/dev/null"}, .folder = dir.path()});
   EXPECT_EQ(outcome.status, 1);

@@ -1,5 +1,6 @@
 // Errors about wrong usage, and the output of --help and --version.
 #include "program.hpp"
+#include "support/build_paths.hpp"
 
 namespace everkernel::test {
 namespace {
@@ -232,7 +233,7 @@ TEST_F(Usage, an_unknown_opcode_name_hints_at_the_table) {
 }
 
 TEST_F(Usage, a_closed_standard_error_does_not_change_the_status) {
-  const Outcome outcome = run({.program = EVERKERNEL_PROGRAM,
+  const Outcome outcome = run({.program = built_path("everkernel"),
                                .args = {"frob"},
                                .folder = dir.path(),
                                .stderr_closed = true});

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "support/build_paths.hpp"
 #include "support/temp_dir.hpp"
 
 namespace everkernel::test {
@@ -18,7 +19,7 @@ using backend::cuda::device_headers;
 using backend::cuda::megakernel_source;
 using backend::cuda::SourceText;
 
-const std::filesystem::path kRoot = EVERKERNEL_SOURCE_DIR;
+const std::filesystem::path kRoot = source_path();
 
 TEST(EmbeddedSource, has_every_header_of_the_wire_format) {
   std::set<std::string> expected;

@@ -1,18 +1,22 @@
 #!/bin/sh
-# Usage: run_fuzz.sh PROGRAM CORPUS WORK SECONDS
+# Usage: run_fuzz.sh PROGRAM CORPUS WORK LIMIT
+# LIMIT is an option of libFuzzer: -runs=N with a fixed seed, or -max_total_time=SECONDS with a
+# fresh one, which is printed.
 # Runs a fuzz target on a copy of its stored corpus: what it finds stays in WORK, in the build
 # folder.
 set -u
 program=$1
 corpus=$2
 work=$3
-seconds=$4
+limit=$4
+seed=0
+case "$limit" in -runs=*) seed=1 ;; esac
 
 rm -rf "$work"
 mkdir -p "$work/corpus" "$work/artifacts"
 cp "$corpus"/* "$work/corpus/" || exit 1
 
-"$program" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -verbosity=0 \
+"$program" "$limit" -seed="$seed" -timeout=10 -rss_limit_mb=2048 -verbosity=0 \
   -print_final_stats=1 -artifact_prefix="$work/artifacts/" "$work/corpus"
 status=$?
 

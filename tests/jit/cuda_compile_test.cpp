@@ -1,7 +1,9 @@
 // The device compilers compile the text of every example and of random handlers for three
 // architectures, and in their PTX every memory access is one of the accessors.
 //
-// EVERKERNEL_SEED=N selects the random handlers.
+// A test run compiles all examples as one program, every architecture and every kind of drain at
+// least once, and one batch of random handlers. A soak (EVERKERNEL_SOAK=1) compiles each example
+// alone, every kind for every architecture, and 500 random handlers that EVERKERNEL_SEED selects.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -13,6 +15,7 @@
 #include "cuda/needs_nvrtc.hpp"
 #include "everkernel/ir/parser.hpp"
 #include "everkernel/jit/cuda_source.hpp"
+#include "support/build_paths.hpp"
 #include "support/jit_program_generator.hpp"
 #include "support/process.hpp"
 #include "support/ptx_check.hpp"
@@ -25,7 +28,7 @@ namespace {
 using backend::cuda::Nvrtc;
 using backend::cuda::SourceText;
 
-const std::filesystem::path kRoot = EVERKERNEL_SOURCE_DIR;
+const std::filesystem::path kRoot = source_path();
 constexpr int kArchitectures[] = {80, 90, 100};
 
 // Calls everything a worker calls, and touches global memory only by accessors.
@@ -110,7 +113,26 @@ std::vector<Example> all_examples() {
       examples.push_back({file.path().filename().string(), parsed(read_text(file.path()))});
     }
   }
+  EXPECT_GE(examples.size(), 11u);
   return examples;
+}
+
+// The handlers of all examples as one program. Names and opcodes are new, so that none clash.
+Example all_in_one() {
+  ir::Program all;
+  for (Example& example : all_examples()) {
+    for (ir::Handler& handler : example.program.handlers) {
+      handler.name = fmt::format("h_{}", all.handlers.size());
+      handler.opcode = static_cast<std::uint32_t>(100 + all.handlers.size());
+      handler.is_payload = false;
+      all.handlers.push_back(std::move(handler));
+    }
+  }
+  return {"all examples", std::move(all)};
+}
+
+std::vector<Example> examples_to_compile() {
+  return is_soak() ? all_examples() : std::vector{all_in_one()};
 }
 
 struct Source {
@@ -146,21 +168,18 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 
 TEST(CudaCompile, nvrtc_takes_every_example) {
   EVERKERNEL_NEEDS_NVRTC(nvrtc);
-  const auto examples = all_examples();
-  EXPECT_GE(examples.size(), 11u);
   for (const int architecture : kArchitectures) {
-    for (const Example& example : examples) {
+    for (const Example& example : examples_to_compile()) {
       const std::string handlers = cuda_of(verified(example.program));
       expect_compiles(*nvrtc, {example.name, handlers, std::string(kKernel)}, architecture);
     }
-    const std::string nothing = cuda_of(verified({}));
-    expect_compiles(*nvrtc, {"no handlers", nothing, std::string(kKernel)}, architecture);
   }
+  expect_compiles(*nvrtc, {"no handlers", cuda_of(verified({})), std::string(kKernel)}, 90);
 }
 
 TEST(CudaCompile, nvrtc_takes_every_example_for_planned_memory) {
   EVERKERNEL_NEEDS_NVRTC(nvrtc);
-  for (const Example& example : all_examples()) {
+  for (const Example& example : examples_to_compile()) {
     const std::string handlers = cuda_of(verified(example.program), jit::MemoryUse::planned);
     expect_compiles(*nvrtc, {example.name, handlers, std::string(kKernel)}, 90);
   }
@@ -180,12 +199,13 @@ std::vector<std::string> worker_options(const char* kind, const char* more = nul
 TEST(CudaCompile, nvrtc_takes_the_megakernel_with_every_example) {
   EVERKERNEL_NEEDS_NVRTC(nvrtc);
   const std::string workers(backend::cuda::megakernel_source().text);
-  for (const Example& example : all_examples()) {
+  for (const Example& example : examples_to_compile()) {
     const std::string handlers = cuda_of(verified(example.program));
-    for (const char* kind : kKindsOfDrain) {
-      for (const int architecture : kArchitectures) {
-        expect_compiles(*nvrtc, {example.name, handlers, workers, worker_options(kind)},
-                        architecture);
+    for (std::size_t i = 0; i < std::size(kKindsOfDrain); ++i) {
+      for (std::size_t k = 0; k < std::size(kArchitectures); ++k) {
+        if (!is_soak() && i % std::size(kArchitectures) != k) continue;
+        expect_compiles(*nvrtc, {example.name, handlers, workers, worker_options(kKindsOfDrain[i])},
+                        kArchitectures[k]);
       }
     }
   }
@@ -200,21 +220,22 @@ TEST(CudaCompile, nvrtc_takes_the_megakernel_with_every_example) {
                   90);
 }
 
-// Calls `compile` with 500 random handlers, in sources of a few each, until one fails.
+// Calls `compile` with random handlers, in sources of a few each, until one fails.
 template <class Compile>
 void for_random_batches(const Compile& compile) {
-  constexpr std::size_t kBatches = 20, kHandlersEach = 25;
+  constexpr std::size_t kHandlersEach = 25;
+  const std::size_t batches = is_soak() ? 20 : 1;
   const std::uint64_t seed = first_seed();
   std::printf("EVERKERNEL_SEED=%llu\n", static_cast<unsigned long long>(seed));
   const auto start = std::chrono::steady_clock::now();
   Random random(seed);
-  for (std::size_t i = 0; i < kBatches; ++i) {
+  for (std::size_t i = 0; i < batches; ++i) {
     const auto program = verified(parsed(generate_batch(random, kHandlersEach)));
     compile(
         Source{fmt::format("batch {} of seed {}", i, seed), cuda_of(program), kernels_of(program)});
     if (testing::Test::HasFailure()) return;
   }
-  std::printf("%zu handlers in %.1f s\n", kBatches * kHandlersEach, seconds_since(start));
+  std::printf("%zu handlers in %.1f s\n", batches * kHandlersEach, seconds_since(start));
 }
 
 TEST(CudaCompile, nvrtc_takes_random_handlers) {
@@ -263,7 +284,8 @@ TEST(CudaCompile, nvrtc_takes_handlers_at_the_limits) {
   }
 }
 
-// The same text by the compiler of the toolkit, for all architectures at once.
+// The same text by the compiler of the toolkit: in a test run to PTX, in a soak to machine code for
+// all architectures.
 void expect_nvcc_compiles(const Source& source) {
   const TempDir dir;
   std::filesystem::create_directory(dir.path() / "everkernel");
@@ -275,34 +297,28 @@ void expect_nvcc_compiles(const Source& source) {
   write("kernel.cu", source.kernel);
   std::vector<std::string> args = {"-std=c++20", "-fmad=false", "-Werror", "all-warnings", "-I."};
   for (const char* folder : {"include", "src"}) args.push_back("-I" + (kRoot / folder).string());
-  for (const int architecture : kArchitectures) {
-    args.push_back(fmt::format("-gencode=arch=compute_{0},code=sm_{0}", architecture));
+  if (is_soak()) {
+    for (const int architecture : kArchitectures) {
+      args.push_back(fmt::format("-gencode=arch=compute_{0},code=sm_{0}", architecture));
+    }
+  } else {
+    args.push_back("-arch=compute_90");
   }
   args.insert(args.end(), source.options.begin(), source.options.end());
-  args.insert(args.end(), {"-c", "kernel.cu", "-o", "kernel.o"});
-  const Outcome outcome = run({.program = EVERKERNEL_NVCC,
+  args.insert(args.end(), {is_soak() ? "-c" : "-ptx", "kernel.cu", "-o", "kernel.out"});
+  const Outcome outcome = run({.program = nvcc_compiler(),
                                .args = args,
                                .folder = dir.path(),
-                               .deadline = std::chrono::minutes(5)});
+                               .timeout = std::chrono::minutes(5)});
   EXPECT_EQ(outcome.status, 0) << source.name << ": " << outcome.out << outcome.err;
 }
 
 #define EVERKERNEL_NEEDS_NVCC() \
-  if (!std::filesystem::exists(EVERKERNEL_NVCC)) GTEST_SKIP() << "there is no nvcc here"
+  if (nvcc_compiler().empty()) GTEST_SKIP() << "there is no nvcc here"
 
-// Handlers of all examples as one program; what opcodes and names they have does not matter here.
 TEST(CudaCompile, nvcc_takes_the_megakernel_with_the_examples) {
   EVERKERNEL_NEEDS_NVCC();
-  ir::Program all;
-  for (Example& example : all_examples()) {
-    for (ir::Handler& handler : example.program.handlers) {
-      handler.name = fmt::format("h_{}", all.handlers.size());
-      handler.opcode = static_cast<std::uint32_t>(100 + all.handlers.size());
-      handler.is_payload = false;
-      all.handlers.push_back(std::move(handler));
-    }
-  }
-  const auto program = verified(std::move(all));
+  const auto program = verified(all_in_one().program);
   const std::string handlers = cuda_of(program);
   expect_nvcc_compiles({"a kernel each", handlers, kernels_of(program) + std::string(kKernel)});
   const std::string workers(backend::cuda::megakernel_source().text);

@@ -9,6 +9,7 @@
 
 #include "cuda_shim_frame.hpp"
 #include "everkernel/jit/cuda_source.hpp"
+#include "support/build_paths.hpp"
 #include "support/jit_stage.hpp"
 #include "support/jit_trial.hpp"
 #include "support/process.hpp"
@@ -27,7 +28,7 @@ static_assert(sizeof(ShimFrame) == sizeof(ir::ItemFrame) &&
               offsetof(ShimFrame, io) == offsetof(ir::ItemFrame, io));
 static_assert(sizeof(ShimHooks) == sizeof(ir::ItemHooks));
 
-const std::filesystem::path kSources = EVERKERNEL_SOURCE_DIR;
+const std::filesystem::path kSources = source_path();
 
 std::string include(const char* folder) {
   return "-I" + (kSources / folder).string();
@@ -84,13 +85,13 @@ Result<std::unique_ptr<const Subject>> make_subject(const ir::VerifiedProgram& p
                                                     jit::CodeCache*) {
   const TempDir dir;
   std::ofstream(dir.path() / "handlers.cpp", std::ios::binary) << source_of(program);
-  const Outcome compiled =
-      test::run({.program = EVERKERNEL_CXX,
-                 .args = {"-std=c++20", is_soak() ? "-O1" : "-O0", "-w", "-fPIC", "-shared", "-ffp-contract=off",
-                          include("tests/jit/device_shim"), include("tests/jit"), include("src"),
-                          include("include"), "handlers.cpp", "-o", "handlers.so"},
-                 .folder = dir.path(),
-                 .deadline = std::chrono::minutes(5)});
+  const Outcome compiled = test::run(
+      {.program = cxx_compiler(),
+       .args = {"-std=c++20", is_soak() ? "-O1" : "-O0", "-w", "-fPIC", "-shared",
+                "-ffp-contract=off", include("tests/jit/device_shim"), include("tests/jit"),
+                include("src"), include("include"), "handlers.cpp", "-o", "handlers.so"},
+       .folder = dir.path(),
+       .timeout = std::chrono::minutes(5)});
   if (compiled.status != 0)
     return fail(Code::unsupported, "the CUDA text is no C++: " + compiled.err);
   void* const library = dlopen((dir.path() / "handlers.so").c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -100,9 +101,9 @@ Result<std::unique_ptr<const Subject>> make_subject(const ir::VerifiedProgram& p
 }
 
 std::string why_no_subject() {
-  return std::filesystem::exists(EVERKERNEL_CXX)
+  return std::filesystem::exists(cxx_compiler())
              ? ""
-             : "the compiler this was built with is not here: " EVERKERNEL_CXX;
+             : "the compiler this was built with is not here: " + cxx_compiler();
 }
 
 [[maybe_unused]] const SubjectKind kCudaText("cuda_text", make_subject, why_no_subject);

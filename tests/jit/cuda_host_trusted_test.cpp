@@ -11,6 +11,7 @@
 #include "conformance/trusted_handlers.hpp"
 #include "cuda_shim_frame.hpp"
 #include "everkernel/jit/cuda_source.hpp"
+#include "support/build_paths.hpp"
 #include "support/ir_text.hpp"
 #include "support/jit_stage.hpp"
 #include "support/process.hpp"
@@ -23,7 +24,7 @@ namespace {
 using conformance::trusted_handlers;
 using ir::TrustedHandler;
 
-const std::filesystem::path kSources = EVERKERNEL_SOURCE_DIR;
+const std::filesystem::path kSources = source_path();
 
 std::string include(const char* folder) {
   return "-I" + (kSources / folder).string();
@@ -35,12 +36,12 @@ class CudaLibrary {
   explicit CudaLibrary(const std::vector<TrustedHandler>& handlers) {
     std::ofstream(dir_.path() / "handlers.cpp", std::ios::binary) << source_of(handlers);
     const Outcome compiled =
-        test::run({.program = EVERKERNEL_CXX,
+        test::run({.program = cxx_compiler(),
                    .args = {"-std=c++20", "-O1", "-w", "-fPIC", "-shared",
                             include("tests/jit/device_shim"), include("tests/jit"), include("src"),
                             include("include"), "handlers.cpp", "-o", "handlers.so"},
                    .folder = dir_.path(),
-                   .deadline = std::chrono::minutes(5)});
+                   .timeout = std::chrono::minutes(5)});
     if (compiled.status != 0) throw std::runtime_error(compiled.err);
     library_ = dlopen((dir_.path() / "handlers.so").c_str(), RTLD_NOW | RTLD_LOCAL);
     if (library_ == nullptr) throw std::runtime_error(dlerror());

@@ -11,6 +11,7 @@
 #include "everkernel/jit/code_cache.hpp"
 #include "everkernel/jit/native.hpp"
 #include "skip.hpp"
+#include "support/build_paths.hpp"
 #include "support/jit_trial.hpp"
 #include "support/temp_dir.hpp"
 
@@ -123,7 +124,7 @@ test::FrameSpec example_frame(ir::Word param, std::mt19937& random) {
 // Both trials compare with the interpreter word by word: the one that compiles, and the one that
 // loads.
 TEST_F(NativeCache, every_example_computes_the_same_from_the_cache) {
-  const std::filesystem::path folder = EVERKERNEL_SOURCE_DIR "/examples/handlers";
+  const std::filesystem::path folder = test::source_path("examples/handlers");
   std::mt19937 random(11);
   std::size_t count = 0;
   for (const auto& file : std::filesystem::directory_iterator(folder)) {

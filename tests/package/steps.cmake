@@ -10,7 +10,7 @@ endfunction()
 # build_and_run(PROJECT OPTION…): builds PROJECT in SCRATCH/build and runs its program `consumer`.
 function(build_and_run project)
   run("${CMAKE_COMMAND}" -G "${GENERATOR}" -S "${project}" -B "${SCRATCH}/build"
-    "-DCMAKE_CXX_COMPILER=${COMPILER}" "-DCMAKE_BUILD_TYPE=${CONFIG}" ${ARGN})
+    "-DCMAKE_CXX_COMPILER=${COMPILER}" ${ARGN})
   run("${CMAKE_COMMAND}" --build "${SCRATCH}/build" --target consumer --parallel 2)
   run("${SCRATCH}/build/consumer")
 endfunction()

@@ -388,7 +388,7 @@ Outcome run_row(const Row& row, std::uint64_t seed) {
 }
 
 std::uint64_t items_to_run() {
-  return number_from("EVERKERNEL_ITEMS").value_or(kIsSanitized ? 2'000'000 : 20'000'000);
+  return number_from("EVERKERNEL_ITEMS").value_or(kIsSanitized ? 200'000 : 5'000'000);
 }
 
 TEST(Stress, no_item_is_lost_doubled_or_torn) {

@@ -27,7 +27,7 @@ struct Command {
   std::string stdout_path = {};                ///< a file instead of being captured
   bool stdout_closed = false;                  ///< run it as `>&-` does
   bool stderr_closed = false;                  ///< run it as `2>&-` does
-  std::chrono::milliseconds deadline{20'000};  ///< then it is killed
+  std::chrono::milliseconds timeout{20'000};  ///< then it is killed
 };
 
 /// How it ended.
@@ -39,15 +39,15 @@ struct Outcome {
 
 namespace detail {
 
-// Waits until the deadline; the raw wait status, or -1 after a kill.
-inline int wait_for(pid_t child, std::chrono::milliseconds deadline) {
-  const auto end = std::chrono::steady_clock::now() + deadline;
+// Waits until the timeout is over; the raw wait status, or -1 after a kill.
+inline int wait_for(pid_t child, std::chrono::milliseconds timeout) {
+  const auto end = std::chrono::steady_clock::now() + timeout;
   int status = 0;
   while (::waitpid(child, &status, WNOHANG) == 0) {
     if (std::chrono::steady_clock::now() > end) {
       ::kill(child, SIGKILL);
       ::waitpid(child, &status, 0);
-      ADD_FAILURE() << "the program ran past its deadline";
+      ADD_FAILURE() << "the program ran past its timeout";
       return -1;
     }
     std::this_thread::sleep_for(std::chrono::microseconds(500));
@@ -93,7 +93,7 @@ inline Outcome run(const Command& command) {
     ADD_FAILURE() << "cannot start " << command.program << ": errno " << error;
     return {};
   }
-  const int status = detail::wait_for(child, command.deadline);
+  const int status = detail::wait_for(child, command.timeout);
   const bool exited = status >= 0 && WIFEXITED(status);
   EXPECT_TRUE(exited) << "the program did not exit: wait status " << status;
   return {.status = exited ? WEXITSTATUS(status) : -1,

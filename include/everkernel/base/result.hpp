@@ -35,7 +35,7 @@ namespace detail {
 
 /// The value of a Result that has one; nothing for Result<void>.
 template <class T>
-[[nodiscard]] T value_of(Result<T>&& result) {
+T value_of(Result<T>&& result) {
   return *std::move(result);
 }
 inline void value_of(Result<void>&&) {}

@@ -1,5 +1,6 @@
-// The structures that host and device exchange with planned work: everkernel/backend/detail/graph.hpp as
-// it lies on the device, and the report of a launch. Host compilers and NVRTC read this header.
+// The structures that host and device exchange with planned work: the graph of
+// everkernel/backend/detail/graph.hpp as it lies on the device, and the report of a launch. Host
+// compilers and NVRTC read this header.
 #pragma once
 
 #include "backend/cuda/launch_rows.hpp"

@@ -1,0 +1,176 @@
+#!/usr/bin/env python3
+"""Puts mistakes into the library, one at a time, and checks that `make test` would find each.
+
+    tools/mutants.py [NAME…]    all mutants, or those whose names contain NAME
+
+Works on a copy of the tree in build/mutants. A mutant names the tests of its module that must find
+it; they run as ctest runs them in `make test`. Prints one line a mutant: the test that failed, or
+that none did. Exit status 1 if a mutant was not found, could not be applied or does not compile.
+"""
+
+import re
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+TREE = ROOT / "build/mutants/tree"
+BUILD = TREE / "build/ci"
+LOG = ROOT / "build/mutants/log.txt"
+TEST_SECONDS = 120  # a mutant that hangs is found by then
+
+
+@dataclass(frozen=True)
+class Mutant:
+    name: str
+    file: str
+    old: str  # stands once in the file
+    new: str
+    tests: str  # names of ctest entries, each also the program it runs unless PROGRAMS says so
+
+
+# Programs that entries run under another name.
+PROGRAMS = {"cuda_text_test": ["jit_test"],
+            "simulated_cuda_conformance_test": ["cuda_conformance_test", "simulated_cuda"]}
+
+MUTANTS = [
+    # Wire format and telemetry.
+    Mutant("a ring takes one slot more than it has", "src/protocol/ring_writer.cpp",
+           "if (end && *end <= slot_count) return {};",
+           "if (end && *end <= slot_count + 1) return {};", "protocol_test"),
+    Mutant("packed operations may be 24", "src/protocol/packed.cpp",
+           "ops.size() > abi::kMaxPackedOps", "ops.size() > abi::kMaxPackedOps + 1",
+           "protocol_test"),
+    Mutant("a fault elsewhere hides a stall", "src/telemetry/snapshot.cpp",
+           "done_delta == 0 && runnable_slots > 0",
+           "done_delta == 0 && runnable_slots > 0 && occupancy.fault == 0", "telemetry_test"),
+    Mutant("idle tenants count for fairness", "src/telemetry/snapshot.cpp",
+           "    if (count == 0) continue;\n", "", "telemetry_test"),
+    # Handlers.
+    Mutant("rotations use 4 bits of the count", "src/ir/semantics.cpp",
+           "static_cast<int>(b & 31)", "static_cast<int>(b & 15)", "ir_test"),
+    Mutant("loops are free", "src/ir/interpreter.cpp", "    --frame_.fuel;\n", "", "ir_test"),
+    Mutant("an index may be the length", "src/jit/llvm_memory.cpp",
+           "fault_unless(builder_.CreateICmpULT(index, limit),",
+           "fault_unless(builder_.CreateICmpULE(index, limit),", "jit_test"),
+    Mutant("device shifts use 4 bits of the count", "src/jit/device/values.cuh",
+           "return a << (count & 31);", "return a << (count & 15);", "cuda_text_test"),
+    Mutant("damaged code is loaded", "src/jit/code_cache.cpp",
+           "if (digest_of(payload) != header.checksum)",
+           "if (payload.empty() && digest_of(payload) != header.checksum)", "code_cache_test"),
+    # Planning.
+    Mutant("a write does not wait for readers", "src/planner/hazard_scan.cpp",
+           "      wait_for_readers(item, state);\n", "      state.forget_readers();\n",
+           "random_job_test run_test"),
+    Mutant("items of other tenants are equal", "src/planner/equal_items.hpp",
+           " && tenant(other) == tenant(item)) return", ") return", "run_test random_job_test"),
+    Mutant("a wave may exceed its budget", "src/planner/waves.cpp",
+           "return used_bytes_ <= input_.budget_bytes;",
+           "return used_bytes_ <= 2 * input_.budget_bytes;", "planner_test planner_property_test"),
+    Mutant("promotion needs both kinds of heat", "src/planner/policy.cpp",
+           "request.hot_opcodes >= kHotOpcodes || request.hot_windows",
+           "request.hot_opcodes >= kHotOpcodes && request.hot_windows", "planner_test"),
+    # The CPU backend. The first two end a drain too early: workers must meet for it to show.
+    Mutant("a drain ends although slots moved", "src/backend/cpu/drain.cpp",
+           "  if (stamp != seen) {\n    seen = stamp;\n    return true;\n  }\n", "",
+           "random_ring_test cpu_conformance_test"),
+    Mutant("progress is not noted", "src/backend/cpu/drain.cpp",
+           "    if (has_moved) note_progress(seen);\n", "",
+           "random_ring_test cpu_conformance_test"),
+    Mutant("a quota is not given back", "src/backend/cpu/worker.cpp",
+           "  if (is_counted) ring_.return_quota(slot.tenant);\n", "", "cpu_conformance_test"),
+    Mutant("poisoned items run", "src/backend/cpu/graph_work.cpp",
+           "if (!may_be_poisoned || !is_poisoned(at.item, info)) outcome",
+           "if (!may_be_poisoned || is_poisoned(at.item, info)) outcome", "run_test"),
+    # Sessions.
+    Mutant("a ring is full one item late", "src/runtime/session.cpp",
+           "{ return reaped_.load(std::memory_order_acquire) + capacity(); }",
+           "{ return reaped_.load(std::memory_order_acquire) + capacity() + 1; }",
+           "cpu_conformance_test stress_test"),
+    # CUDA.
+    Mutant("an illegal address loses no device", "src/backend/cuda/cuda_error.cpp",
+           '{700, "ILLEGAL_ADDRESS", Code::device_lost, kReplace}',
+           '{700, "ILLEGAL_ADDRESS", Code::invalid_argument, kReplace}', "cuda_host_test"),
+    Mutant("disabled tenants run on a GPU", "src/backend/cuda/device/submission.cuh",
+           "!= 0 ? TenantStanding::enabled : TenantStanding::disabled",
+           "!= 0 ? TenantStanding::enabled : TenantStanding::enabled",
+           "simulated_cuda_conformance_test"),
+]
+
+
+def call(command, folder=TREE):
+    with open(LOG, "a") as log:
+        log.write(f"\n$ {' '.join(map(str, command))}\n")
+        log.flush()
+        done = subprocess.run(command, cwd=folder, text=True, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT)
+        log.write(done.stdout)
+    return done.returncode == 0, done.stdout
+
+
+def programs_of(mutant):
+    return [p for test in mutant.tests.split() for p in PROGRAMS.get(test, [test])]
+
+
+def prepare(mutants):
+    """A copy of the tree as it is, with the programs built that the mutants need."""
+    shutil.rmtree(TREE.parent, ignore_errors=True)
+    files = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+                           cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    for name in filter(None, files.split("\0")):
+        if (ROOT / name).is_file():
+            (TREE / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, TREE / name)
+    targets = sorted({program for mutant in mutants for program in programs_of(mutant)})
+    for command in (["cmake", "--preset", "ci"],
+                    ["cmake", "--build", BUILD, "--target", *targets]):
+        succeeded, output = call(command)
+        if not succeeded:
+            raise SystemExit(output + "\nmutants: the tree as it is does not build")
+
+
+def verdict(mutant, path, text):
+    """What became of a mutant; true if a test found it."""
+    if text.count(mutant.old) != 1:
+        return False, f"its text stands {text.count(mutant.old)} times in {mutant.file}, not once"
+    path.write_text(text.replace(mutant.old, mutant.new))
+    succeeded, output = call(["cmake", "--build", BUILD, "--target", *programs_of(mutant)])
+    if not succeeded:
+        return False, "does not compile"
+    for test in mutant.tests.split():
+        passed, output = call(["ctest", "--test-dir", BUILD, "-R", f"^{test}$", "--timeout",
+                               str(TEST_SECONDS), "--output-on-failure", "--no-tests=error"])
+        if "Not Run" in output or "Skipped" in output:
+            return False, f"{test} did not run"
+        if not passed:
+            failed = re.search(r"\[  FAILED  \] (\S+)", output)
+            return True, f"found by {test}: {failed.group(1) if failed else 'no result in time'}"
+    return False, f"NOT FOUND by {mutant.tests}"
+
+
+def main(names):
+    mutants = [m for m in MUTANTS if not names or any(name in m.name for name in names)]
+    if not mutants:
+        print(__doc__.strip(), file=sys.stderr)
+        return 2
+    prepare(mutants)
+    missed = 0
+    for mutant in mutants:
+        begin = time.monotonic()
+        path = TREE / mutant.file
+        text = path.read_text()
+        try:
+            is_found, what = verdict(mutant, path, text)
+        finally:
+            path.write_text(text)
+        missed += not is_found
+        print(f"{mutant.name}: {what} ({time.monotonic() - begin:.0f} s)", flush=True)
+    print(f"{len(mutants) - missed} of {len(mutants)} mutants found; log: {LOG}")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
