@@ -26,11 +26,6 @@ else()
   target_compile_options(everkernel_options INTERFACE
     -fsanitize=${EVERKERNEL_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
   target_link_options(everkernel_options INTERFACE -fsanitize=${EVERKERNEL_SANITIZE})
-  # Coverage counters that lead the fuzzers through the library. Other programs of the build carry
-  # them along, which costs less time than compiling the library twice.
-  if(EVERKERNEL_FUZZ)
-    target_compile_options(everkernel_options INTERFACE -fsanitize=fuzzer-no-link)
-  endif()
 endif()
 target_link_options(everkernel_options INTERFACE -Wl,-z,relro,-z,now)
 if(EVERKERNEL_PORTABLE)
@@ -64,6 +59,11 @@ function(everkernel_add_library name)
     add_library(${target} STATIC ${arg_SOURCES})
     target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:everkernel_options>)
     target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/src")
+    # Coverage counters that lead the fuzzers through the library. Other programs of the build carry
+    # them along, which costs less time than compiling the library twice.
+    if(EVERKERNEL_FUZZ)
+      target_compile_options(${target} PRIVATE -fsanitize=fuzzer-no-link)
+    endif()
   endif()
   add_library(everkernel::${name} ALIAS ${target})
   list(TRANSFORM arg_HEADERS PREPEND "${PROJECT_SOURCE_DIR}/include/everkernel/")
