@@ -1,4 +1,4 @@
-# Thin targets over the CMake presets. `make` builds the release preset; the program is then
+# Short names for the CMake presets. `make` builds the release preset; the program is then
 # build/release/bin/everkernel.
 
 .PHONY: all run test sanitize soak quick bench format tidy clean setup setup-tests
@@ -13,20 +13,21 @@ run: setup
 	cmake --build --preset release --target everkernel
 	@tools/demo.sh build/release/bin/everkernel
 
-# Before a push: the optimised build, every test and every gate, in minutes.
+# The optimised build with every test and every gate. Takes minutes; run it before a push.
 test: setup-tests
 	@tools/check.py ci
 
-# The same tests under ASan and UBSan, with the fuzz targets; then those with threads under TSan.
+# The same tests, without gates and GPU programs, and the fuzz targets under ASan and UBSan; then the
+# tests with threads under TSan.
 sanitize: setup-tests
 	@tools/check.py asan tsan
 
-# Everything long, with fresh seeds: make soak MINUTES=60. `tools/soak.py --list` names the parts.
+# Campaigns with fresh seeds: make soak MINUTES=60. `tools/soak.py --list` names the parts.
 MINUTES ?= 120
 soak: setup-tests
 	@tools/soak.py --minutes $(MINUTES)
 
-# The unit tests alone, for every few minutes of work.
+# The unit tests of the debug build.
 quick: setup-tests
 	cmake --preset dev
 	cmake --build --preset dev
@@ -39,12 +40,12 @@ bench: setup-tests all
 format: setup-tests
 	@git ls-files '*.hpp' '*.cpp' '*.cu' '*.cuh' | xargs clang-format -i
 
-# Style and document gates alone.
+# The gates alone: style, documents, the package. Some need the programs that `make test` has built.
 tidy: setup-tests
 	cmake --preset ci
 	ctest --preset ci --label-regex gate
 
-# What building and running need; what testing needs beside that.
+# The Debian packages for building and running, and those for tests.
 setup:
 	@tools/setup.sh build
 setup-tests:

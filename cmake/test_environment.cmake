@@ -1,3 +1,3 @@
-# Tests, examples and benchmarks under ctest compile what they run, and leave the cache of whoever
-# runs them alone.
+# Tests, examples and benchmarks under ctest compile the code they run, and do not touch the user's
+# cache.
 set(ENV{EVERKERNEL_CACHE_DIR} off)

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Runs every benchmark of a build folder ($1) and leaves one JSON file each in its bench/ folder.
-# One that cannot run here says why and ends with 77.
+# A benchmark that cannot run on this machine prints the reason and ends with status 77.
 set -eu
 build=$1
 mkdir -p "$build/bench"

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Configures, builds and tests presets of CMakePresets.json, and says where the time went.
+"""Configures, builds and tests presets of CMakePresets.json, and prints the slowest parts.
 
-    tools/check.py PRESET…      does it; ends with the ten slowest parts of these presets
+    tools/check.py PRESET…      checks the presets, then prints their ten slowest parts
     tools/check.py --slowest    prints the ten slowest parts of the last check of every preset
 
 A part is the configuration, one target's compilation (seconds of all its jobs, which run side by
@@ -25,7 +25,7 @@ OBJECT = re.compile(r"(?:(?P<folder>.*)/)?CMakeFiles/(?P<target>[^/]+)\.dir/.*\.
 
 
 def target_of(output):
-    """The target an output of the build belongs to: for objects that of their folder."""
+    """The target to which an output of the build belongs: for an object, that of its folder."""
     match = OBJECT.match(output)
     if not match:
         return "links and generated files"
@@ -38,7 +38,7 @@ def log_lines(folder):
 
 
 def build_parts(preset, folder, before):
-    """Seconds by target, of what ninja did since its log had the lines `before`."""
+    """Seconds by target of the jobs that ninja ran since its log had the lines `before`."""
     seconds, jobs = defaultdict(float), defaultdict(int)
     for line in log_lines(folder) - before:
         begin, end, _, output, _ = line.split("\t")

@@ -33,23 +33,23 @@ say "A job is a list of small work items over buffers. This one counts 64 words 
 head -c 240 big/job.json
 printf '...\n'
 
-say "What an item does is yours to say, in a small language that is verified first:"
+say "You define what an item does, in a small language that is verified first:"
 sed -n '/^handler count/,/^}/p' big/log_scan.ek
 everkernel check big/log_scan.ek
 
-say "One command plans it (what depends on what, what is equal, what runs back to back), compiles
-# the handlers for this job, feeds a ring of 1,024 slots as it drains, and reports:"
+say "One command plans the job (dependencies, equal items, regions), compiles the handlers for it,
+# feeds a ring of 1,024 slots as it drains, and prints a report:"
 everkernel run big/job.json --outputs results
 
-say "The counts are those that Python found in the same text:"
+say "Python finds the same counts in the same text:"
 cmp results/buffer-1.bin big/expected.bin
 od -An -tu4 -N32 results/buffer-1.bin
 
-say "A smaller job with --lineage: which rules stand behind each output. The rules are automata
+say "A smaller job. --lineage shows which rules contributed to each output. The rules are automata
 # that report every match as a hit."
 everkernel run "$jobs/scan.json" --lineage | sed -n '1,2p;/^hits/,$p'
 
-say "Items that fail take nothing with them but what depends on them; the exit status is 1."
+say "If an item fails, only the items that depend on it fail with it; the exit status is 1."
 status=0
 everkernel run "$jobs/faults.json" > faults.txt || status=$?
 [ "$status" -eq 1 ]
@@ -63,4 +63,4 @@ everkernel publish --ring ring.bin --slot 0 --tenant 0 --opcode ATOMIC_ADD --arg
 everkernel dispatch --control control.bin --ring ring.bin --out ring
 everkernel inspect --control ring/control.bin --ring ring/ring.bin --observables
 
-say "docs/running-jobs.md tells how to write a job, docs/handlers.md how to write handlers."
+say "docs/running-jobs.md explains jobs, docs/handlers.md explains handlers."

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Runs the programs that need a GPU, each with a limit, and writes one JSON (see gpu_check.sh).
 
-A step has a share of the time. What one leaves goes to those behind it; one that reaches its limit
-is killed with everything it started, and reported as such. Programs that are not there, and steps
-in which nothing ran, count as not passed. The JSON tells of the machine what it is, and no paths.
+Each step has a share of the time; time that a step does not use goes to the steps after it. A step
+that reaches its limit is killed with all processes it started, and the report says so. A step whose
+program is missing, or in which no test ran, has not passed. The JSON describes the machine and
+contains no paths.
 """
 
 import argparse
@@ -22,40 +23,40 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-BUDGET = 520  # seconds from the start; the promise is nine minutes
+BUDGET = 520  # seconds from the start; gpu_check.sh promises nine minutes
 KILL_PATIENCE = 5
 TAIL_CHARACTERS = 4000
 NO_GPU = 77
 STANDARD_KEYS = {"name", "file", "line", "status", "result", "timestamp", "time", "classname",
                  "failures", "type_param", "value_param"}
 SANITIZER_PLACES = ["/usr/local/cuda/bin", "/opt/cuda/bin"]
-MOST_PROCESSES = 16  # at one time: each has a context of its own in the memory of the device
+MOST_PROCESSES = 16  # at the same time: each has its own context in device memory
 
 
 @dataclass
 class Step:
     name: str
     program: str
-    share: float  # of the time, beside the others
+    share: float  # of the time, relative to the other steps
     kind: str = "gtest"  # gtest, program, sanitizer or bench
     arguments: list = field(default_factory=list)
     environment: dict = field(default_factory=dict)
-    seconds: float = 0  # share of its limit that a random test is told to take; 0 = not told
-    copies: int = 1  # processes at one time, each with seeds of its own
-    shards: int = 1  # processes at one time, each with a part of the tests
-    tool: str = ""  # of compute-sanitizer, under which it runs
-    programs: int = 0  # that all copies together are to try; 0 = not told
+    seconds: float = 0  # EVERKERNEL_SECONDS as a share of its limit; 0 = not set
+    copies: int = 1  # processes at the same time, each with its own seeds
+    shards: int = 1  # processes at the same time, each with a part of the tests
+    tool: str = ""  # tool of compute-sanitizer under which it runs
+    programs: int = 0  # random programs that all copies together must try; 0 = any number
 
 
 CACHE_VARIABLE = "EVERKERNEL_TEST_CACHE_DIR"
-# Copies of a random test take turns with the seeds from this one on.
+# The copies of a random test share the seeds from this one on.
 FIRST_SEED = int(os.environ.get("EVERKERNEL_SEED") or str(random.randrange(1 << 31)), 0)
 CUDA = {"EVERKERNEL_BACKEND": "cuda"}
 SUBJECT = {"EVERKERNEL_SUBJECT": "gpu"}
-# Under a sanitizer a batch takes its time, and is to be over before the step is.
+# Under a sanitizer a batch is slow; with fewer trials it ends before the limit of its step.
 SLOW = {"EVERKERNEL_TRIALS": "10"}
-# What compiles many programs does little else: a process a core, as threads of one would wait for
-# each other in the compiler, and memory that is kept, as it would be asked for again and again.
+# For steps that spend their time in the compiler. One process runs on each core, because threads of
+# one process would wait for a lock of the compiler. malloc keeps freed memory for the next program.
 COMPILES = {
     "EVERKERNEL_WORKERS": "1",
     "GLIBC_TUNABLES": "glibc.malloc.mmap_threshold=1073741824:"
@@ -67,7 +68,7 @@ def sanitizer_step(tool, share, arguments):
 
 
 def processors():
-    """Those this process may run on."""
+    """Number of processors that this process may run on."""
     return len(os.sched_getaffinity(0))
 
 
@@ -87,13 +88,13 @@ def make_steps(quick, programs):
              programs=programs),
         Step("random arithmetic", "jit_test", 40, environment={**COMPILES, **SUBJECT},
              arguments=["--gtest_filter=Arithmetic*"], seconds=0.5, copies=cores),
-        # These launch all the time: more processes would wait for each other's turn on the GPU.
+        # These steps launch all the time: more processes would only wait for the GPU.
         Step("random rings", "random_ring_test", 45, environment=CUDA, seconds=0.4, copies=2),
         Step("random jobs", "random_job_test", 60, environment=CUDA, seconds=0.3, copies=4),
         Step("planned runs", "run_test", 40, environment=CUDA, shards=cores),
         Step("litmus", "cuda_litmus_test", 40, environment=rounds, seconds=0.15),
         sanitizer_step("memcheck", 25, [items]),
-        # A write outside may hit what nobody compares.
+        # No test compares all memory; memcheck finds writes outside of allocations.
         Step("memcheck rings", "random_ring_test", 60, environment={**CUDA, **SLOW}, seconds=0.3,
              copies=4, tool="memcheck"),
         Step("memcheck jobs", "random_job_test", 60, environment={**CUDA, **SLOW}, seconds=0.2,
@@ -120,7 +121,7 @@ RUNNING = set()  # processes that were started and not yet waited for
 
 
 def leave(number, _frame):
-    """Who ends the check ends what it started."""
+    """Ends all running steps when the check itself is ended by a signal."""
     for process in list(RUNNING):
         kill_group_remains(process)
     os._exit(128 + number)
@@ -136,7 +137,7 @@ def kill_group(process):
 
 
 def run(command, limit, environment):
-    """Runs a command in a process group of its own; its output goes through a file."""
+    """Runs a command in its own process group; its output goes through a file."""
     begin = time.monotonic()
     with tempfile.TemporaryFile() as output:
         try:
@@ -160,7 +161,7 @@ def run(command, limit, environment):
 
 
 def kill_group_remains(process):
-    """What a program left behind must not run beside the next step."""
+    """Kills processes that a program left behind, so that they do not disturb the next step."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
@@ -168,7 +169,7 @@ def kill_group_remains(process):
 
 
 def run_together(commands, limit, environments):
-    """Runs all at one time, as one that took as long as the longest and failed if any did."""
+    """Runs all commands at the same time. The result has the longest time and the first failure."""
     with ThreadPoolExecutor(len(commands)) as pool:
         endings = list(pool.map(run, commands, [limit] * len(commands), environments))
     worst = next((ending for ending in endings if ending.note or ending.status != 0), endings[0])
@@ -189,7 +190,7 @@ def skip_reasons(output):
 def read_gtest(path, output):
     """The tests of a GoogleTest program; None where there is no report."""
     try:
-        # GoogleTest writes what is no ASCII as \xE2, which JSON does not know.
+        # GoogleTest writes bytes that are not ASCII as \xE2, which is not JSON.
         text = re.sub(r"\\x([0-9A-Fa-f]{2})", r"\\u00\1", path.read_text())
         report = json.loads(text)
     except (OSError, ValueError):
@@ -213,7 +214,7 @@ def read_gtest(path, output):
 
 
 def add_up(reports):
-    """The tests of several processes as if one had run them; numbers they recorded are sums."""
+    """The tests of several processes as if one process had run them; recorded numbers are added."""
     total = {"passed": 0, "failed": [], "skipped": {}, "properties": {}}
     for tests in reports:
         total["passed"] += tests["passed"]
@@ -274,7 +275,7 @@ def sanitizer_summaries(output):
 
 
 def judge_summaries(result, ending, processes):
-    """For what ran under a sanitizer and is judged already: it must have watched every process."""
+    """Fails a step that passed under a sanitizer if a process has no summary of the sanitizer."""
     summaries = sanitizer_summaries(ending.output)
     if result["status"] == "passed" and len(summaries) < processes:
         result.update(status="failed", detail="it ended well and has no summary")
@@ -312,7 +313,7 @@ def judge_bench(result, ending, path):
 
 
 def judge_targets(bench):
-    """A row of its own for what the figures were to reach."""
+    """A row that says which figures reached their targets."""
     rows = [row for row in (bench or {}).get("results", []) if "meets_target" in row]
     missed = [f'{row["question"]} / {row["contender"]}: {row["ratio_to_floor"]:.2f} x floor, '
               f'{row["median_ns"] / 1e6:.2f} ms' for row in rows if not row["meets_target"]]

@@ -4,8 +4,9 @@
     tools/mutants.py [NAME…]    all mutants, or those whose names contain NAME
 
 Works on a copy of the tree in build/mutants. A mutant names the tests of its module that must find
-it; they run as ctest runs them in `make test`. Prints one line a mutant: the test that failed, or
-that none did. Exit status 1 if a mutant was not found, could not be applied or does not compile.
+it; they run as ctest runs them in `make test`. Prints one line for each mutant: the test that
+failed, or that none did. Exit status 1 if a mutant was not found, could not be applied or does not
+compile.
 """
 
 import re
@@ -27,7 +28,7 @@ TEST_SECONDS = 120  # a mutant that hangs is found by then
 class Mutant:
     name: str
     file: str
-    old: str  # stands once in the file
+    old: str  # text that occurs once in the file
     new: str
     tests: str  # names of ctest entries, each also the program it runs unless PROGRAMS says so
 
@@ -73,7 +74,7 @@ MUTANTS = [
     Mutant("promotion needs both kinds of heat", "src/planner/policy.cpp",
            "request.hot_opcodes >= kHotOpcodes || request.hot_windows",
            "request.hot_opcodes >= kHotOpcodes && request.hot_windows", "planner_test"),
-    # The CPU backend. The first two end a drain too early: workers must meet for it to show.
+    # The CPU backend. The first two end a drain too early, which shows only if workers interleave.
     Mutant("a drain ends although slots moved", "src/backend/cpu/drain.cpp",
            "  if (stamp != seen) {\n    seen = stamp;\n    return true;\n  }\n", "",
            "random_ring_test cpu_conformance_test"),
@@ -116,7 +117,7 @@ def programs_of(mutant):
 
 
 def prepare(mutants):
-    """A copy of the tree as it is, with the programs built that the mutants need."""
+    """Copies the tree and builds the programs that the mutants need."""
     shutil.rmtree(TREE.parent, ignore_errors=True)
     files = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
                            cwd=ROOT, check=True, capture_output=True, text=True).stdout
@@ -133,7 +134,7 @@ def prepare(mutants):
 
 
 def verdict(mutant, path, text):
-    """What became of a mutant; true if a test found it."""
+    """Whether a test found the mutant, and the line to print."""
     if text.count(mutant.old) != 1:
         return False, f"its text stands {text.count(mutant.old)} times in {mutant.file}, not once"
     path.write_text(text.replace(mutant.old, mutant.new))

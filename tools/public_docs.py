@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Every public symbol of include/everkernel has a doc comment.
+"""Checks that every public symbol of include/everkernel has a doc comment.
 
     tools/public_docs.py ROOT [DOXYGEN]
 
-Doxygen reads the headers, and this script its XML: its own "is not documented" warnings leave out
-what stands in a namespace or class without a comment, and friends. Asking for everything
-(EXTRACT_ALL) and looking at each description finds them all. Not asked for: private members,
-namespace detail, friend classes. Any warning of Doxygen about a comment fails too.
+Doxygen reads the headers with EXTRACT_ALL, and this script looks for empty descriptions in its XML.
+Doxygen's own "is not documented" warnings leave out friends, and members of a namespace or class
+that has no comment. Private members, namespace detail and friend classes need no comment. Any
+warning of Doxygen about a comment fails the check too.
 """
 
 import re
@@ -72,7 +72,7 @@ def symbols(compound):
 
 
 def public_compounds(compounds):
-    """Those with symbols of their own that no private class and no namespace detail is around."""
+    """The compounds that have symbols and lie outside private classes and namespace detail."""
     private = {c.findtext("compoundname") for c in compounds if c.get("prot") == "private"}
     for compound in compounds:
         parts = compound.findtext("compoundname").split("::")

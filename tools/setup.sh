@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs the Debian packages of lists that are not there yet, without questions.
+# Installs the Debian packages of lists, if they are missing, without asking questions.
 #
 #   tools/setup.sh LIST…    each LIST is tools/packages-LIST.txt: build, test
 #
@@ -16,7 +16,7 @@ if ! command -v dpkg-query >/dev/null; then
   exit 0
 fi
 
-# One query for all packages: it prints those that are installed and complains of the others.
+# One query for all packages: it prints the installed ones on stdout, errors for the others.
 installed=$(dpkg-query --show --showformat='${db:Status-Status} ${Package}\n' $wanted \
   2>/dev/null | sed -n 's/^installed //p')
 missing=

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Runs everything that takes long: campaigns of random input with fresh seeds, fuzzing, exhaustive
-models, device compilers over many handlers, mutants of the library, and builds that `make test`
-leaves out.
+"""Runs the tests that take long: campaigns of random input with fresh seeds, fuzzing, exhaustive
+model checking, device compilers over many handlers, mutants of the library, and builds that
+`make test` leaves out.
 
     tools/soak.py [--minutes N] [--only NAME]… [--seed N] [--list]
 
---minutes is the budget (120): parts of fixed length run first, campaigns share what is left of it.
+--minutes is the budget (120): parts of fixed length run first, campaigns share the remaining time.
 --only runs the parts whose names contain NAME. --seed repeats a soak; without it the seed is drawn
-and printed. Logs are left in build/soak. Exit status 1 if a part failed, with the command that
-repeats it. A fault that a soak finds becomes a fixed case of `make test`.
+and printed. Logs are in build/soak. If a part failed, the exit status is 1 and the command that
+repeats the part is printed. Add each fault that a soak finds to `make test` as a fixed case.
 """
 
 import argparse
@@ -37,7 +37,7 @@ LEAST_SECONDS = 30  # of a campaign
 class Part:
     name: str
     command: list
-    share: int = 0  # of the time that campaigns have; 0: runs until it has done all it does
+    share: int = 0  # of the time that campaigns have; 0: the part has a fixed length
     environment: dict = field(default_factory=dict)
 
 
@@ -137,7 +137,7 @@ def run(part, seconds, seed):
 
 
 def build():
-    """Programs of the presets that parts run; their tests are not what a soak is for."""
+    """Builds the presets whose programs the parts run, without running their tests."""
     for preset in ("ci", "asan", "tsan"):
         for command in (["cmake", "--preset", preset], ["cmake", "--build", "--preset", preset]):
             subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Style as a test: looks at every text file of the tree and reports what breaks a house rule.
+"""Checks the style of every text file of the tree.
 
     tools/tidy.py ROOT
 
-One line a violation, `path:line: rule: what to do`; exit 1 if there is any. The layers are read
-from ARCHITECTURE.md, so that the table is stated once. C++ is not parsed: comments and strings are
-blanked, then braces are matched; the limits of that stand at the functions that do it. What is
-documented is checked by public_docs.py, with Doxygen. tests/tidy breaks each rule once.
+Prints one line for each violation, `path:line: rule: advice`; exit status 1 if there is any. The
+layers are read from the table in ARCHITECTURE.md. C++ is not parsed: comments and strings are
+blanked, then braces are matched; the functions that do so describe the limits. public_docs.py finds
+undocumented symbols, with Doxygen. tests/tidy breaks each rule once.
 """
 
 import ast
@@ -27,10 +27,10 @@ CPP = {".cpp", ".hpp", ".cu", ".cuh", ".h", ".inl"}
 CODE = CPP | {".py", ".sh", ".cmake", ".js", ".css", ".html"}
 TEXT = CODE | {".md", ".json", ".yml", ".yaml", ".in", ".txt"}
 NAMED = {"Makefile", ".clang-format", ".clang-tidy", ".gitignore"}
-# Not ours to keep tidy: what a build makes, and the trees that break rules on purpose.
+# Not checked: build folders, and the trees that break rules on purpose.
 SKIPPED = {"build", "tests/tidy/fixtures"}
 HIDDEN_BUT_OURS = {".ci", ".github"}
-# Made at run time, and included by device code alone.
+# Generated at run time; only device code includes it.
 GENERATED = "everkernel/handlers.cuh"
 DOCUMENTS = ("ARCHITECTURE.md", "README.md", "CONTRIBUTING.md")
 
@@ -135,7 +135,7 @@ PARENS = "\x01"  # stands for a pair of parentheses and what is between them
 
 
 def collapse(head):
-    """What stands before a brace, without attributes and template parameters."""
+    """The text before a brace, without attributes and template parameters."""
     head = re.sub(r"\[\[.*?\]\]", " ", head, flags=re.S)
     before = None
     while head != before:
@@ -152,7 +152,7 @@ def collapse(head):
 
 
 def brace_kind(head):
-    """What the brace behind `head` opens, outside functions and initialisers."""
+    """The kind of block that the brace behind `head` opens, outside functions and initialisers."""
     if re.search(r'\bnamespace\b|\bextern\s*"\s*"\s*$', head):
         return "namespace"
     if re.search(r"(?<![<>=!])=(?!=)", head):
@@ -282,7 +282,7 @@ def includes(file):
 
 
 def included_file(tree, file, named):
-    """The path in the tree that an include names, or None for somebody else's header."""
+    """The path in the tree that an include names, or None for a header outside the tree."""
     if named == GENERATED:
         return None
     if named.startswith("everkernel/"):
@@ -326,7 +326,7 @@ def check_layers(tree, violations):
 
 
 def check_cmake(tree, violations):
-    """Sources are listed by hand: a file nobody lists is neither built nor installed."""
+    """Sources are listed by hand: a file that no CMakeLists.txt lists would not be built."""
     lists = tree.files.get("CMakeLists.txt")
     listed = set(re.findall(r"[^\s()\"]+", re.sub(r"#.*", "", lists.text))) if lists else set()
     for file in tree.cpp():
@@ -516,7 +516,7 @@ def example_region(tree, path):
 
 
 def check_readme_example(tree, violations):
-    """The program in the README is one that is compiled and run."""
+    """The program in the README equals the marked lines of an example, which a test runs."""
     file = tree.files.get("README.md")
     for index, line in enumerate(file.lines if file else []):
         match = re.fullmatch(r"<!-- example: (\S+) -->", line.strip())

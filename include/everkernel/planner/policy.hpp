@@ -29,12 +29,12 @@ enum class Topology : Word {
   memory_constrained,  ///< fewer workers, waves
 };
 
-/// How many items there are for each lane.
+/// How many items there are for each worker.
 enum class Pressure : Word {
   empty,      ///< nothing
-  light,      ///< less than an item a lane: few workers are woken, slots are published one by one
-  balanced,   ///< at least an item a lane
-  saturated,  ///< four waves, or requeues: all workers, ring-sized batches
+  light,      ///< less than an item a worker: few workers are woken, slots are published one by one
+  balanced,   ///< at least an item a worker
+  saturated,  ///< four items a worker, or requeues: ring-sized batches
 };
 
 /// The name in snake case.
@@ -60,7 +60,7 @@ inline constexpr Word kHitMultiplier = 2;
 inline constexpr Word kHitMultiplierUnderPressure = 1;
 /// Bytes of a hit.
 inline constexpr Word kHitBytes = 16;
-/// Items a lane from which a queue saturates.
+/// Items a worker from which a queue saturates.
 inline constexpr Word kSaturatedWaves = 4;
 /// Hot opcodes that promote a run.
 inline constexpr Word kHotOpcodes = 8;

@@ -14,8 +14,8 @@ inline constexpr Word kMaxWorkers = 256;
 
 /// How the CPU backend works.
 struct CpuBackendOptions {
-  /// Where native code is kept between processes; none keeps it nowhere. The folder is opened when
-  /// the first handlers are compiled; one that cannot be used is done without.
+  /// Where native code is kept between processes. If empty, or if the folder cannot be used,
+  /// caching is off. The folder is opened when the first handlers are compiled.
   std::optional<jit::CodeCacheOptions> cache = jit::CodeCacheOptions{};
 };
 

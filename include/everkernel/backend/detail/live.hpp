@@ -1,8 +1,8 @@
 // A kernel that stays on a ring, and what it shares with the host that feeds it.
 //
 // Publishers reserve tickets at the TicketDesk, fill the ring's slots and store PUBLISHED; workers
-// find the next ticket by the status of its slot. Nothing else is on the way of an item: who sleeps
-// is told by the same words that are changed anyway.
+// find the next ticket by the status of its slot. An item passes no other shared word: the word
+// that holds the reserved tickets also counts the sleeping workers.
 #pragma once
 
 #include <array>
@@ -92,12 +92,12 @@ class TicketDesk {
   alignas(64) std::atomic<std::uint32_t> permits_{0};  // woken workers that have not gone on yet
 };
 
-/// Lets the host sleep until something ended, at no cost to workers that nobody waits for. A host
-/// thread that helps counts as one more worker.
+/// Lets a host thread sleep until an item has ended. Workers pay for a wake-up only while a host
+/// thread is asleep. A host thread that helps counts as one more worker.
 ///
-/// Every worker has a word of its own that it exchanges after a batch of items; a host that wants
-/// to sleep raises a flag in each of them and looks once more. Either the worker finds the flag, or
-/// the host finds the item.
+/// Every worker has its own word, which it exchanges after a batch of items. A host thread that is
+/// about to sleep sets a flag in each of these words and reads the slots once more. Either the
+/// worker finds the flag, or the host thread finds the ended item.
 class CompletionBell {
  public:
   /// For that many workers.

@@ -1,8 +1,8 @@
 // How the handler language spells its operators, functions, atomics and given values, and what each
 // takes. For the library itself; programs that use it need none of this.
 //
-// Parser, printer, verifier, interpreter and code generators read these tables: a function or an
-// operator gets its name here and nowhere else.
+// Parser, printer, verifier, interpreter and code generators read these tables. The lexer has its
+// own list of signs: a new operator is added there too.
 #pragma once
 
 #include <cstddef>
