@@ -38,12 +38,12 @@ bench: setup-tests all
 	@tools/bench.sh build/release
 
 format: setup-tests
-	@git ls-files '*.hpp' '*.cpp' '*.cu' '*.cuh' | xargs clang-format -i
+	@tools/format.sh
 
-# The gates alone: style, documents, the package. Some need the programs that `make test` has built.
+# The gates that need no build: style, formatting, documents.
 tidy: setup-tests
 	cmake --preset ci
-	ctest --preset ci --label-regex gate
+	ctest --preset ci --tests-regex '^(formatted|public_docs|tidy|tidy_self_test)$$'
 
 # The Debian packages for building and running, and those for tests.
 setup:

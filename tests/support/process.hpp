@@ -21,12 +21,12 @@ namespace everkernel::test {
 
 /// How a program is run.
 struct Command {
-  std::string program = {};                    ///< path of the executable
-  std::vector<std::string> args = {};          ///< without the program's name
-  std::filesystem::path folder = {};           ///< where it runs
-  std::string stdout_path = {};                ///< a file instead of being captured
-  bool stdout_closed = false;                  ///< run it as `>&-` does
-  bool stderr_closed = false;                  ///< run it as `2>&-` does
+  std::string program = {};                   ///< path of the executable
+  std::vector<std::string> args = {};         ///< without the program's name
+  std::filesystem::path folder = {};          ///< where it runs
+  std::string stdout_path = {};               ///< a file instead of being captured
+  bool stdout_closed = false;                 ///< run it as `>&-` does
+  bool stderr_closed = false;                 ///< run it as `2>&-` does
   std::chrono::milliseconds timeout{20'000};  ///< then it is killed
 };
 
