@@ -1,5 +1,6 @@
 # Helpers that give every target of the project the same language level, warnings, sanitizers and
-# installation. Sources are always listed by hand: a file nobody lists is not part of the build.
+# installation. Sources are always listed by hand: a file that is not listed is not part of the
+# build.
 
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
 
