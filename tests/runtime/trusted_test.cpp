@@ -1,5 +1,5 @@
-// Trusted handlers on the CPU backend: what they throw, which thread runs them, and what a lost
-// device means for them.
+// Trusted handlers on the CPU backend: exceptions they throw, the thread that runs them, and a lost
+// device.
 #include <atomic>
 #include <stdexcept>
 #include <thread>
@@ -146,7 +146,7 @@ TEST_F(TrustedOnTheCpu, claimed_items_run_again_only_when_they_are_declared_pure
   ASSERT_TRUE(session.set_tenant_enabled(3, false));
   const Ticket impure = publish(session, kImpure, {.tenant = 3});
   const Ticket pure = publish(session, kPure, {.tenant = 3});
-  device->lose_device(2);  // both were in a worker's hands
+  device->lose_device(2);  // workers held both items
   ASSERT_TRUE(session.recover());
   ASSERT_TRUE(session.set_tenant_enabled(3, true));
   EXPECT_EQ(session.wait(impure, seconds(5))->fault_code,
