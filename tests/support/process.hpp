@@ -1,4 +1,4 @@
-// Runs a program to its end and keeps what it said. A program that hangs is killed and the test
+// Runs a program to its end and keeps its output. A program that hangs is killed and the test
 // fails, so that no test waits for ever.
 #pragma once
 
@@ -21,13 +21,13 @@ namespace everkernel::test {
 
 /// How a program is run.
 struct Command {
-  std::string program = {};                    ///< path of the executable
-  std::vector<std::string> args = {};          ///< without the program's name
-  std::filesystem::path folder = {};           ///< where it runs
-  std::string stdout_path = {};                ///< a file instead of being captured
-  bool stdout_closed = false;                  ///< run it as `>&-` does
-  bool stderr_closed = false;                  ///< run it as `2>&-` does
-  std::chrono::milliseconds timeout{20'000};  ///< then it is killed
+  std::string program = {};                   ///< path of the executable
+  std::vector<std::string> args = {};         ///< without the program's name
+  std::filesystem::path folder = {};          ///< where it runs
+  std::string stdout_path = {};               ///< file for the output, instead of capturing it
+  bool stdout_closed = false;                 ///< run it as `>&-` does
+  bool stderr_closed = false;                 ///< run it as `2>&-` does
+  std::chrono::milliseconds timeout{20'000};  ///< after which it is killed
 };
 
 /// How it ended.
@@ -66,7 +66,7 @@ inline void redirect(posix_spawn_file_actions_t& actions, int descriptor, bool c
 
 }  // namespace detail
 
-/// Runs it. What it prints goes through files: they hold any amount, and /dev/full is one too.
+/// Runs a program. Its output goes through files, which hold any amount; /dev/full is one of them.
 inline Outcome run(const Command& command) {
   const TempDir streams;
   const std::string out = streams.path() / "out";

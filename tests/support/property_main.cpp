@@ -11,7 +11,7 @@
 
 namespace {
 
-// Says how to replay, right below the failure it belongs to.
+// Prints how to replay, right below the failure.
 class ReplayHint : public testing::EmptyTestEventListener {
  public:
   explicit ReplayHint(std::string seed) : seed_(std::move(seed)) {}
@@ -40,8 +40,8 @@ int main(int argc, char** argv) {
     std::cerr << "error: EVERKERNEL_SEED=" << seed << " is not a number\n";
     return 2;
   }
-  // Our defaults come first, so that what the caller put into RC_PARAMS (more cases, verbose
-  // output) wins; the seed is ours.
+  // Our defaults come first, so that options of the caller in RC_PARAMS (more cases, verbose
+  // output) override them; the seed is ours.
   const char* const params = std::getenv("RC_PARAMS");
   const std::string all =
       "max_success=1000 " + (params != nullptr ? std::string(params) : "") + " seed=" + seed;
