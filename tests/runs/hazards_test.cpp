@@ -354,7 +354,7 @@ TEST(Lineage, of_a_region_is_that_of_all_its_items) {
   Runner runner;
   const RunReport report =
       runner.run({{kMove, 1, 2, 0}, {kSet, 0, 2, 0}, {kCopy, 2, 3, 0}}, {.lineage = true});
-  // The second item overwrites the output of the first: both are in one chain and both count.
+  // The second item overwrites the output of the first, but is in one region with it.
   ASSERT_EQ(regions_of(report), (Regions{{0, 1, 2}}));
   EXPECT_EQ(report.region_lineage[0], bit(kMove) | bit(kSet) | bit(kCopy));
 }
