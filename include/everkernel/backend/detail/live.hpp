@@ -131,7 +131,7 @@ struct LiveLaunch {
   std::span<std::byte> ring = {};        ///< a power of two of slots, on a 64-byte line
   std::span<std::byte> debug_log = {};   ///< on a 64-byte line
   std::span<std::byte> io_queue = {};    ///< on a 64-byte line
-  memory::BufferTableView buffers = {};  ///< what handles mean
+  memory::BufferTableView buffers = {};  ///< the buffers that handles name
   TicketDesk* desk = nullptr;            ///< where tickets come from
   CompletionBell* bell = nullptr;        ///< rung after items ended
   std::uint64_t first_ticket = 0;        ///< the first ticket the kernel looks at
