@@ -29,7 +29,7 @@ struct FeedOptions {
   const std::function<void(const RunProgress&)>* progress = nullptr;  ///< may be null
 };
 
-/// What feeding cost.
+/// Counts and times of feeding.
 struct FeedStats {
   std::uint64_t tickets = 0;         ///< slots published
   std::uint64_t batches = 0;         ///< times slots were published together
@@ -39,7 +39,7 @@ struct FeedStats {
   Word sync_points = 0;              ///< times the host waited
   Word most_regions = 0;             ///< in one slot
   Word published_end = 0;            ///< places of the order that were published
-  backend::LiveCounters counters = {};  ///< what the workers counted
+  backend::LiveCounters counters = {};  ///< counted by the workers
 };
 
 /// Feeds one ring during one run: on the calling thread, and on workers that have run out of slots.

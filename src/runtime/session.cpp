@@ -61,7 +61,7 @@ constexpr Word kCancelled = 0x10000;
 
 // Reaping right behind the workers moves every cache line between two cores one at a time. A
 // waiting thread therefore checks a ticket far ahead and reaps many slots at once; only on every
-// 64th poll does it reap whatever has ended.
+// 64th poll does it reap all slots that have ended by then.
 class Patience {
  public:
   bool is_over() { return ++polls_ % kPolls == 0; }
