@@ -114,7 +114,7 @@ struct Outcome : Job {
   std::chrono::nanoseconds duration = {};
 };
 
-/// The control words a dispatch must leave: those it found, and what the items add.
+/// The control words a dispatch must leave: those before it, and the additions of the items.
 class ExpectedControl {
  public:
   explicit ExpectedControl(const Job& job) : words_(job.control) {}

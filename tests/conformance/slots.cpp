@@ -1,5 +1,5 @@
-// Section 1 of the wire format: which statuses a worker takes and leaves, and what it does with the
-// other words of a slot.
+// Section 1 of the wire format: which statuses a worker takes and leaves, and how it uses the other
+// words of a slot.
 #include "conformance/backend_suite.hpp"
 
 namespace everkernel::conformance {

@@ -84,9 +84,9 @@
 #define SHUTS NONE /* sets SHUTDOWN */
 #endif
 
-/* The slot of the next ticket stays EMPTY. Otherwise a worker whose head is one lap ahead could find
- * there an item that is claimed but not yet CLAIMED, or that was put back as PUBLISHED, and take it
- * for the next item. */
+/* The slot of the next ticket stays EMPTY. Otherwise a worker whose head is one lap ahead could
+ * find there an item that is claimed but not yet CLAIMED, or that was put back as PUBLISHED, and
+ * take it for the next item. */
 #ifdef MUTANT_full_ring
 #define CAPACITY SLOTS
 #else
@@ -209,10 +209,10 @@ inline pop(ticket)
 #define CAN_GO_ON(ticket) (LOOKS_READY(ticket) && !MUST_AWAIT(ticket))
 
 /* In the code, an idle worker takes entries from the list and puts them back until an entry can go
- * on. While no entry can go on, this changes nothing, so the model waits until one can: if none ever
- * can, that is a deadlock instead of a busy loop. Entries are still put back: those in front of the
- * entry that can go on, and that entry itself if another worker changes its condition first. The
- * search for livelocks (LIVENESS) has the loop as it is in the code. */
+ * on. While no entry can go on, this changes nothing, so the model waits until one can: if none
+ * ever can, that is a deadlock instead of a busy loop. Entries are still put back: those in front
+ * of the entry that can go on, and that entry itself if another worker changes its condition first.
+ * The search for livelocks (LIVENESS) has the loop as it is in the code. */
 #define ENTRY_CAN_GO_ON(i) (deferred_count > (i) && CAN_GO_ON(deferred[i]))
 #if defined(LIVENESS)
 #define LIST_IS_WORTH_A_LOOK (deferred_count > 0)
@@ -266,8 +266,8 @@ inline count_end(ticket)
 }
 
 /* Adds 1, and subtracts it again if the quota is exceeded. Meanwhile the 1 can make the request of
- * another worker fail. Two workers do not make each other fail for ever, because a worker checks the
- * quota before it claims. */
+ * another worker fail. Two workers do not make each other fail for ever, because a worker checks
+ * the quota before it claims. */
 inline ask_quota(refused)
 {
     d_step {
@@ -518,8 +518,8 @@ take:
     };
 
 holding:
-    /* The payload is read once, after the claim. (With a wide head, any time after the acquire would
-     * do: if the CAS of head succeeds, no other worker had the slot.) */
+    /* The payload is read once, after the claim. (With a wide head, any time after the acquire
+     * would do: if the CAS of head succeeds, no other worker had the slot.) */
     atomic {
 #if defined(MUTANT_no_acquire_at_claim)
         if
@@ -632,7 +632,7 @@ next:
 
 #if BATCH
 fence:
-    /* One load for each slot. An item that is over stays over, so the loads need not be one step. */
+    /* One load for each slot. An item that is over stays over, so these may be several steps. */
     do
     :: atomic {
 #ifdef MUTANT_fence_does_not_wait

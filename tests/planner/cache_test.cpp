@@ -1,4 +1,4 @@
-// The cache of recommendations: what it counts, what it keeps and what it forgets.
+// The cache of recommendations: its counts, and which entries it keeps and drops.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -70,7 +70,7 @@ TEST(PolicyCache, every_field_of_a_request_counts) {
       {.previous = Topology::sparse_frontier},
   };
   for (const LaunchRequest& request : requests) {
-    // A good hash hides an equality that forgets a field, so it is looked at by itself.
+    // With a good hash, a comparison that forgets a field goes unnoticed, so it is tested directly.
     EXPECT_EQ(std::count(requests.begin(), requests.end(), request), 1);
   }
   PolicyCache cache;

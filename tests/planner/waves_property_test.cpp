@@ -53,7 +53,8 @@ void add_items(Planned& run, Word count, Word handles) {
   }
 }
 
-// Chains within regions; what waits for a region's last item begins another one or is a join.
+// Chains within regions; nodes that wait for a region's last item begin another region or are
+// joins.
 void add_edges(Planned& run) {
   const auto count = static_cast<Word>(run.items.size());
   run.waiters.resize(count);
@@ -105,7 +106,7 @@ Planned random_run() {
   return run;
 }
 
-// What regions begin … end − 1 of the order hold at one time.
+// Bytes that regions begin … end − 1 of the order hold at one time.
 std::uint64_t bytes_of(const Planned& run, std::size_t begin, std::size_t end) {
   std::set<Word> handles;
   for (std::size_t r = begin; r < end; ++r) {

@@ -245,7 +245,7 @@ class Maker {
     }
   }
 
-  // Operations whose result depends on what ran before.
+  // Operations whose result depends on the items that ran before.
   void make_ordered(Draft& draft) {
     auto& args = draft.args;
     const Word slot = draft.index;

@@ -20,7 +20,7 @@ struct RingShape {
   Word slot_count = 1;
   Word submission = 0;       // its place among the submissions of one dispatch
   bool is_in_order = false;  // one worker: effects may depend on the order
-  bool is_busy = false;      // many items that take long, so that workers meet
+  bool is_busy = false;      // many items that take long, so that several run at one time
   Word fuel = 1000;          // turns of loops an item may take
 };
 

@@ -26,7 +26,7 @@ struct KernelShape {
 /// The shape as text.
 std::string describe(const KernelShape& shape);
 
-/// What happens between two dispatches of the same rings.
+/// Changes between two dispatches of the same rings.
 struct Between {
   bool enables_everyone = false;  // masks and quotas
   bool serves_io = false;         // requests are answered, half of them with an error

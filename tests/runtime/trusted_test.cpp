@@ -138,7 +138,7 @@ TEST_F(TrustedOnTheCpu, a_thread_that_waits_runs_short_items_and_no_others) {
   EXPECT_NE(last_thread.load(), std::this_thread::get_id());
 }
 
-// ---- a device that goes away ----
+// ---- a device that is lost ----
 
 TEST_F(TrustedOnTheCpu, claimed_items_run_again_only_when_they_are_declared_pure) {
   const DataBuffer output = buffer(2, true);
