@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Runs the programs that need a GPU, each with a limit, and writes one JSON (see gpu_check.sh).
 
-A step has a share of the time. What one leaves goes to those behind it; one that reaches its limit
-is killed with everything it started, and reported as such. Programs that are not there, and steps
-in which nothing ran, count as not passed. The JSON tells of the machine what it is, and no paths.
+A step has a share of the time. Time that a step does not use goes to the steps behind it. A step
+that reaches its limit is killed with all processes it started, and the JSON says so. Missing
+programs, and steps in which nothing ran, count as not passed. The JSON describes the machine, but
+contains no paths.
 """
 
 import argparse
@@ -40,11 +41,11 @@ class Step:
     kind: str = "gtest"  # gtest, program, sanitizer or bench
     arguments: list = field(default_factory=list)
     environment: dict = field(default_factory=dict)
-    seconds: float = 0  # share of its limit that a random test is told to take; 0 = not told
+    seconds: float = 0  # share of its limit for which a random test runs; 0 = unset
     copies: int = 1  # processes at one time, each with seeds of its own
     shards: int = 1  # processes at one time, each with a part of the tests
     tool: str = ""  # of compute-sanitizer, under which it runs
-    programs: int = 0  # that all copies together are to try; 0 = not told
+    programs: int = 0  # that all copies together try; 0 = unset
 
 
 CACHE_VARIABLE = "EVERKERNEL_TEST_CACHE_DIR"
@@ -54,8 +55,9 @@ CUDA = {"EVERKERNEL_BACKEND": "cuda"}
 SUBJECT = {"EVERKERNEL_SUBJECT": "gpu"}
 # Under a sanitizer a batch takes its time, and is to be over before the step is.
 SLOW = {"EVERKERNEL_TRIALS": "10"}
-# What compiles many programs does little else: a process a core, as threads of one would wait for
-# each other in the compiler, and memory that is kept, as it would be asked for again and again.
+# Programs that mostly compile: one process for each core, as threads of one process would wait for
+# each other in the compiler, and memory that is not given back, as it would be requested again and
+# again.
 COMPILES = {
     "EVERKERNEL_WORKERS": "1",
     "GLIBC_TUNABLES": "glibc.malloc.mmap_threshold=1073741824:"
@@ -93,7 +95,7 @@ def make_steps(quick, programs):
         Step("planned runs", "run_test", 40, environment=CUDA, shards=cores),
         Step("litmus", "cuda_litmus_test", 40, environment=rounds, seconds=0.15),
         sanitizer_step("memcheck", 25, [items]),
-        # A write outside may hit what nobody compares.
+        # A write out of bounds may hit memory that no test compares.
         Step("memcheck rings", "random_ring_test", 60, environment={**CUDA, **SLOW}, seconds=0.3,
              copies=4, tool="memcheck"),
         Step("memcheck jobs", "random_job_test", 60, environment={**CUDA, **SLOW}, seconds=0.2,
@@ -160,7 +162,7 @@ def run(command, limit, environment):
 
 
 def kill_group_remains(process):
-    """What a program left behind must not run beside the next step."""
+    """Ends processes that a program left: they must not run beside the next step."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
@@ -177,7 +179,7 @@ def run_together(commands, limit, environments):
                   output + "\n" + worst.output, worst.note)
 
 
-# --- reading what programs say -------------------------------------------------------------------
+# --- reading the output of programs --------------------------------------------------------------
 
 
 def skip_reasons(output):
@@ -189,7 +191,7 @@ def skip_reasons(output):
 def read_gtest(path, output):
     """The tests of a GoogleTest program; None where there is no report."""
     try:
-        # GoogleTest writes what is no ASCII as \xE2, which JSON does not know.
+        # GoogleTest writes characters outside ASCII as \xE2, which JSON does not allow.
         text = re.sub(r"\\x([0-9A-Fa-f]{2})", r"\\u00\1", path.read_text())
         report = json.loads(text)
     except (OSError, ValueError):
@@ -424,7 +426,7 @@ def run_steps(steps, folder, end, quick, keep):
 
 
 def first_output(command, folder=None):
-    """What a command prints, or None."""
+    """The output of a command, or None."""
     try:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True,
                               timeout=10, cwd=folder)
@@ -438,7 +440,7 @@ class CannotRun(Exception):
 
 
 def find_gpu(folder):
-    """What the library says of the CUDA backend, or of why there is none."""
+    """The properties of the CUDA backend, or the reason why there is none."""
     program = str(folder / "everkernel")
     if not os.access(program, os.X_OK):
         is_there = first_output(["nvidia-smi", "-L"])
@@ -446,7 +448,7 @@ def find_gpu(folder):
     ending = run([program, "info", "--json"], 60, {})
     if ending.status != 0:
         raise CannotRun(f"{ending.note} {last_line(ending.output)}".strip())
-    try:  # a driver may say something before or behind it
+    try:  # a driver may print text before or behind it
         text = ending.output[ending.output.find("{"):ending.output.rfind("}") + 1]
         backends = json.loads(text)["backends"]
     except (ValueError, KeyError):

@@ -133,7 +133,7 @@ def prepare(mutants):
 
 
 def verdict(mutant, path, text):
-    """What became of a mutant; true if a test found it."""
+    """Whether a test found the mutant, and the result in words."""
     if text.count(mutant.old) != 1:
         return False, f"its text stands {text.count(mutant.old)} times in {mutant.file}, not once"
     path.write_text(text.replace(mutant.old, mutant.new))

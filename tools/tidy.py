@@ -27,7 +27,7 @@ CPP = {".cpp", ".hpp", ".cu", ".cuh", ".h", ".inl"}
 CODE = CPP | {".py", ".sh", ".cmake", ".js", ".css", ".html"}
 TEXT = CODE | {".md", ".json", ".yml", ".yaml", ".in", ".txt"}
 NAMED = {"Makefile", ".clang-format", ".clang-tidy", ".gitignore"}
-# Not ours to keep tidy: what a build makes, and the trees that break rules on purpose.
+# Not checked: files that a build makes, and trees that break rules on purpose.
 SKIPPED = {"build", "tests/tidy/fixtures"}
 HIDDEN_BUT_OURS = {".ci", ".github"}
 # Made at run time, and included by device code alone.
@@ -131,11 +131,11 @@ def blank_directives(code):
     return re.sub(r"^[ \t]*#(?:[^\n\\]|\\\n|\\.)*", lambda m: spaces(m.group()), code, flags=re.M)
 
 
-PARENS = "\x01"  # stands for a pair of parentheses and what is between them
+PARENS = "\x01"  # stands for a pair of parentheses and the text between them
 
 
 def collapse(head):
-    """What stands before a brace, without attributes and template parameters."""
+    """The text before a brace, without attributes and template parameters."""
     head = re.sub(r"\[\[.*?\]\]", " ", head, flags=re.S)
     before = None
     while head != before:
@@ -152,7 +152,7 @@ def collapse(head):
 
 
 def brace_kind(head):
-    """What the brace behind `head` opens, outside functions and initialisers."""
+    """The kind of scope that the brace behind `head` opens, outside functions and initialisers."""
     if re.search(r'\bnamespace\b|\bextern\s*"\s*"\s*$', head):
         return "namespace"
     if re.search(r"(?<![<>=!])=(?!=)", head):
