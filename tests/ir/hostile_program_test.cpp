@@ -233,7 +233,7 @@ TEST(HostileProgram, cycles_are_refused) {
                                .kind = ExprKind::unary, .operand_count = 1, .operands = {self}};
                          }),
                          "has two parents");
-  // Two that are each other's.
+  // Two expressions that are operands of each other.
   expect_refused_handler(
       of_value([](Body& body) {
         body.add(Expr{.kind = ExprKind::unary, .operand_count = 1, .operands = {ExprId{1}}});

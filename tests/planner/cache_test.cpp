@@ -17,7 +17,7 @@ void ask(PolicyCache& cache, std::uint64_t first, std::uint64_t last) {
   }
 }
 
-// Whether the cache knows a queue of this length; asks, so an unknown one is known afterwards.
+// Whether the cache knows a queue of this length. The request itself makes it known.
 bool knows(PolicyCache& cache, std::uint64_t length) {
   const std::uint64_t hits = cache.hits();
   (void)cache.recommend({.queue_length = length});
@@ -111,7 +111,7 @@ TEST(PolicyCache, a_hit_makes_its_entry_the_most_recent) {
   ask(cache, 1, 128);
   ask(cache, 1, 1);
   ask(cache, 3, 3);
-  ask(cache, 129, 130);  // 2 and 4 go
+  ask(cache, 129, 130);  // evicts 2 and 4
   EXPECT_TRUE(knows(cache, 1));
   EXPECT_TRUE(knows(cache, 3));
   EXPECT_TRUE(knows(cache, 5));

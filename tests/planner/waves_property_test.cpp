@@ -121,7 +121,8 @@ std::uint64_t bytes_of(const Planned& run, std::size_t begin, std::size_t end) {
   return sum;
 }
 
-// The longest wave that fits, then the longest after it; nothing when a region fits in none.
+// The longest wave that fits, then the longest after it, and so on; no value if a region alone
+// exceeds the budget.
 std::optional<std::vector<Word>> model(const Planned& run, std::uint64_t room) {
   std::vector<Word> begins;
   std::size_t begin = 0;
@@ -135,7 +136,7 @@ std::optional<std::vector<Word>> model(const Planned& run, std::uint64_t room) {
   return begins;
 }
 
-// Seldom too little for the largest region, seldom enough for all.
+// A budget that is seldom too small for the largest region, and seldom enough for all.
 std::uint64_t random_room(const Planned& run) {
   std::uint64_t largest = 0;
   for (std::size_t r = 0; r < run.regions.size(); ++r) {

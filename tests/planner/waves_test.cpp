@@ -1,4 +1,4 @@
-// Where waves begin: small runs whose bytes can be added up in the head.
+// Where waves begin: runs so small that their bytes can be added up by hand.
 #include "planner/waves.hpp"
 
 #include <gtest/gtest.h>
