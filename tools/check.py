@@ -38,7 +38,7 @@ def log_lines(folder):
 
 
 def build_parts(preset, folder, before):
-    """Seconds by target, of what ninja did since its log had the lines `before`."""
+    """Seconds by target of the jobs in ninja's log that are not in the lines `before`."""
     seconds, jobs = defaultdict(float), defaultdict(int)
     for line in log_lines(folder) - before:
         begin, end, _, output, _ = line.split("\t")

@@ -122,7 +122,7 @@ RUNNING = set()  # processes that were started and not yet waited for
 
 
 def leave(number, _frame):
-    """Who ends the check ends what it started."""
+    """A signal that ends the check also ends all processes that it started."""
     for process in list(RUNNING):
         kill_group_remains(process)
     os._exit(128 + number)
@@ -276,7 +276,7 @@ def sanitizer_summaries(output):
 
 
 def judge_summaries(result, ending, processes):
-    """For what ran under a sanitizer and is judged already: it must have watched every process."""
+    """Fails a step under a sanitizer if some of its processes have no summary of the sanitizer."""
     summaries = sanitizer_summaries(ending.output)
     if result["status"] == "passed" and len(summaries) < processes:
         result.update(status="failed", detail="it ended well and has no summary")
@@ -314,7 +314,7 @@ def judge_bench(result, ending, path):
 
 
 def judge_targets(bench):
-    """A row of its own for what the figures were to reach."""
+    """The row that says which figures have met their targets."""
     rows = [row for row in (bench or {}).get("results", []) if "meets_target" in row]
     missed = [f'{row["question"]} / {row["contender"]}: {row["ratio_to_floor"]:.2f} x floor, '
               f'{row["median_ns"] / 1e6:.2f} ms' for row in rows if not row["meets_target"]]
@@ -406,7 +406,7 @@ def run_step(step, folder, limit, scratch):
 
 
 def run_steps(steps, folder, end, quick, keep):
-    """Runs all of them, and calls keep(results) after each: what is known outlives the caller."""
+    """Runs all steps, and calls keep(results) after each, so that a kill loses no results."""
     results = []
     with tempfile.TemporaryDirectory() as scratch:
         for index, step in enumerate(steps):

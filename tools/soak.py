@@ -137,7 +137,7 @@ def run(part, seconds, seed):
 
 
 def build():
-    """Programs of the presets that parts run; their tests are not what a soak is for."""
+    """Builds the presets whose programs the parts of a soak run; their ctest suites do not run."""
     for preset in ("ci", "asan", "tsan"):
         for command in (["cmake", "--preset", preset], ["cmake", "--build", "--preset", preset]):
             subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Style as a test: looks at every text file of the tree and reports what breaks a house rule.
+"""Style as a test: checks every text file of the tree and reports violations of house rules.
 
     tools/tidy.py ROOT
 
-One line a violation, `path:line: rule: what to do`; exit 1 if there is any. The layers are read
+One line for each violation, `path:line: rule: advice`; exit 1 if there is any. The layers are read
 from ARCHITECTURE.md, so that the table is stated once. C++ is not parsed: comments and strings are
-blanked, then braces are matched; the limits of that stand at the functions that do it. What is
-documented is checked by public_docs.py, with Doxygen. tests/tidy breaks each rule once.
+blanked, then braces are matched; the functions that do it state their limits. public_docs.py
+checks doc comments, with Doxygen. tests/tidy breaks each rule once.
 """
 
 import ast
@@ -326,7 +326,7 @@ def check_layers(tree, violations):
 
 
 def check_cmake(tree, violations):
-    """Sources are listed by hand: a file nobody lists is neither built nor installed."""
+    """Sources are listed by hand: a file that is not listed is neither built nor installed."""
     lists = tree.files.get("CMakeLists.txt")
     listed = set(re.findall(r"[^\s()\"]+", re.sub(r"#.*", "", lists.text))) if lists else set()
     for file in tree.cpp():
