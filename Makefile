@@ -44,7 +44,7 @@ tidy: setup-tests
 	cmake --preset ci
 	ctest --preset ci --label-regex gate
 
-# What building and running need; what testing needs beside that.
+# Installs the packages for building and running; the packages that only tests need.
 setup:
 	@tools/setup.sh build
 setup-tests:
