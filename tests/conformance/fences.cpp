@@ -131,9 +131,8 @@ TEST_P(Fences, a_fence_that_cannot_complete_leaves_its_tenants_quota_to_others) 
   Job before = job();
   before.control[3 + 20] = 0;
   before.control[32 + 5] = 1;
-  for (const Word slot : {0u, 1u, 3u})
-    before.put(slot, {1, 0, 20, 2});  // stay PUBLISHED in front of the fence
-  before.put(6, {2, 0, 0, 2});        // claimed by another worker
+  for (const Word slot : {0u, 1u, 3u}) before.put(slot, {1, 0, 20, 2});  // stay PUBLISHED
+  before.put(6, {2, 0, 0, 2});  // claimed by another worker
   before.put(7, {1, kFence, 5, 2, 1, 77});
   before.put(8, {1, 0, 5, 2});
   const Outcome after = run(before);

@@ -577,8 +577,7 @@ class Maker {
         draft.args[0] |= 0xFF00;  // argument words
         return;
       default:
-        if (op_count > 0)
-          draft.args[0] |= 0xFF000000u;  // where the arguments of the first operation begin
+        if (op_count > 0) draft.args[0] |= 0xFF000000u;  // offset of the first arguments
     }
   }
 

@@ -236,8 +236,7 @@ class CpuLiveKernel::Loop {
 
   void flush() {
     flushed_at_ = seat_.tally.ended();
-    if (!kernel_.flush_lock_.try_lock())
-      return;  // another thread flushes; these counts are added at the next flush
+    if (!kernel_.flush_lock_.try_lock()) return;  // the next flush adds these counts
     seat_.tally.flush(kernel_.ring_.control);
     kernel_.flush_lock_.unlock();
   }
