@@ -4,7 +4,7 @@
 # FOLDERS and NAMES are lists of one length: the file FOLDER/NAME is known as NAME.
 cmake_minimum_required(VERSION 3.25)
 
-# Standard C++ promises literals of 65,536 characters; ends of lines are looked for below that.
+# Standard C++ promises literals of 65,536 characters; longer texts are split at ends of lines.
 set(piece_bytes 16000)
 
 set(arrays "")

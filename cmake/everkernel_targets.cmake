@@ -46,7 +46,7 @@ endfunction()
 
 # everkernel_add_library(NAME [INTERFACE] HEADERS … [SOURCES …] [LINKS …])
 # Makes everkernel_NAME with the alias everkernel::NAME. Headers are relative to include/everkernel,
-# sources to src. LINKS are public: they are what the module's headers include.
+# sources to src. LINKS are public: the modules that the module's headers include.
 function(everkernel_add_library name)
   cmake_parse_arguments(arg "INTERFACE" "" "HEADERS;SOURCES;LINKS" ${ARGN})
   set(target everkernel_${name})

@@ -1,5 +1,5 @@
-// A trusted handler: code of your own that nobody verifies, as a C++ function for the CPU and as
-// CUDA C++ text for a GPU. Sums the words of a buffer on whichever of the two is there.
+// A trusted handler: code of your own that is not verified, as a C++ function for the CPU and as
+// CUDA C++ text for a GPU. Sums the words of a buffer on a GPU if there is one, else on the CPU.
 #include <fmt/format.h>
 
 #include <numeric>
@@ -23,14 +23,14 @@ constexpr Word kSum = 2;
 constexpr Word kCount = 100'000;
 constexpr Word kItems = 10;
 
-// The whole buffer at once: nobody writes it meanwhile, so that the loop may be vectorised.
+// Reads the whole buffer at once: no item writes it meanwhile, so that the loop may be vectorised.
 ir::Outcome sum_words(ir::TrustedItem& item) {
   const auto words = item.input().readable();
   item.output().atomic_add(0, std::accumulate(words.begin(), words.end(), Word{0}));
   return item.done();
 }
 
-// Every thread of the block adds up its share, then one of them stores what all have.
+// Every thread of the block sums its share of the words, then one thread adds the total to output.
 constexpr std::string_view kSumWords = R"(
   template <class Item>
   __device__ Word sum_words(Item& item) {
@@ -43,7 +43,8 @@ constexpr std::string_view kSumWords = R"(
   }
 )";
 
-// What the verifier would find out is declared, and believed: items on one output commute.
+// Declares the effects that the verifier would find in a verified handler; the runtime relies on
+// them. Items with the same output commute.
 ir::TrustedHandler handler() {
   return {.name = "sum_words",
           .opcode = kOpcode,

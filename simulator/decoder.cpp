@@ -398,7 +398,7 @@ void read_add(Reader& r) {
   const Operand second = r.predicate_destination(84);
   r.put_unless_true(first);
   r.put_unless_true(second);
-  // The text form could not tell them apart.
+  // The text form leaves out a predicate that is true: a single one would read as the first.
   if (first.index == kTrue && second.index != kTrue) r.refuse("only the second carry");
   r.put(r.first_source(sign));
   r.put_second_and_third(sign, sign);

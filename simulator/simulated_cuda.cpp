@@ -147,7 +147,7 @@ CuResult look(IsDone is_done) {
   return is_done() ? 0 : kCuNotReady;
 }
 
-// Between queries, other threads may take the lock: a kernel may wait for what they write.
+// Between queries, other threads may take the lock: a kernel may wait for words that they write.
 template <class IsDone>
 CuResult look_until(IsDone is_done) {
   for (;;) {

@@ -178,7 +178,7 @@ def run_together(commands, limit, environments):
                   output + "\n" + worst.output, worst.note)
 
 
-# --- reading what programs say -------------------------------------------------------------------
+# --- reading the output of programs --------------------------------------------------------------
 
 
 def skip_reasons(output):
@@ -405,7 +405,7 @@ def run_step(step, folder, limit, scratch):
 
 
 def run_steps(steps, folder, end, quick, keep):
-    """Runs all of them, and calls keep(results) after each: what is known outlives the caller."""
+    """Runs all steps, and calls keep(results) after each, so that a kill loses no results."""
     results = []
     with tempfile.TemporaryDirectory() as scratch:
         for index, step in enumerate(steps):
@@ -425,7 +425,7 @@ def run_steps(steps, folder, end, quick, keep):
 
 
 def first_output(command, folder=None):
-    """What a command prints, or None."""
+    """The output of a command, or None."""
     try:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True,
                               timeout=10, cwd=folder)
@@ -439,7 +439,7 @@ class CannotRun(Exception):
 
 
 def find_gpu(folder):
-    """What the library says of the CUDA backend, or of why there is none."""
+    """The properties of the CUDA backend, or the reason why there is none."""
     program = str(folder / "everkernel")
     if not os.access(program, os.X_OK):
         is_there = first_output(["nvidia-smi", "-L"])
@@ -447,7 +447,7 @@ def find_gpu(folder):
     ending = run([program, "info", "--json"], 60, {})
     if ending.status != 0:
         raise CannotRun(f"{ending.note} {last_line(ending.output)}".strip())
-    try:  # a driver may say something before or behind it
+    try:  # a driver may print text before or behind it
         text = ending.output[ending.output.find("{"):ending.output.rfind("}") + 1]
         backends = json.loads(text)["backends"]
     except (ValueError, KeyError):

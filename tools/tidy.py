@@ -131,7 +131,7 @@ def blank_directives(code):
     return re.sub(r"^[ \t]*#(?:[^\n\\]|\\\n|\\.)*", lambda m: spaces(m.group()), code, flags=re.M)
 
 
-PARENS = "\x01"  # stands for a pair of parentheses and what is between them
+PARENS = "\x01"  # stands for a pair of parentheses and the text between them
 
 
 def collapse(head):

@@ -1,4 +1,4 @@
-// `everkernel check`: verifies the handlers of a file, and shows what was understood.
+// `everkernel check`: verifies the handlers of a file and shows the result.
 //
 // Nothing runs here. --print and --emit show the text and the code that the runtime would use.
 #include <fmt/format.h>

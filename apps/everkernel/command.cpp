@@ -1,4 +1,4 @@
-// The options of a command: each stores what a strict parser makes of its text.
+// The options of a command: each stores the value that a strict parser reads from its text.
 #include "command.hpp"
 
 #include <fmt/format.h>
@@ -84,7 +84,7 @@ void Command::add_path(const std::string& name, std::optional<std::string>& targ
 }
 
 void Command::add_path(const std::string& name, std::string& target, const std::string& help) {
-  const bool is_positional = !name.starts_with('-');  // its name says what it is
+  const bool is_positional = !name.starts_with('-');  // its name describes the value
   options_.push_back(single_value(name, is_positional ? "" : "FILE", help, target, parse_path));
 }
 

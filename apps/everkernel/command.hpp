@@ -43,7 +43,7 @@ struct Option {
   std::function<Result<void>(const Texts&)> read = {};  ///< stores its texts; empty for a flag
 };
 
-/// The values of an option that takes a word: what the help calls them and how they are read.
+/// The values of an option that takes a word: their name in the help and how they are read.
 struct WordKind {
   std::string_view type;
   Result<Word> (*parse)(std::string_view option, std::string_view text);
@@ -98,7 +98,7 @@ class Command {
   /// Adds an option that takes one of `choices`.
   void add_choice(const std::string& name, std::optional<std::string>& target,
                   const std::vector<std::string>& choices, const std::string& help);
-  /// Adds an option that takes one of `choices`; without it `target` stays what it is.
+  /// Adds an option that takes one of `choices`; without the option `target` keeps its value.
   void add_choice(const std::string& name, std::string& target,
                   const std::vector<std::string>& choices, const std::string& help);
   /// Adds an option that takes a length of time.

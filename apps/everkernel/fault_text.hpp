@@ -15,7 +15,7 @@ std::string fault_text(Word code);
 /// Which command ran the item: advice names its flags.
 enum class FaultSource { dispatch, run };
 
-/// What a person does about a fault; empty for a code that the command cannot report.
+/// Advice on a fault; empty for a code that the command cannot report.
 std::string fault_advice(Word code, FaultSource source);
 
 }  // namespace everkernel::cli

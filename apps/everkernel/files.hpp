@@ -83,10 +83,10 @@ class OutputFile {
   OutputFile() = default;
 
   std::string path_ = {};                   // as the user wrote it, for errors
-  std::string target_ = {};                 // what is renamed over
+  std::string target_ = {};                 // file that the temporary one replaces
   std::string temporary_ = {};              // empty when written directly, or committed
   int descriptor_ = -1;                     // of a device or a pipe
-  std::span<const std::byte> direct_ = {};  // what goes there
+  std::span<const std::byte> direct_ = {};  // bytes to write there
 };
 
 /// A folder whose files are all staged first and then put in place together.

@@ -17,10 +17,11 @@ from pathlib import Path
 CHUNK_BYTES = 64
 DEFAULT_CHUNKS = 16_384
 FOLD, COUNT, ALARM, GATHER, RANK = 64, 65, 66, 67, 68
-# Handles: the counts, the winner, then a counter a word, the chunks, and their folded copies.
+# Handles: the counts, the winner, then one counter for each word, the chunks, and their folded
+# copies.
 COUNTS, WINNER, FIRST_COUNTER = 1, 2, 1000
 FIRST_CHUNK, FIRST_FOLDED = 1_000_000, 2_000_000
-# Four letters each, none of which overlaps itself; the last is rare and raises an alarm.
+# Four letters each, and no word overlaps itself; the last is rare and raises an alarm.
 WORDS = (
     "disk read sync lock wait page fail open send recv node conn auth user host port "
     "load drop lost slow fast cold warm idle busy full free swap core heap leak gone "
@@ -46,7 +47,7 @@ def work_items(chunk_count):
     for chunk in range(chunk_count):
         folded = FIRST_FOLDED + chunk
         items.extend((FOLD, FIRST_CHUNK + chunk, folded, 0))
-        if chunk % 16 == 0:  # asked for twice: the run drops the second
+        if chunk % 16 == 0:  # the same item twice: the run drops the second
             items.extend((FOLD, FIRST_CHUNK + chunk, folded, 0))
         for index, needle in enumerate(needles):
             items.extend((COUNT, folded, FIRST_COUNTER + index, needle))

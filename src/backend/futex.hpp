@@ -1,5 +1,5 @@
-// Sleeping on a word until somebody changes it: the system call that std::atomic::wait hides, with
-// the timeout that it lacks.
+// Sleeping on a word until another thread changes it: the system call behind std::atomic::wait,
+// with the timeout that wait() lacks.
 #pragma once
 
 #include <atomic>

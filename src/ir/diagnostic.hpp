@@ -1,4 +1,4 @@
-// How parser and verifier word a mistake: place first, then what is wrong, then what to do.
+// How parser and verifier word a mistake: first the place, then the mistake, then the remedy.
 #pragma once
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// What a handler does besides computing: recorded as its Effects, and refused where the handler
+// Effects of a handler besides computing: recorded as its Effects, and refused where the handler
 // declares `pure` or `commutes`.
 #pragma once
 
@@ -10,7 +10,7 @@
 namespace everkernel::ir {
 
 /// Takes note of one handler's accesses and endings, in the order of the text. Each function fails
-/// with `invalid_argument` if the handler's declarations exclude what it is called for.
+/// with `invalid_argument` if the handler's declarations exclude the access or ending.
 class EffectRules {
  public:
   /// Records into `effects`, which must outlive this object, as must the handler.

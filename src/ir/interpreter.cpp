@@ -1,5 +1,5 @@
 // Walks the tree of a verified handler. A fault is an exception that never leaves this file: every
-// evaluation can fault, and error checks at each step would hide what the step does.
+// evaluation can fault, and error checks would hide the meaning of each step.
 #include "everkernel/ir/interpreter.hpp"
 
 #include <array>

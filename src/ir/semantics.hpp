@@ -1,5 +1,5 @@
-// What operators and functions compute, on 32-bit values: one simple function each. The interpreter
-// calls them; the tests compare their tables with these functions and with native code.
+// The results of operators and functions on 32-bit values: one simple function each. The
+// interpreter calls them; the tests compare their tables with these functions and with native code.
 #pragma once
 
 #include <bit>

@@ -5,7 +5,7 @@
 // statements on equal values: the leader reads memory and broadcasts the word, and the leader alone
 // writes. Inside, a lane runs its turns by itself.
 //
-// The members are defined by what they emit: cuda_statements.cpp, cuda_each.cpp and
+// The members are defined by the kind of text they emit: cuda_statements.cpp, cuda_each.cpp and
 // cuda_expressions.cpp. cuda_values.hpp has the operators.
 #pragma once
 

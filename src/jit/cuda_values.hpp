@@ -1,5 +1,5 @@
-// CUDA C++ for what operators and functions compute: calls of the functions in device/values.cuh,
-// which have the meanings of ir/semantics.hpp. Operands are texts without side effects.
+// CUDA C++ of operators and functions: calls of the functions in device/values.cuh, which have the
+// meanings of ir/semantics.hpp. Operands are texts without side effects.
 #pragma once
 
 #include <string>
@@ -12,8 +12,8 @@ namespace everkernel::jit {
 /// The C++ type of a value. Integers of both kinds are words.
 std::string_view cuda_type(ir::Type type);
 
-/// The C++ type of a variable, what is assigned to it, and its value. Floats are kept as words: the
-/// compiler chooses between words correctly (device/values.cuh, `choose`).
+/// The C++ type of a variable, the text that is assigned to it, and its value. Floats are kept as
+/// words: the compiler chooses between words correctly (device/values.cuh, `choose`).
 std::string_view cuda_variable_type(ir::Type type);
 std::string cuda_assigned(ir::Type type, std::string_view value);
 std::string cuda_variable(ir::Type type, std::string_view name);

@@ -1,7 +1,7 @@
 // LLVM IR of one handler: a function. Variables are stack slots that LLVM turns into registers; the
 // args are a private copy that is written back at the end; fuel is counted in a register.
 //
-// The members are defined by what they emit: llvm_handler.cpp (frame and endings),
+// The members are defined by the kind of code they emit: llvm_handler.cpp (frame and endings),
 // llvm_statements.cpp, llvm_loops.cpp, llvm_bounds.cpp, llvm_memory.cpp and llvm_expressions.cpp.
 // llvm_values.hpp has the operators.
 #pragma once
@@ -123,7 +123,8 @@ class LlvmHandlerCodegen {
                      memory::Access access, bool is_proven);
   llvm::Value* control_place(llvm::Value* index, memory::Access access, bool is_proven);
   llvm::Value* access_code(const ResolvedBuffer& buffer, abi::Word needed);
-  // Control words are always shared: other items and the host use them whatever the buffers are.
+  // Control words are always shared: other items and the host use them, even if all buffers are
+  // exclusive.
   bool is_shared(ir::BufferKind kind) const {
     return has_shared_buffers_ || kind == ir::BufferKind::control;
   }

@@ -1,5 +1,5 @@
 // LLVM IR to code in memory: optimise, compile to an object file, and map its pages executable and
-// read only. The object file is what a cache keeps.
+// read only. A cache keeps the object file.
 #include "everkernel/jit/native.hpp"
 
 #include <fmt/format.h>

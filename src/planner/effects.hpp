@@ -14,7 +14,7 @@ namespace everkernel::planner {
 
 using abi::Word;
 
-/// Bits of what an item can do.
+/// Bits of the effects that an item can have.
 using Effects = std::uint8_t;
 inline constexpr Effects kReadsInput = 1;       ///< loads or atomics on input
 inline constexpr Effects kWritesInput = 2;      ///< stores or atomics on input
@@ -32,7 +32,7 @@ class EffectTable {
   explicit EffectTable(const ir::VerifiedProgram* program,
                        std::span<const ir::TrustedHandler> trusted_handlers = {});
 
-  /// What items of an opcode do.
+  /// The effects of items of an opcode.
   Effects find(Word opcode) const { return opcode < kDense ? dense_[opcode] : find_sparse(opcode); }
 
  private:

@@ -1,4 +1,4 @@
-// What the scan of a list knows about every handle at one point of the list.
+// Readers and writers of every handle at one point of the scan of a list.
 #pragma once
 
 #include <algorithm>
@@ -12,8 +12,8 @@
 
 namespace everkernel::planner {
 
-/// What is known about a handle at one point of the list. Half a cache line: it holds the last two
-/// readers, because a handle rarely has more readers between two writes.
+/// Readers and writers of a handle at one point of the list. Half a cache line: it holds the last
+/// two readers, because a handle rarely has more readers between two writes.
 struct alignas(32) HandleState {
   Word writer = backend::kNoNode;         // last write: an item, or the join of a group
   Word last_write = backend::kNoNode;     // last item that writes it

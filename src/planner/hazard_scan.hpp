@@ -1,4 +1,4 @@
-// Finds what waits for what, and duplicates, in one pass over a checked list.
+// Finds which items wait for which, and duplicates, in one pass over a checked list.
 #pragma once
 
 #include "planner/plan.hpp"

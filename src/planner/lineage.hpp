@@ -1,4 +1,4 @@
-// Which opcodes contributed to what a region wrote.
+// Which opcodes contributed to the words that a region wrote.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Plans a list of items: check it, find what waits for what, then make regions.
+// Plans a list of items: checks it, finds which items wait for which, then makes regions.
 #include "planner/plan.hpp"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// What waits for what: hazards, dropped duplicates and regions of a work queue, in linear time.
+// Which items wait for which: hazards, dropped duplicates and regions of a work queue, in linear
+// time.
 //
 // plan() scans the list once. It keeps the last writer of every handle and the readers since, and
 // turns each access into edges to those items. docs/decisions/0008-a-run-is-a-graph.md has the
@@ -24,12 +25,12 @@ using backend::Origin;
 /// Items at the beginning of a list from which its depth is computed.
 inline constexpr std::size_t kLeveledItems = 1'000'000;
 
-/// What to plan.
+/// The input of plan().
 struct PlanRequest {
   std::span<const abi::WorkItem> items = {};  ///< at most 2^30
   std::span<const Origin> origins = {};       ///< one for each item, or empty
   Origin origin = {};                         ///< of every item when `origins` is empty
-  const EffectTable* effects = nullptr;       ///< what opcodes do
+  const EffectTable* effects = nullptr;       ///< effects of opcodes
   bool ordered = true;                        ///< whether hazards hold
   bool dedupe = true;                         ///< whether equal pure items are dropped
   bool fuse = true;                           ///< whether chains become regions
@@ -43,7 +44,7 @@ struct Duplicate {
   Word kept = 0;  ///< runs for it
 };
 
-/// What plan() fills; its storage is reused.
+/// The output of plan(); its storage is reused.
 struct Plan {
   std::span<std::uint8_t> places = {};      ///< of items in their regions, or kDroppedPlace
   std::span<backend::Node> nodes = {};      ///< of items: the nodes that wait for them

@@ -20,7 +20,7 @@ using abi::Word;
 struct WaveInput {
   std::span<const abi::WorkItem> items = {};         ///< the list
   std::span<const std::uint8_t> places = {};         ///< one an item, in its region; or dropped
-  std::span<const backend::Node> nodes = {};         ///< of an item: what waits for it
+  std::span<const backend::Node> nodes = {};         ///< of an item: the nodes that wait for it
   std::span<const Word> order = {};                  ///< first items of regions; empty = list order
   backend::HandlePlaces handles = {};                ///< `count` is not read
   std::span<const std::uint64_t> handle_bytes = {};  ///< by place of the handle

@@ -1,4 +1,4 @@
-// What a run decides from its plan: workers, code, the size of a ticket and of a batch.
+// Decisions of a run that follow from its plan: workers, code, the size of a ticket and of a batch.
 #pragma once
 
 #include <cstdint>
@@ -24,12 +24,12 @@ struct OpcodeCount {
 std::vector<OpcodeCount> count_opcodes(std::span<const abi::WorkItem> items,
                                        std::span<const std::uint8_t> places);
 
-/// What the decisions depend on.
+/// The facts that the decisions depend on.
 struct RunFacts {
-  const backend::Capabilities& device;             ///< what the backend can do
-  const backend::KernelOptions& kernel;            ///< what the megakernel was made of
-  const RunOptions& options;                       ///< what the caller asked for
-  const planner::Plan& plan;                       ///< what waits for what
+  const backend::Capabilities& device;             ///< properties of the device
+  const backend::KernelOptions& kernel;            ///< options of the megakernel
+  const RunOptions& options;                       ///< options of the call
+  const planner::Plan& plan;                       ///< which items wait for which
   std::span<const OpcodeCount> opcodes;            ///< as count_opcodes() gives them
   std::uint64_t kept_items = 0;                    ///< items that are not dropped
   std::uint64_t resident_bytes = 0;                ///< bytes of all buffers
@@ -40,7 +40,7 @@ struct RunFacts {
 
 /// Slots of the ring of a run: a power of two, as every live ring has.
 Word ring_slots(const backend::KernelOptions& kernel);
-/// What the launch policy is asked.
+/// The request to the launch policy.
 planner::LaunchRequest launch_request(const RunFacts& run);
 /// Whether to compile code for this run; otherwise the kernel of the megakernel runs it.
 bool compiles_code(const RunFacts& run, const planner::LaunchPolicy& policy);

@@ -1,5 +1,5 @@
-// The host's half of a planned run. Whoever holds the lock publishes and reaps: the calling thread,
-// or a worker that ran out of slots and would otherwise wait for that thread to wake up.
+// The host's half of a planned run. The thread that holds the lock publishes and reaps: the calling
+// thread, or a worker that ran out of slots and would otherwise wait for that thread to wake up.
 #include "runtime/run_feed.hpp"
 
 #include <algorithm>
@@ -25,8 +25,8 @@ enum Part : std::size_t { kControl, kRing, kDebugLog, kIoQueue };
 constexpr Word kObservables = 64;
 constexpr Word kDebugRecords = 1024;
 constexpr Word kIoSlots = 16;
-// Looks of the host before it leaves its core to the workers, and how long it stays away: they feed
-// themselves and wake it when nothing is left.
+// Polls of the host before it leaves its core to the workers, and how long it sleeps then. Workers
+// feed the ring meanwhile and wake the host when a wave has ended.
 constexpr int kSpinLooks = 200;
 constexpr auto kLookInterval = std::chrono::milliseconds(2);
 constexpr auto kProgressInterval = std::chrono::milliseconds(100);
@@ -43,7 +43,8 @@ Result<memory::SharedMemory> make_shared_memory(Word slot_count) {
   return memory::SharedMemory::create(std::array{*control, *ring, *debug_log, *io_queue});
 }
 
-// The portions of the ring's slots, and shared memory for the ring if there is none of that size.
+// Provides the portions of the ring's slots, and shared memory for the ring if none of that size is
+// there.
 Result<void> provide(RunMemory& memory, backend::WorkGraph& graph, Word slot_count) {
   const std::size_t ring_bytes = std::size_t{slot_count} * abi::kSlotBytes;
   if (!memory.shared_memory || memory.shared_memory->part(kRing).size() != ring_bytes) {
@@ -115,15 +116,15 @@ Result<FeedStats> RunFeed::run(backend::Kernel& kernel, memory::BufferTableView 
   }
   desk_.close();
   live_->stop(backend::deadline_after(kRunStopTimeout));
-  EVERKERNEL_TRY(live_->health());  // what the kernel has on a device came back
+  EVERKERNEL_TRY(live_->health());  // fails if results did not come back from a device
   stats_.counters = live_->flush_counters();
   stats_.published_end = next_place_;
   report_progress();
   return stats_;
 }
 
-// Publishes up to a place of the order and waits until all of it has ended; false when the time is
-// over.
+// Publishes up to place `end` of the order and waits until all of it has ended; false if the
+// deadline or a SHUTDOWN came first.
 Result<bool> RunFeed::feed_wave(Word end) {
   {
     const std::scoped_lock held(lock_);
@@ -156,7 +157,8 @@ Result<bool> RunFeed::feed_wave(Word end) {
   }
 }
 
-// A worker has run out of slots. It fills the ring if there is more, and wakes the host at the end.
+// Called by a worker that has run out of slots. Fills the ring if the wave has more regions, and
+// wakes the host if the wave has ended.
 bool RunFeed::refill() {
   if (!lock_.try_lock()) return false;
   const bool has_more = !is_over_ && step();
@@ -172,7 +174,7 @@ bool RunFeed::refill() {
   return has_more;
 }
 
-// Frees slots and fills them again, as far as there is anything; says whether there was.
+// Frees slots that have ended and fills free slots; returns whether it published any.
 bool RunFeed::step() {
   reap();
   bool has_more = false;
@@ -193,7 +195,7 @@ void RunFeed::publish(std::uint64_t room) {
   while (count < most && make_portion(slot_of(first + count))) ++count;
   if (count == 0) return;
   const auto place = desk_.reserve(count, first + count);
-  // The first slot comes last: workers wait for it, and then find all the others.
+  // The first slot is published last: workers wait for it, and then find all the others.
   for (std::uint64_t ticket = first + 1; ticket < first + count; ++ticket) {
     store(ticket, graph_.portions[slot_of(ticket)].first);
   }
@@ -206,7 +208,7 @@ void RunFeed::publish(std::uint64_t room) {
   stats_.publish_ns += nanoseconds_since(begin);
 }
 
-// The next regions of the order as the portion of a slot; false when the wave has none.
+// Makes the next regions of the order the portion of a slot; false if the wave has none left.
 bool RunFeed::make_portion(Word slot) {
   const Word end = wave_end_;
   const auto item_at = [&](Word place) {

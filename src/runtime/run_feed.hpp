@@ -18,31 +18,31 @@ namespace everkernel {
 
 /// How to feed.
 struct FeedOptions {
-  Word slot_count = 0;                                                ///< of the ring
-  Word worker_count = 0;                                              ///< that run it
-  Word ringer_count = 1;                                              ///< that tell of ended slots
-  Word regions_per_ticket = 1;                                        ///< most regions in a slot
-  Word largest_batch = 1;                                             ///< slots published together
-  std::span<const Word> tenant_quotas = {};                           ///< by tenant
-  backend::Clock::time_point deadline = {};                           ///< when to give up
-  std::uint64_t item_count = 0;                                       ///< that run, for progress
+  Word slot_count = 0;                       ///< of the ring
+  Word worker_count = 0;                     ///< that run it
+  Word ringer_count = 1;                     ///< threads that ring the bell
+  Word regions_per_ticket = 1;               ///< most regions in a slot
+  Word largest_batch = 1;                    ///< slots published together
+  std::span<const Word> tenant_quotas = {};  ///< by tenant
+  backend::Clock::time_point deadline = {};  ///< when to give up
+  std::uint64_t item_count = 0;              ///< that run, for progress
   const std::function<void(const RunProgress&)>* progress = nullptr;  ///< may be null
 };
 
-/// What feeding cost.
+/// Counts and times of feeding.
 struct FeedStats {
   std::uint64_t tickets = 0;         ///< slots published
   std::uint64_t batches = 0;         ///< times slots were published together
   std::uint64_t publish_ns = 0;      ///< writing them
   std::uint64_t dispatch_ns = 0;     ///< from the start of the kernel to the end of its last item
   std::uint64_t bytes_uploaded = 0;  ///< control words and slots written
-  Word sync_points = 0;              ///< times it waited
+  Word sync_points = 0;              ///< times the host waited
   Word most_regions = 0;             ///< in one slot
   Word published_end = 0;            ///< places of the order that were published
-  backend::LiveCounters counters = {};  ///< what the workers counted
+  backend::LiveCounters counters = {};  ///< counted by the workers
 };
 
-/// One run's feeding of one ring: by the calling thread, and by workers that have nothing to do.
+/// Feeds one ring during one run: on the calling thread, and on workers that have run out of slots.
 class RunFeed {
  public:
   /// Prepares ring and control words. The graph's portions are made here. Fails with
@@ -51,8 +51,9 @@ class RunFeed {
                                                  const FeedOptions& options);
 
   /// Starts the kernel, feeds one wave after the other and stops it. `waves` are the places of the
-  /// order at which waves begin; `order_end` is behind the last place. Comes back at the deadline
-  /// with what is done. Fails as Kernel::start does, and with `device_lost`.
+  /// order at which waves begin; `order_end` is behind the last place. Returns at the deadline at
+  /// the latest; items that did not run by then remain. Fails as Kernel::start does, and with
+  /// `device_lost`.
   Result<FeedStats> run(backend::Kernel& kernel, memory::BufferTableView buffers,
                         std::span<const Word> waves, Word order_end);
 
@@ -80,11 +81,11 @@ class RunFeed {
   std::unique_ptr<backend::LiveKernel> live_;
   backend::Clock::time_point next_progress_ = {};
 
-  std::mutex wake_mutex_;  // of the next two
+  std::mutex wake_mutex_;  // guards the next two
   std::condition_variable wake_;
   bool has_woken_ = false;
 
-  SpinLock lock_;  // of everything below: whoever has nothing else to do feeds
+  SpinLock lock_;  // guards everything below; held by the thread that feeds
   std::uint64_t next_ticket_ = 0;
   std::uint64_t reaped_ = 0;
   Word next_place_ = 0;

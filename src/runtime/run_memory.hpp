@@ -1,4 +1,4 @@
-// What the runs of one megakernel reuse: memory, compiled kernels, recommendations.
+// State that the runs of one megakernel reuse: memory, compiled kernels, recommendations.
 #pragma once
 
 #include <array>
@@ -33,7 +33,7 @@ struct RunMemory {
   explicit RunMemory(const backend::KernelOptions& options)
       : effects(options.find_program(), options.trusted_handlers) {}
 
-  planner::EffectTable effects;                       ///< what opcodes do
+  planner::EffectTable effects;                       ///< effects of opcodes
   planner::Plan plan;                                 ///< of the last run
   planner::PolicyCache policies;                      ///< recommendations
   std::optional<planner::Topology> last_topology;     ///< for hysteresis
@@ -45,7 +45,7 @@ struct RunMemory {
 
   /// A compiled kernel.
   struct Entry {
-    RunKernelKey key;                         ///< what it is
+    RunKernelKey key;                         ///< which code it has
     std::shared_ptr<backend::Kernel> kernel;  ///< the code
     std::uint64_t generation = 0;             ///< recoveries it has seen
   };

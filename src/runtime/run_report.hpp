@@ -1,4 +1,4 @@
-// Fills in the report of a run: what was planned, what feeding the ring cost, how items ended.
+// Fills in the report of a run: the plan, the cost of feeding the ring, and how items ended.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,12 @@ namespace everkernel {
 
 /// Reports the size of the plan.
 void report_plan(const planner::Plan& plan, RunReport& report);
-/// Reports what the launch policy decided.
+/// Reports the decisions of the launch policy.
 void report_policy(const planner::LaunchPolicy& policy, RunReport& report);
-/// Reports what feeding the ring cost, and the items that the workers counted.
+/// Reports the cost of feeding the ring, and the items that the workers counted.
 void report_feed(const FeedStats& stats, Word worker_count, RunReport& report);
-/// Gives every dropped item the outcome of the equal item that ran, then counts what remains and
-/// the faults.
+/// Gives every dropped item the outcome of the equal item that ran, then counts remaining and
+/// faulted items.
 void report_outcomes(const planner::PlanRequest& request, const planner::Plan& plan,
                      RunReport& report);
 /// Reports the hits in the order of their items; `emitted` of them were made, and those beyond

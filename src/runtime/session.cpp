@@ -1,8 +1,9 @@
 // The host's half of a live session.
 //
-// A ticket's way: reserved at the desk, its slot filled and stored PUBLISHED, run by a worker,
-// stored DONE or FAULT, and reaped: noted and made EMPTY again, in order of tickets. Publishers
-// reserve at most one slot less than the ring has, so the slot behind the last is always EMPTY.
+// The path of a ticket: a publisher reserves it at the TicketDesk, fills its slot and stores
+// PUBLISHED; a worker runs it and stores DONE or FAULT; a host thread reaps it, which notes the
+// outcome and makes the slot EMPTY again. Tickets are reaped in order. Publishers reserve at most
+// one slot less than the ring has, so the slot behind the last reserved one is always EMPTY.
 #include "everkernel/runtime/session.hpp"
 
 #include <fmt/format.h>
@@ -42,24 +43,25 @@ using protocol::LiveWords;
 using protocol::Operation;
 using protocol::Sender;
 
-// Polls of a waiting thread: first it only pauses, then it lets others run, then it sleeps.
+// Polls of a waiting thread: first it only pauses, then it yields its core, then it sleeps.
 constexpr int kPausePolls = 400;
 constexpr int kYieldPolls = 20;
-// Items a waiting thread runs itself between two looks at the clock.
+// Items that a waiting thread runs itself between two readings of the clock.
 constexpr Word kHelpBetweenLooks = 256;
-// A sleeping host looks at the kernel's health now and then.
+// A sleeping host thread wakes up this often to check the kernel's health.
 constexpr auto kHealthInterval = std::chrono::milliseconds(50);
 // Slots whose lines are fetched ahead of publishing one by one.
 constexpr std::uint64_t kPublishAhead = 12;
 // Slots whose lines are fetched ahead of reaping.
 constexpr std::uint64_t kReapAhead = 8;
-// Outcomes that are kept for tickets nobody has asked for yet.
+// Most outcomes other than DONE that are kept; before one more is noted, all of them are dropped.
 constexpr std::size_t kMostNotedFaults = std::size_t{1} << 20;
-// Outcome of an item that stop took back; no fault code is that large.
+// Outcome of an item that stop() cancelled; no fault code is that large.
 constexpr Word kCancelled = 0x10000;
 
-// Reaping right behind the workers moves every line between two cores one by one. Whoever waits
-// looks far ahead first and reaps many at one time; only now and then it takes what there is.
+// Reaping right behind the workers moves every cache line between two cores one at a time. A
+// waiting thread therefore checks a ticket far ahead and reaps many slots at once; only on every
+// 64th poll does it reap all slots that have ended by then.
 class Patience {
  public:
   bool is_over() { return ++polls_ % kPolls == 0; }
@@ -98,7 +100,7 @@ Result<void> fill_control(const SessionOptions& options, std::span<std::byte> co
 
 }  // namespace
 
-// Everything behind the calls of a session.
+// The state of a session. Each call of Session forwards to a function of this class.
 class Session::State {
  public:
   State(std::shared_ptr<Megakernel::State> megakernel, memory::SharedMemory shared_memory,
@@ -150,8 +152,8 @@ class Session::State {
     return publish_slowly(item, options);
   }
 
-  // What is wrong with the item, or where there is room for it. Apart, so that the way of nearly
-  // every item stays short.
+  // Publishes an item that publish() could not: reports its mistake, guards the batch of a fence,
+  // or waits for room. A function of its own, so that publish() stays short.
   [[gnu::noinline]] Result<Ticket> publish_slowly(const Operation& item,
                                                   const PublishOptions& options) {
     const Sender sender{options.tenant, options.priority};
@@ -172,8 +174,9 @@ class Session::State {
     EVERKERNEL_TRY(check_count(items.size()));
     if (items.empty()) return TicketRange{Ticket{desk_.next_ticket()}, 0};
     const auto place = EVERKERNEL_TRY(reserve(items.size(), options));
-    // The first slot comes last: workers wait for it, and then find all the others. If they were
-    // let in one by one, every line would go back and forth behind this loop.
+    // The first slot is published last: workers wait for it, and then find all the others. If
+    // workers could start earlier, the cache lines of the slots would move back and forth behind
+    // this loop.
     for (std::size_t i = 1; i < items.size(); ++i) {
       store(place.first_ticket + i, protocol::published_slot(items[i], sender));
     }
@@ -306,7 +309,7 @@ class Session::State {
         scratch_, target.telemetry));
     const std::uint64_t both_ns = nanoseconds_since(begin);
     const std::uint64_t published = first_ticket_ + target.counters.published;
-    // Slots are written where workers read them: an item that was published was not copied.
+    // Slots are written in the memory that workers read, so a published item is not copied.
     const std::uint64_t in_place = (published - reported_published_) * abi::kSlotBytes;
     reported_published_ = published;
     target.evidence = {.resident_device_bytes = shared_memory_.size_bytes() + table_bytes(),
@@ -357,7 +360,7 @@ class Session::State {
 
  private:
   struct RunningKernel {
-    std::shared_ptr<backend::Kernel> kernel;  // outlives what it runs
+    std::shared_ptr<backend::Kernel> kernel;  // outlives `live`
     std::unique_ptr<backend::LiveKernel> live;
   };
   struct PendingCallback {
@@ -426,21 +429,21 @@ class Session::State {
   std::mutex reap_mutex_;
   std::unordered_map<std::uint64_t, Word> faults_;  // outcomes of reaped tickets that are not DONE
   std::uint64_t forgotten_faults_ = 0;
-  std::uint64_t forgotten_before_ = 0;  // older tickets may have been forgotten
-  std::vector<GuardedBatch> batches_;   // by first ticket
+  std::uint64_t forgotten_before_ = 0;  // outcomes of older tickets may have been dropped
+  std::vector<GuardedBatch> batches_;   // sorted by first ticket
 
   std::atomic<bool> is_open_{false};
   std::atomic<std::uint64_t> padding_{0};
   std::atomic<std::uint64_t> full_waits_{0};
-  std::atomic<std::uint64_t> first_cancelled_{~std::uint64_t{0}};  // of those stop took back
+  std::atomic<std::uint64_t> first_cancelled_{~std::uint64_t{0}};  // lowest cancelled ticket
 
   std::mutex stop_mutex_;
   std::optional<StopReport> stopped_;
   std::shared_ptr<TableSnapshot> table_;
   std::uint64_t generation_ = 0;
-  std::vector<RunningKernel> kernels_;  // lost ones stay: other threads may be looking at them
-  std::atomic<backend::LiveKernel*> live_{nullptr};  // the last
-  backend::LiveCounters earlier_;                    // of kernels that were lost
+  std::vector<RunningKernel> kernels_;  // lost kernels stay: other threads may still use them
+  std::atomic<backend::LiveKernel*> live_{nullptr};  // the last of kernels_
+  backend::LiveCounters earlier_;                    // counts of kernels that were lost
 
   std::mutex callback_mutex_;
   std::vector<PendingCallback> callbacks_;
@@ -476,8 +479,8 @@ Result<backend::TicketDesk::Reservation> Session::State::reserve(std::uint64_t c
   }
 }
 
-// Slots in a row, for a batch: rings do not wrap inside one, so what is left at the end of the ring
-// is filled with NOPs.
+// Reserves consecutive slots for a batch. A batch does not wrap around the end of the ring: if it
+// does not fit there, the slots up to the end are filled with NOPs.
 Result<backend::TicketDesk::Reservation> Session::State::reserve_row(
     Word count, const PublishOptions& options) {
   const auto deadline = deadline_after(options.timeout);
@@ -487,7 +490,7 @@ Result<backend::TicketDesk::Reservation> Session::State::reserve_row(
     const Word wanted = count <= left ? count : left;
     const auto place = desk_.reserve_at(next, wanted, limit());
     if (!place) {
-      // Somebody else was faster, or there is no room.
+      // Another publisher reserved the ticket, or the ring has no room.
       if (desk_.next_ticket() == next) EVERKERNEL_TRY(wait_for_room(wanted, options, deadline));
       continue;
     }
@@ -498,7 +501,7 @@ Result<backend::TicketDesk::Reservation> Session::State::reserve_row(
   }
 }
 
-// Comes back when there is room, or fails.
+// Returns when there is room for `count` items, or fails.
 Result<void> Session::State::wait_for_room(std::uint64_t count, const PublishOptions& options,
                                            Clock::time_point deadline) {
   Patience patience;
@@ -529,7 +532,7 @@ Result<void> Session::State::wait_for_room(std::uint64_t count, const PublishOpt
                [&] { return fmt::format("no room for {} items", count); });
 }
 
-// The slots of a batch are not given out again before its fence is DONE: the fence looks at them.
+// The slots of a batch are not reused before its fence is DONE, because the fence reads them.
 void Session::State::guard_batch(std::uint64_t first, std::uint64_t fence) {
   const std::scoped_lock held(reap_mutex_);
   const GuardedBatch batch{first, fence};
@@ -552,7 +555,7 @@ Result<void> Session::State::live_health() const {
 bool Session::State::has_ended(std::uint64_t ticket) const {
   if (ticket < reaped_.load(std::memory_order_acquire)) return true;
   if (abi::is_terminal(status_of(ticket))) return true;
-  // Between the two looks it may have been reaped, and its slot given out again.
+  // Between the two loads above, the ticket may have been reaped and its slot reused.
   return ticket < reaped_.load(std::memory_order_acquire);
 }
 
@@ -560,7 +563,7 @@ Result<Completion> Session::State::outcome(std::uint64_t ticket) {
   const SlotStatus status = status_of(ticket);
   const Word priority_word = ring_.load_relaxed(line_of(ticket) + 3);
   if (ticket < reaped_.load(std::memory_order_acquire)) return noted_outcome(ticket);
-  // Not reaped, so the slot still was the ticket's when it was read.
+  // The ticket was not reaped, so the slot still belonged to it when it was read.
   return Completion{status == SlotStatus::fault ? abi::fault_code_of(priority_word) : 0};
 }
 
@@ -601,7 +604,7 @@ Result<void> Session::State::await(const auto& is_met, std::chrono::nanoseconds 
     }
   }
   if (!deadline) deadline = deadline_after(timeout);
-  // From here on a look may be the last before a long sleep: it must find everything there is.
+  // From here on a check may be the last before a long sleep, so it must find every ended item.
   for (int polls = 0;; ++polls) {
     if (polls < kYieldPolls) {
       std::this_thread::yield();
@@ -635,7 +638,7 @@ void Session::State::reap() {
     ring_.prefetch_slot(slot_of(ticket + kReapAhead));
     ++ticket;
   }
-  // What was made EMPTY is seen by whoever reserves these slots next.
+  // Release: a publisher that reserves these slots next sees that they are EMPTY.
   reaped_.store(ticket, std::memory_order_release);
 }
 
@@ -678,8 +681,8 @@ void Session::State::call_back(const std::stop_token& stop) {
   }
 }
 
-// Runs the callbacks of items that have ended; says whether there were any. At the end nothing is
-// left that has not.
+// Runs the callbacks of items that have ended; returns whether there were any. The last call runs
+// every callback, whether its item has ended or not.
 bool Session::State::run_callbacks(bool is_last) {
   std::vector<PendingCallback> ready;
   {
@@ -723,15 +726,15 @@ StopReport Session::State::stop(StopMode mode, std::chrono::nanoseconds timeout)
     callback_thread_.request_stop();
   }
   bell_.wake();
-  // What callbacks refer to may be gone once stop has returned.
+  // Objects that callbacks refer to may be destroyed once stop() has returned.
   if (callback_thread_.joinable()) callback_thread_.join();
   return report;
 }
 
-// No worker is there any more. What has not ended is taken back and noted as such.
+// Cancels every item that has not ended, and notes that outcome. No worker is running any more.
 std::uint64_t Session::State::cancel_rest() {
   // A publisher that reserved before the desk closed may still be writing its slots, and may need
-  // the lock for that.
+  // the lock for that: wait for it before taking the lock.
   const std::uint64_t end = desk_.next_ticket();
   for (std::uint64_t ticket = reaped_.load(std::memory_order_acquire); ticket < end; ++ticket) {
     while (status_of(ticket) == SlotStatus::empty &&
@@ -774,8 +777,8 @@ Result<void> Session::State::recover() {
   return launch();
 }
 
-// Items that were running when the device went away. Those that may run twice are published again;
-// of the others nobody knows what they did.
+// Handles items that were running when the device was lost: items that may run twice are published
+// again, the others end as FAULT (maybe_executed).
 void Session::State::end_or_republish_claimed() {
   const std::uint64_t end = desk_.next_ticket();
   for (std::uint64_t ticket = reaped_.load(std::memory_order_acquire); ticket < end; ++ticket) {

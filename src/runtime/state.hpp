@@ -1,4 +1,4 @@
-// What a megakernel, its buffers and its sessions share.
+// State that a megakernel, its buffers and its sessions share.
 #pragma once
 
 #include <array>
@@ -111,7 +111,7 @@ struct Megakernel::State : std::enable_shared_from_this<State> {
   std::vector<std::weak_ptr<ResidentBuffers::State>> residents;
   std::size_t resident_sweep = 0;  // length at which expired entries are removed
 
-  std::shared_ptr<RunMemory> run_memory;  // what runs reuse; under the launch mutex
+  std::shared_ptr<RunMemory> run_memory;  // reused by runs; under the launch mutex
 
   /// The table as it is now.
   std::shared_ptr<TableSnapshot> current_table();

@@ -12,7 +12,7 @@
 
 using namespace everkernel::abi;
 
-// What only the compiler evaluates on a device: tables and names live in host memory.
+// Expressions that only the compiler evaluates: tables and names live in host memory.
 static_assert(find_opcode(7)->opcode == Opcode::batch_fence);
 static_assert(is_publishable_opcode(0x80000001u) && !is_publishable_opcode(0x80000000u));
 static_assert(kControlTables[3].words.first == 3 && control_tables_tile());

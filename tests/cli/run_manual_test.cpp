@@ -24,7 +24,7 @@ Lines lines_of(const std::string& text) {
 }
 
 struct Snippet {
-  std::string fence = {};  // what follows the back-ticks
+  std::string fence = {};  // text after the back-ticks
   Lines lines = {};
 
   std::string text() const {

@@ -4,6 +4,7 @@
 #include <random>
 
 #include "run_fixture.hpp"
+#include "support/sanitized.hpp"
 #include "support/seeds.hpp"
 
 namespace everkernel::test {
@@ -100,7 +101,7 @@ class MutatedJobs : public RunProgram {
   }
 };
 
-constexpr std::uint64_t kBatches = 8;
+constexpr std::uint64_t kBatches = kIsSanitized ? 2 : 8;
 constexpr int kJobsInBatch = 8;
 
 TEST_F(MutatedJobs, never_crash) {

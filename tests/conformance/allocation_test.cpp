@@ -47,8 +47,8 @@ struct Sample {
 
 class DispatchAllocations : public testing::TestWithParam<backend::Schedule> {
  protected:
-  // Threads that help are started when a dispatch first takes long: here, by an item that may, so
-  // that it is not the one that is looked at.
+  // The backend starts helper threads in the first dispatch that takes long. A dispatch of an item
+  // with a loop starts them here, before allocations are counted.
   Megakernel make() {
     auto parsed = ir::parse("handler turns = 64 { for i in 0 .. 10 { output[i] = i; } }");
     auto made = Megakernel::create(backend::cpu::make_backend(),
@@ -133,7 +133,8 @@ TEST(SessionAllocations, publishing_and_waiting_have_none) {
                session->publish_batch(add, 1, options) && session->wait(*one, kPatience) &&
                session->poll(*one) && session->wait_all(kPatience);
   };
-  // Storage for what is deferred grows to the most there ever was: a ring full of items that wait.
+  // The list of deferred items grows to the largest number there ever was: fill the ring with items
+  // that wait.
   EXPECT_TRUE(session->set_tenant_enabled(5, false));
   for (int i = 0; i < 15; ++i) EXPECT_TRUE(session->publish(add[0], {.tenant = 5}));
   EXPECT_FALSE(session->wait_all(std::chrono::milliseconds(10)));

@@ -1,4 +1,5 @@
-// Makes megakernels, jobs and sessions for the suite, and checks what holds for every dispatch.
+// Makes megakernels, jobs and sessions for the suite, and checks the rules that hold for every
+// dispatch.
 #include "conformance/backend_suite.hpp"
 
 #include <algorithm>
@@ -84,9 +85,9 @@ std::vector<Word> control_words(Word tenant_count, Word observables, Word start)
   return control;
 }
 
-// --- what holds for every dispatch ------------------------------------------------------------
+// --- rules that hold for every dispatch --------------------------------------------------------
 
-// What is wrong with what a dispatch made of a slot, or nothing.
+// The rule that a dispatch broke in a slot, or an empty text.
 std::string_view flaw_of(const SlotWords& before, const SlotWords& after) {
   const bool is_claimable = is_active(before[0]) && before[0] != 2;
   if (!is_claimable) return after == before ? "" : "is not claimable, but was touched";
@@ -147,8 +148,8 @@ ir::VerifiedProgram program_of(std::string_view text) {
   return programs.emplace(text, must(test::check_text(text))).first->second;
 }
 
-// Kernels keep threads, so only the latest are kept: more than a part of the suite goes through
-// with one shape.
+// Each kernel keeps threads, so the cache holds only the latest kernels: more than one part of the
+// suite uses with one shape.
 class KernelCache {
  public:
   Megakernel& get(const std::string& key, const std::function<Megakernel()>& make) {

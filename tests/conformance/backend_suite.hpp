@@ -1,9 +1,9 @@
-// One suite that every backend passes: everything in it goes through the public API, and every
-// expected word is typed by hand from the wire format.
+// One suite that every backend passes: all calls go through the public API, and every expected word
+// is typed by hand from the wire format.
 //
 // A backend's test program links the sources of this folder and writes, at namespace scope,
-// EVERKERNEL_INSTANTIATE_CONFORMANCE(cpu, cpu_under_test()). The fixtures below are one a part of
-// the wire format; their tests lie in the file of the same name.
+// EVERKERNEL_INSTANTIATE_CONFORMANCE(cpu, cpu_under_test()). Each fixture below stands for a part
+// of the wire format; its tests lie in the file of the same name.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -32,18 +32,18 @@ using test::SlotWords;
 struct BackendUnderTest {
   std::string name = {};                                         ///< in test listings
   std::function<std::shared_ptr<backend::Backend>()> make = {};  ///< called once
-  std::string skip_reason = {};                                  ///< why it cannot run here, if so
-  std::vector<abi::Word> worker_counts = {1, 2, 4};              ///< to test with; 1 is the first
-  bool interprets = true;                                        ///< whether it has an interpreter
-  std::chrono::milliseconds short_timeout{50};                   ///< items begin before it
+  std::string skip_reason = {};                      ///< why it cannot run here; empty if it can
+  std::vector<abi::Word> worker_counts = {1, 2, 4};  ///< to test with; 1 is the first
+  bool interprets = true;                            ///< whether it has an interpreter
+  std::chrono::milliseconds short_timeout{50};       ///< items begin before it ends
 };
 
-/// What a test runs on.
+/// The backend, schedule, workers and execution that a test runs with.
 struct Configuration {
   const BackendUnderTest* backend = nullptr;
   Schedule schedule = Schedule::direct;
   Word worker_count = 1;
-  Word counter_start = 0;  ///< what every wire counter holds before the test
+  Word counter_start = 0;  ///< start of every wire counter
   Execution execution = Execution::interpreter;
 };
 
@@ -71,9 +71,9 @@ std::vector<Configuration> session_configurations(const BackendUnderTest& backen
 std::vector<Configuration> only(std::initializer_list<Schedule> schedules,
                                 std::vector<Configuration> configurations);
 
-/// How long a test waits for what must happen. Only a failure takes that long.
+/// How long a test waits for an expected event. Only a failure takes that long.
 inline constexpr std::chrono::nanoseconds kPatience = std::chrono::seconds(20);
-/// How long a test watches that something does not happen.
+/// How long a test watches that an event does not happen.
 inline constexpr std::chrono::nanoseconds kMoment = std::chrono::milliseconds(20);
 
 /// The value of a call that cannot fail here; the test fails with the error's message if it does.
@@ -107,14 +107,14 @@ struct Job {
   HostBuffers buffers() const;
 };
 
-/// What a dispatch made of a job.
+/// The buffers and counts after a dispatch of a job.
 struct Outcome : Job {
   backend::DrainCounts counts = {};
   DispatchStats stats = {};
   std::chrono::nanoseconds duration = {};
 };
 
-/// The control words a dispatch must leave: those it found, and what the items add.
+/// The control words a dispatch must leave: those before it, and the additions of the items.
 class ExpectedControl {
  public:
   explicit ExpectedControl(const Job& job) : words_(job.control) {}
@@ -139,7 +139,7 @@ class ExpectedControl {
 void expect_words(std::string_view what, const std::vector<Word>& actual,
                   const std::vector<Word>& expected);
 
-/// What a megakernel of a test is made of, beside the configuration.
+/// The parts of a test's megakernel that its configuration does not fix.
 struct Shape {
   Word slot_count = 16;
   Word workgroup_size = 16;
@@ -164,12 +164,12 @@ struct JobSize {
   Word io_slots = 4;
 };
 
-/// A word of a submission, and what it is to hold.
+/// A word of a submission, and its expected value.
 struct WordChange {
   Word index, word;
 };
 
-/// What every part of the suite has.
+/// Helpers of every part of the suite.
 class BackendTest : public testing::TestWithParam<Configuration> {
  protected:
   void SetUp() override;
@@ -188,7 +188,7 @@ class BackendTest : public testing::TestWithParam<Configuration> {
   /// A job whose counters stand where the configuration says, with every tenant enabled.
   static Job job(const JobSize& size = {});
 
-  /// Dispatches and checks what holds for every dispatch.
+  /// Dispatches, and checks the rules that hold for every dispatch.
   static Outcome run(Megakernel& kernel, const Job& job,
                      std::chrono::nanoseconds timeout = kPatience);
   static Outcome run(const Job& job) { return run(kernel(), job); }
@@ -218,11 +218,11 @@ class Builtins : public BackendTest {
   /// Every row has its effect and no other.
   static void expect_rows(Word tenant, const std::vector<BuiltinRow>& rows);
 };
-/// Everything at one time, on a ring that all workers are busy with.
+/// All operations together, on a ring that all workers are busy with.
 class Mixtures : public BackendTest {};
 /// Section 4: handlers and the faults they raise.
 class Handlers : public BackendTest {};
-/// Section 4: trusted handlers, which are seen and treated like others.
+/// Section 4: trusted handlers, to which the same rules apply as to others.
 class Trusted : public BackendTest {
  protected:
   /// A megakernel with every trusted handler, and verified ones beside them.
@@ -248,7 +248,8 @@ class Deadlines : public BackendTest {};
 /// Section 7.
 class PackedSlots : public BackendTest {
  protected:
-  /// A packed slot ends so, changes these control words and counts these executions.
+  /// Expects that a packed slot ends with this fault, changes these control words and counts these
+  /// executions.
   static void expect_row(const SlotWords& slot, Word fault, const std::vector<WordChange>& changes,
                          const std::vector<WordChange>& executions);
 };
@@ -283,7 +284,7 @@ class SessionTest : public BackendTest {
 class Sessions : public SessionTest {};
 /// Tenants of a running session.
 class SessionTenants : public SessionTest {};
-/// Looking at a running session.
+/// Observing a running session.
 class SessionLooks : public SessionTest {};
 /// Stopping.
 class SessionEnds : public SessionTest {};

@@ -21,7 +21,8 @@ namespace {
 constexpr Word kObservables = 192;
 constexpr Word kLast = 351;
 
-// Handles: a table of 512 words 5000, 5001, …; one that may not be read; one of tenant 5's.
+// Handles: a table of the 512 words 5000, 5001, …; a table without read access; a table of tenant
+// 5.
 constexpr Word kTable = 9, kWriteOnly = 10, kTableOfFive = 11;
 
 constexpr Word kNop = 0, kStore = 1, kAdd = 2, kLoad = 3, kSwap = 4, kCopy = 5, kDfa = 6;
@@ -175,7 +176,7 @@ class Tables {
 
 }  // namespace
 
-// Each row runs between two NOPs, which must not notice.
+// Each row runs between two NOPs, which it must not affect.
 void Builtins::expect_rows(Word tenant, const std::vector<BuiltinRow>& rows) {
   const Tables tables(kernel());
   for (const BuiltinRow& row : rows) {
@@ -259,7 +260,7 @@ TEST_P(Builtins, a_swap_is_won_by_one_item_alone) {
 }
 
 TEST_P(Builtins, a_store_to_another_slot_of_the_ring_is_impossible) {
-  // The ring follows the control buffer in no address space an index can reach.
+  // No index, however large, reaches the ring behind the control buffer.
   Job before = job();
   for (Word i = 0; i < 16; ++i) before.put(i, {1, kStore, 0, 2, 3, 160 + 32 + i * 16});
   const Outcome after = run(before);

@@ -1,4 +1,4 @@
-// The conformance suite on the CPU backend, and what only that backend promises.
+// The conformance suite on the CPU backend, and tests of promises that only this backend makes.
 #include "everkernel/backend/cpu/cpu_backend.hpp"
 
 #include "conformance/backend_suite.hpp"

@@ -22,7 +22,7 @@ using backend::cuda::CompiledCode;
 using backend::cuda::Nvrtc;
 using backend::cuda::SourceText;
 
-// Newer than any: gives PTX.
+// An architecture newer than NVRTC knows: it gives PTX.
 constexpr int kFuture = 9990;
 
 std::string text_of(const std::vector<ir::TrustedHandler>& trusted) {

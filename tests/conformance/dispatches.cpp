@@ -1,4 +1,4 @@
-// Submissions of both kinds, what comes back, what it cost, and what is refused.
+// Dispatches: submissions of both kinds, readback, statistics, and refused calls.
 #include <thread>
 
 #include "conformance/backend_suite.hpp"
@@ -415,14 +415,14 @@ TEST_P(Dispatches, a_workspace_serves_other_shapes_too) {
   }
 }
 
-// --- what is refused --------------------------------------------------------------------------
+// --- refused calls ----------------------------------------------------------------------------
 
 namespace {
 
 struct Damage {
   std::string_view name;
   Buffer buffer;
-  std::size_t size_bytes;  // of a buffer of the sample that is cut or grown
+  std::size_t size_bytes;  // to which the buffer of the sample is cut or grown
   Word first_word = 0;
 };
 
@@ -475,7 +475,7 @@ TEST_P(Dispatches, bytes_that_do_not_fit_are_refused_and_change_nothing) {
   for (const Damage& damage : kDamages) {
     SCOPED_TRACE(damage.name);
     const Damaged damaged(whole.buffers(), damage);
-    // The other submission is fine, and must not run either.
+    // The other submission is valid, but must not run either.
     const std::array<Submission, 2> submissions{second.buffers(), damaged.buffers};
     const auto report = kernel().dispatch({.submissions = submissions, .workspace = &workspace});
     const auto code = test::code_of(report);

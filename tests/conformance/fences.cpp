@@ -127,11 +127,11 @@ TEST_P(Fences, a_fence_behind_a_slot_that_cannot_run_is_left_as_yield) {
 }
 
 TEST_P(Fences, a_fence_that_cannot_complete_leaves_its_tenants_quota_to_others) {
-  // One worker may look at several slots at one time, and the fence comes first.
+  // One worker may look at several slots at one time, of which the fence is the first.
   Job before = job();
   before.control[3 + 20] = 0;
   before.control[32 + 5] = 1;
-  for (const Word slot : {0u, 1u, 3u}) before.put(slot, {1, 0, 20, 2});  // stays, in front of all
+  for (const Word slot : {0u, 1u, 3u}) before.put(slot, {1, 0, 20, 2});  // stay PUBLISHED
   before.put(6, {2, 0, 0, 2});  // claimed by another worker
   before.put(7, {1, kFence, 5, 2, 1, 77});
   before.put(8, {1, 0, 5, 2});

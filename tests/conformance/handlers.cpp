@@ -1,4 +1,4 @@
-// Section 4 of the wire format: what handlers may do, and how their faults are shown.
+// Section 4 of the wire format: the effects of handlers, and how their faults are reported.
 #include "conformance/backend_suite.hpp"
 
 namespace everkernel::conformance {
@@ -32,7 +32,7 @@ TEST_P(Handlers, a_handler_without_fuel_is_a_fault_and_workers_go_on) {
 }
 
 TEST_P(Handlers, an_item_has_its_fuel_anew_after_every_yield) {
-  // 90 of 100 turns in each of four runs.
+  // Each of four runs takes 90 of the 100 turns of its fuel.
   constexpr std::string_view kText =
       "handler h = 64 { for i in 0 .. 90 { } if args[3] != 0 { args[3] = args[3] - 1; yield; } }";
   Job before = job();

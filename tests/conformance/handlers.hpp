@@ -36,7 +36,7 @@ enum HandlerOpcode : abi::Word {
   kLoop = 78,        ///< takes param turns
 };
 
-/// What they do.
+/// The text of the handlers.
 inline constexpr std::string_view kHandlers = R"(
 handler nothing = 8 { }
 handler store3 = 16 {

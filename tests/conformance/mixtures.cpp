@@ -1,5 +1,4 @@
-// Everything at one time: a ring large enough for all workers to be busy with it, whose totals are
-// known.
+// All operations together: a ring large enough to keep every worker busy, whose totals are known.
 #include <numeric>
 #include <string>
 

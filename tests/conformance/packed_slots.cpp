@@ -82,7 +82,7 @@ const std::vector<PackedRow>& good_rows() {
   return rows;
 }
 
-// Everything that breaks the rules does so before an operation runs: each begins with a store of 7
+// Payloads that break a rule are refused before any operation runs: each begins with a store of 7
 // into the first observable, which must not happen.
 const std::vector<PackedRow>& bad_rows() {
   static const std::vector<PackedRow> rows = {
@@ -193,8 +193,8 @@ TEST_P(PackedSlots, inner_operations_have_the_rights_of_their_tenant) {
 }
 
 TEST_P(PackedSlots, the_example_of_the_format_changes_a_quota_and_a_counter) {
-  // Two operations (1, [10, 32]) and (2, [1, 64]) → 0x00010402, 0x00000202, 10, 32, 1, 64: the
-  // operator's quota, and its claims, which the three items of this ring count too.
+  // Two operations (1, [10, 32]) and (2, [1, 64]) → 0x00010402, 0x00000202, 10, 32, 1, 64. They
+  // write the operator's quota and its claims, to which the three items of this ring add as well.
   Job before = job();
   before.put(7, {1, kPacked, 0, 2, 0x00010402, 0x00000202, 10, 32, 1, 64});
   const Outcome after = run(before);
@@ -220,8 +220,8 @@ TEST_P(PackedSlots, a_ring_of_packed_slots_runs_every_operation) {
   EXPECT_EQ(after.control[98] - before.control[98], 16u);
 }
 
-// Operations of every scope, each of which goes on from what the one before left. On a GPU a
-// handler of scope group makes crews blocks; without it they are warps.
+// Operations of every scope, each of which uses the result of the one before. On a GPU a handler of
+// scope group makes every crew a block; without such a handler a crew is a warp.
 constexpr Word kByLane = 24, kByWarp = 25, kByOther = 26, kFaultsByWarp = 27;
 constexpr std::string_view kSteps = R"(
 handler by_lane = 24 { control[args[1]] = control[args[1]] * 3 + args[0]; }
@@ -266,7 +266,7 @@ TEST_P(PackedSlots, operations_of_every_scope_run_in_order) {
   Job before = job({.slot_count = kSlots, .observables = kSlots});
   std::vector<Word> expected(kSlots), counts(4);
   for (Word slot = 0; slot < kSlots; ++slot) {
-    if (slot % 6 == 5) {  // beside what is not packed
+    if (slot % 6 == 5) {  // beside slots that are not packed
       before.put(slot, {1, kByWarp, 0, 2, slot, 160 + slot});
       expected[slot] = step(0, kByWarp, slot);
       ++counts[kByWarp - kByLane];

@@ -11,7 +11,7 @@ constexpr Word kLoadMiss = 0xFFFD, kPrintf = 0xFFFE;
 constexpr Word kWaitIo = 4, kRequeue = 6;
 constexpr Word kIoPublished = 1, kIoDone = 3, kIoOk = 0x10, kIoError = 0x11;
 
-// The records of a log in a fixed order: workers append in any.
+// The records of a log in a fixed order, because workers append in any order.
 std::vector<std::vector<Word>> records_in(const std::vector<Word>& log) {
   std::vector<std::vector<Word>> records;
   for (Word word = 1; word < 1 + log.at(0); word += 4) {
@@ -238,7 +238,7 @@ TEST_P(IoRequests, an_await_read_is_served_between_two_dispatches) {
   EXPECT_EQ(waiting.slot(7), (SlotWords{kWaitIo, kReadAndSum, 3, 2, 1, 2, 0, 55, 0x100001, 12, 1, 0,
                                         0, 0, 0, io_slot}));
   std::vector<Word> request = waiting.io_slot(io_slot);
-  request.pop_back();  // the tag is the asker's own
+  request.pop_back();  // the item that asks chooses the tag
   EXPECT_EQ(request, (std::vector<Word>{1, 55, 1, 0x1000, 0x1, 12, kIoPublished}));
   EXPECT_EQ(words_of(output), std::vector<Word>{0});
 
@@ -279,7 +279,8 @@ TEST_P(IoRequests, an_await_that_fails_is_a_fault) {
 }
 
 TEST_P(IoRequests, an_await_that_finds_no_io_slot_runs_again_from_the_top) {
-  // Its args say that it has asked already, but nothing was asked: the request must not be lost.
+  // The args of the item say that it has asked for IO, but no request was made: it must be made
+  // now.
   Job before = job({.io_slots = 1});
   before.io_queue[6] = kIoPublished;
   before.put(7, {1, kSave, 3, 2, 1, 2, 0, 55, 2, 12});

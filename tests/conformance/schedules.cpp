@@ -1,5 +1,5 @@
-// Section 6 of the wire format: every claimable slot runs, in the order its schedule says, and a
-// dispatch ends when it should.
+// Section 6 of the wire format: every claimable slot runs, in the order of its schedule, and a
+// dispatch ends when nothing can run or at its deadline.
 #include <algorithm>
 #include <array>
 
@@ -65,7 +65,7 @@ TEST_P(Schedules, one_that_can_run_is_found_among_many_that_cannot) {
 
 TEST_P(Schedules, the_end_is_seen_when_nothing_can_make_progress) {
   // A fence behind a disabled tenant's slot, a wait for IO, a tenant without quota, and a slot that
-  // somebody else has claimed: nothing moves, so the dispatch must come back by itself.
+  // another worker has claimed: nothing can run, so the dispatch must return without a deadline.
   Job before = job();
   before.control[3 + 5] = 0;
   before.control[32 + 6] = 0;
@@ -151,7 +151,7 @@ TEST_P(Priorities, empty_partitions_are_allowed) {
 
 namespace {
 
-// What the items of a kTrace ring wrote: the slots in the order they ran.
+// The output of the items of a kTrace ring: the slots in the order they ran.
 std::vector<Word> order_in(std::vector<Word> words) {
   const Word length = words.at(0);
   words.erase(words.begin());
@@ -159,7 +159,7 @@ std::vector<Word> order_in(std::vector<Word> words) {
   return words;
 }
 
-// How many slots below `end`, then from `end` up, then below again … came in a row.
+// Lengths of the runs of consecutive slots below `end`, then from `end` up, then below again, …
 std::vector<Word> runs_in(const std::vector<Word>& order, Word end) {
   std::vector<Word> runs{0};
   for (const Word slot : order) {
@@ -350,7 +350,7 @@ TEST_P(TicketOrders, a_second_dispatch_of_the_same_bytes_goes_on_with_what_was_l
 
 namespace {
 
-// A machine that is busy with other things may come late, but not by seconds.
+// On a machine that is busy otherwise a dispatch may return late, but not by seconds.
 constexpr auto kLatest = std::chrono::seconds(3);
 constexpr std::uint64_t kEndlessFuel = std::uint64_t{1} << 60;
 
@@ -395,8 +395,8 @@ TEST_P(Deadlines, a_ring_of_endless_loops_comes_back) {
   EXPECT_LT(after.duration, kLatest);
 }
 
-// On a GPU every pass of a crew is counted in the word that says whether a dispatch has ended. That
-// the count begins anew takes longer than this.
+// On a GPU the word that says whether a dispatch has ended also counts every pass of a crew. This
+// test is too short for that count to wrap.
 TEST_P(Deadlines, many_items_that_yield_for_ever_are_left_at_the_deadline) {
   if (worker_count() == 1) GTEST_SKIP() << "the same as with more: all workers take part";
   constexpr Word kSlots = 4096;
@@ -414,7 +414,7 @@ TEST_P(Deadlines, many_items_that_yield_for_ever_are_left_at_the_deadline) {
   EXPECT_EQ(run(kernel, before).counts.done, kSlots);
 }
 
-// One lane of a GPU would take six seconds for it.
+// A single lane of a GPU would take six seconds for this copy.
 TEST_P(Deadlines, a_copy_ends_soon_after_the_deadline) {
   if (GetParam().backend->interprets) GTEST_SKIP() << "a processor copies it before any deadline";
   constexpr Word kWords = 32'000'000;

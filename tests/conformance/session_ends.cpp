@@ -147,7 +147,7 @@ TEST_P(SessionEnds, a_shutdown_item_ends_the_session) {
   const Ticket shutdown = must(session.publish({.opcode = 0xFFFFFFFF}));
   EXPECT_TRUE(must(session.wait(shutdown, kPatience)).is_done());
   const auto begin = std::chrono::steady_clock::now();
-  std::this_thread::sleep_for(kMoment);  // workers leave by themselves
+  std::this_thread::sleep_for(kMoment);  // workers leave after SHUTDOWN
   EXPECT_FALSE(session.publish(kNop).has_value());
   EXPECT_FALSE(session.publish(kNop, {.timeout = kPatience}).has_value());
   EXPECT_FALSE(session.wait(held, kPatience).has_value());

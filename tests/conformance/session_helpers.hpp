@@ -1,4 +1,4 @@
-// What the tests of live sessions share.
+// Helpers that the tests of live sessions share.
 #pragma once
 
 #include <array>
@@ -23,12 +23,12 @@ inline std::uint64_t number(Ticket ticket) {
   return static_cast<std::uint64_t>(ticket);
 }
 
-/// Publishes one item after the other, waiting for room.
+/// Publishes items one by one, waiting for room.
 inline void publish_many(Session& session, const Operation& item, Word count) {
   for (Word i = 0; i < count; ++i) must(session.publish(item, {.timeout = kPatience}));
 }
 
-/// Waits for something another thread does.
+/// Waits for a change that another thread makes.
 template <class Condition>
 bool comes_true(Condition condition) {
   const auto deadline = std::chrono::steady_clock::now() + kPatience;

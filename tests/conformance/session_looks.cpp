@@ -1,4 +1,4 @@
-// Live sessions: tenants, and looking at what runs.
+// Live sessions: tenants, and observing a running session.
 #include <algorithm>
 #include <atomic>
 #include <thread>
@@ -76,7 +76,7 @@ TEST_P(SessionTenants, a_tenant_may_do_no_more_than_in_a_dispatch) {
   must(session.wait(must(session.publish(kNop)), kPatience));
 }
 
-// --- looking ----------------------------------------------------------------------------------
+// --- observing --------------------------------------------------------------------------------
 
 TEST_P(SessionLooks, a_snapshot_is_exact_for_what_was_seen_to_end) {
   Session session = start();

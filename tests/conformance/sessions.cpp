@@ -227,7 +227,7 @@ TEST_P(Sessions, room_at_the_front_is_found_although_the_rest_is_stuck) {
   std::atomic<bool> is_published{false};
   std::jthread publisher(
       [&] { is_published = session.publish(kNop, {.timeout = kPatience}).has_value(); });
-  // By then the publisher has looked often, and sleeps from one look to the next.
+  // By then the publisher has polled often, and sleeps between two polls.
   std::this_thread::sleep_for(std::chrono::milliseconds(250));
   must(session.set_tenant_enabled(6, true));
   const auto begin = std::chrono::steady_clock::now();
@@ -236,7 +236,7 @@ TEST_P(Sessions, room_at_the_front_is_found_although_the_rest_is_stuck) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(700));
 }
 
-// --- what is refused --------------------------------------------------------------------------
+// --- refused calls ----------------------------------------------------------------------------
 
 TEST_P(Sessions, what_cannot_be_published_is_refused_and_changes_nothing) {
   Session session = start();
@@ -421,7 +421,7 @@ TEST_P(Sessions, items_that_yield_let_others_run) {
 TEST_P(Sessions, an_endless_item_holds_up_no_other_worker) {
   if (worker_count() == 1) GTEST_SKIP() << "one worker has nobody beside it";
   Session session = start(kernel({.fuel_per_item = kEndlessFuel}));
-  publish_many(session, kNop, 500);  // workers have got used to short items
+  publish_many(session, kNop, 500);  // workers have adapted to short items
   must(session.wait_all(kPatience));
   std::array<abi::WorkItem, 12> items{};
   items[0] = {kSpin, 0, 0, 0};

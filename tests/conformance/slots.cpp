@@ -1,5 +1,5 @@
-// Section 1 of the wire format: which statuses a worker takes and leaves, and what it does with the
-// other words of a slot.
+// Section 1 of the wire format: which statuses a worker takes and leaves, and how it uses the other
+// words of a slot.
 #include "conformance/backend_suite.hpp"
 
 namespace everkernel::conformance {
@@ -68,7 +68,7 @@ TEST_P(Slots, a_priority_outside_the_format_is_counted_for_nobody) {
   EXPECT_EQ(after.counts.done, 3u);
   ExpectedControl expected(before);
   expected.add(1, 3).add(64 + 3, 3).add(96 + 1, 3).set(160, 9);
-  // The priority schedule goes by the partition, whatever the word says.
+  // The priority schedule takes the priority of the partition, not that of the slot.
   if (schedule() == Schedule::priority) expected.add(136 + 2, 3);
   expected.expect(after.control);
 }
@@ -110,7 +110,7 @@ TEST_P(Slots, a_full_ring_of_yielding_items_ends) {
   }
   const Outcome after = run(before);
   EXPECT_EQ(after.counts.done, 16u);
-  // 16 items, and slot number many runs before the last: 0 + 1 + … + 15.
+  // 16 items; slot i runs i more times before its last run: 0 + 1 + … + 15.
   EXPECT_EQ(after.control[64] - before.control[64], 16u + 120u);
 }
 
@@ -125,7 +125,7 @@ TEST_P(Slots, a_handler_sees_the_words_of_its_slot) {
 }
 
 TEST_P(Slots, an_item_that_waits_for_io_nobody_serves_is_left) {
-  // Its request is still PUBLISHED, CLAIMED or was never made.
+  // The request of the item is still PUBLISHED, CLAIMED or was never made.
   Job before = job();
   for (Word io_slot = 0; io_slot < 3; ++io_slot) {
     before.put(io_slot, {4, 0xFFFD, 0, 2, 77, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, io_slot});

@@ -21,7 +21,7 @@ constexpr BaseRow kBases[] = {
     {2, 0, 0},
 };
 
-// Only this word of the table lets anybody run; tenants 29..31 have quotas too.
+// Enables only the tenant whose mask is this word; tenants 29..31 have quotas too.
 void enable_word(Job& job, Word mask_word) {
   for (Word word = 3; word < 32; ++word) job.control[word] = word == mask_word ? 1 : 0;
   for (Word word = 32; word < 64; ++word) job.control[word] = 1'000'000;
@@ -182,8 +182,8 @@ TEST_P(Tenants, an_operator_that_yields_first_still_lets_the_tenant_run) {
 }
 
 TEST_P(Tenants, a_mask_table_that_moves_under_the_workers_is_never_read_outside) {
-  // A worker that reads TENANT_BASE twice may check the one and use the other. The first items keep
-  // all workers busy; then one moves the table while the others go through the rest.
+  // A worker that reads TENANT_BASE twice may check one value and use the other. The first items
+  // keep all workers busy; then one item moves the table while the others run the rest.
   constexpr Word kSlots = 8192, kMover = 600;
   const Shape shape{.slot_count = kSlots, .workgroup_size = 256};
   Job before = job({.slot_count = kSlots});

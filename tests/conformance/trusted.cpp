@@ -1,4 +1,4 @@
-// Trusted handlers: they see what handlers see, end as handlers end, and are refused by name.
+// Trusted handlers: the values they see, the outcomes they return, and errors that name them.
 #include "conformance/session_helpers.hpp"
 #include "everkernel/ir/trusted_item.hpp"
 
@@ -20,7 +20,7 @@ ir::TrustedHandler made(std::string name, Word opcode) {
 
 }  // namespace
 
-// --- what they see ----------------------------------------------------------------------------
+// --- the values they see ----------------------------------------------------------------------
 
 TEST_P(Trusted, a_handler_sees_the_words_of_its_slot) {
   const DataBuffer input = buffer(kernel(), {.handle = 1, .word_count = 5});
@@ -152,7 +152,7 @@ TEST_P(Trusted, what_they_say_is_heard) {
             (std::vector<Word>{4, 10, 11, 12, 6 * 16}));
 }
 
-// --- how they end -----------------------------------------------------------------------------
+// --- their outcomes ---------------------------------------------------------------------------
 
 TEST_P(Trusted, a_handler_raises_codes_from_256_up) {
   for (const auto& [raised, code] : {std::pair{0u, 256u}, {7u, 263u}, {70000u, 65535u}}) {

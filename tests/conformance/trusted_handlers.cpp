@@ -1,5 +1,5 @@
-// Trusted handlers whose C++ function and CUDA text are one source: compiled here, and kept as a
-// string.
+// Trusted handlers whose C++ function and CUDA text come from one source: a macro compiles the
+// source and keeps it as a string.
 #include "conformance/trusted_handlers.hpp"
 
 #include "everkernel/ir/trusted_item.hpp"
@@ -23,7 +23,7 @@ using ir::Scope;
     .cuda = std::string(name_##_cuda)                             \
   }
 
-// ---- what they see ----
+// ---- the values they see ----
 
 EVERKERNEL_CPP_AND_CUDA(trusted_store3, {
   const auto control = item.control();
@@ -87,7 +87,7 @@ EVERKERNEL_CPP_AND_CUDA(trusted_emit_twice, {
   return item.done();
 });
 
-// What lanes do: turns of each(), and what threads have together.
+// Operations of lanes: turns of each(), and sums over all threads.
 EVERKERNEL_CPP_AND_CUDA(trusted_lane, {
   const auto output = item.output();
   const Word at = item.param();
@@ -104,7 +104,7 @@ EVERKERNEL_CPP_AND_CUDA(trusted_lane, {
   return item.done();
 });
 
-// ---- how they end ----
+// ---- their outcomes ----
 
 EVERKERNEL_CPP_AND_CUDA(trusted_raise, { return item.fault(item.args()[0]); });
 
@@ -164,7 +164,7 @@ EVERKERNEL_CPP_AND_CUDA(trusted_clumsy, {
   return item.fault(3);
 });
 
-// ---- what a run orders ----
+// ---- the order in a run ----
 
 EVERKERNEL_CPP_AND_CUDA(trusted_add, {
   if (item.param() == 666) return item.fault(6);
@@ -188,7 +188,7 @@ EVERKERNEL_CPP_AND_CUDA(trusted_move, {
   return item.done();
 });
 
-// ---- what they declare ----
+// ---- their declarations ----
 
 constexpr Effects kControl{.reads_control = true, .writes_control = true};
 constexpr Effects kOutput{.reads_output = true, .writes_output = true};

@@ -22,20 +22,20 @@ enum TrustedOpcode : abi::Word {
   kTrustedCountdown = 105,       ///< yields args[3] times
   kTrustedCountdownLater = 106,  ///< requeues args[3] times
   kTrustedPoke = 107,            ///< control[args[3]] ← args[4]
-  kTrustedSpin = 108,            ///< control[160] ← 1, then it waits to be told to end
-  kTrustedTurns = 109,           ///< takes turns until it is told to end
-  kTrustedUndeclared = 110,      ///< yields and has not declared it
+  kTrustedSpin = 108,            ///< control[160] ← 1, then waits for the request to end
+  kTrustedTurns = 109,           ///< takes turns until it is asked to end
+  kTrustedUndeclared = 110,      ///< yields without having declared it
   kTrustedSay = 111,             ///< printf(args[3], args[4], args[5])
   kTrustedEmitTwice = 112,       ///< emits two hits
   kTrustedReadAndSum = 113,      ///< reads args[5] bytes of file args[3] into input, sums it
-  kTrustedScribble = 114,        ///< writes its args and has not declared it
-  kTrustedClumsy = 115,          ///< fails in three ways, and writes output[0] between
+  kTrustedScribble = 114,        ///< writes its args without having declared it
+  kTrustedClumsy = 115,          ///< fails in three ways, and writes output[0] in between
   kTrustedAdd = 116,             ///< commutes: output[0] += param; faults with param 666
   kTrustedCopy = 117,            ///< pure: output[0] = input[0] + param
   kTrustedByHandle = 118,        ///< may touch everything: buffer(9)[0] = buffer(8)[0] * 3 + param
   kTrustedMove = 119,            ///< output[0] = input[0] * 2 + param; faults with param 666
-  kTrustedAtomics = 120,  ///< every atomic on output[0..7]; output[8..15] ← what was before
-  kTrustedFar = 0x12345,  ///< output[0] ← opcode
+  kTrustedAtomics = 120,         ///< every atomic on output[0..7]; output[8..15] ← the old values
+  kTrustedFar = 0x12345,         ///< output[0] ← opcode
 };
 
 /// Verified handlers that run beside them: kMark and kAddParam.

@@ -1,4 +1,5 @@
-// Trusted handlers in whole runs: ordered, dropped and reported by what they declare.
+// Trusted handlers in whole runs: items are ordered, dropped and reported by the effects their
+// handlers declare.
 #include <algorithm>
 
 #include "conformance/backend_suite.hpp"
@@ -26,7 +27,7 @@ Word word_of(const DataBuffer& buffer) {
 
 TEST_P(Trusted, a_run_gives_what_its_items_give_one_after_the_other) {
   const auto buffers = nine_buffers(kernel());
-  // Buffer 2 goes to 4, then trusted and verified items change it, then it moves on.
+  // Buffer 2 is copied to 4, trusted and verified items add to 4, then 4 is copied on.
   std::vector<abi::WorkItem> items{{kTrustedMove, 2, 4, 1}};
   for (Word i = 0; i < 50; ++i)
     items.push_back({i % 2 == 0 ? Word{kTrustedAdd} : kAddParam, 0, 4, i});
@@ -40,7 +41,7 @@ TEST_P(Trusted, a_run_gives_what_its_items_give_one_after_the_other) {
 
 TEST_P(Trusted, in_a_run_what_may_touch_everything_waits_for_all_and_all_for_it) {
   const auto buffers = nine_buffers(kernel());
-  // Its items name no buffer, and use 8 and 9.
+  // The items of kTrustedByHandle name no buffer, but use buffers 8 and 9.
   const std::vector<abi::WorkItem> items{{kTrustedMove, 1, 8, 0},
                                          {kTrustedByHandle, 0, 0, 1},
                                          {kTrustedMove, 9, 3, 0},
@@ -66,10 +67,10 @@ TEST_P(Trusted, in_a_run_equal_pure_items_run_once) {
 TEST_P(Trusted, in_a_run_a_fault_reaches_what_depends_on_it) {
   const auto buffers = nine_buffers(kernel());
   const std::vector<abi::WorkItem> items{{kTrustedMove, 1, 2, 666},  // faults
-                                         {kTrustedMove, 2, 3, 0},    // reads what it wrote
-                                         {kTrustedMove, 4, 5, 0},    // has nothing to do with it
+                                         {kTrustedMove, 2, 3, 0},    // reads its output
+                                         {kTrustedMove, 4, 5, 0},    // is independent of both
                                          {kTrustedAdd, 0, 6, 666},   // faults
-                                         {kTrustedAdd, 0, 6, 1},     // commutes with it
+                                         {kTrustedAdd, 0, 6, 1},  // commutes with the item before
                                          {kTrustedUndeclared, 0, 0, 0}};
   const RunReport report = must(kernel().run(items));
   const Word codes[] = {262, 12, 0, 262, 0, 65533};
@@ -82,7 +83,7 @@ TEST_P(Trusted, in_a_run_a_fault_reaches_what_depends_on_it) {
 
 TEST_P(Trusted, in_a_run_items_come_back_and_leave_nothing_behind) {
   const DataBuffer output = buffer(kernel(), {.handle = 2, .word_count = 19});
-  // Args behind the third are zero for every item, whatever one before it wrote there.
+  // Args behind the third are zero for every item, even if an earlier item wrote its own.
   std::vector<abi::WorkItem> items;
   for (Word i = 0; i < 8; ++i) {
     items.push_back({kTrustedScribble, 1, 3, i});

@@ -1,4 +1,4 @@
-// Loading the driver and reading a device's properties. Whatever is missing, the error names it.
+// Loading the driver and reading a device's properties. The error names the part that is missing.
 #include "backend/cuda/driver.hpp"
 
 #include <filesystem>

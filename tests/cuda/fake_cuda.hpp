@@ -9,7 +9,8 @@
 
 namespace everkernel::test {
 
-/// What the fake presents and has recorded. A test changes it between calls.
+/// The properties that the fake reports and the calls it has recorded. A test changes it between
+/// calls.
 using FakeCuda = simulator::DriverState;
 
 /// The exported functions fake_cuda_state and fake_cuda_reset: the first returns the state, the

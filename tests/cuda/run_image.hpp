@@ -100,7 +100,7 @@ class RunImage {
   void fill(std::uint64_t base);
   std::span<Word> words() { return image_.all(); }
   const std::vector<FrameRow>& rows() const { return rows_; }
-  /// What the runs left, in the order of the requests.
+  /// The results of the runs, in the order of the requests.
   std::vector<RunResult> collect() const;
 
  private:

@@ -47,7 +47,7 @@ void check_snapshot(const ControlView& view, const telemetry::ControlSnapshot& c
   }
 }
 
-// What the host changes is read back, and nothing else moves.
+// A word that the host changes is read back, and no other word changes.
 void check_writer(std::span<const std::byte> input) {
   test::Bytes copy(input.begin(), input.end());
   auto writer = *protocol::ControlWriter::bind(copy);

@@ -11,7 +11,7 @@ using abi::Word;
 using protocol::DebugLogView;
 using protocol::DebugLogWriter;
 
-// Appending what was read to a log of the same size gives the same records.
+// Appending the records to a log of the same size gives the same records.
 void check_records(const DebugLogView& view, std::span<const std::byte> input) {
   EVERKERNEL_ASSERT(view.record_count() <= view.record_capacity());
   test::Bytes rebuilt(input.size());
@@ -33,7 +33,7 @@ void check_appends(std::span<const std::byte> input, bool is_sound) {
   const std::size_t before = is_sound ? test::word_at(input, 0) / 4 : capacity;
   EVERKERNEL_ASSERT(appended == capacity - before);
   if (appended == 0) EVERKERNEL_ASSERT(std::ranges::equal(copy, input));
-  // Words behind the last whole record belong to nobody.
+  // Words behind the last whole record are never written.
   const std::size_t end = (1 + capacity * 4) * 4;
   EVERKERNEL_ASSERT(std::ranges::equal(std::span(copy).subspan(end), input.subspan(end)));
 }

@@ -1,5 +1,6 @@
-// What the fuzz targets share. Each is one libFuzzer entry point that decodes its input and checks
-// what must hold of any accepted bytes; EVERKERNEL_ASSERT stops the program when it does not.
+// Helpers that the fuzz targets share. Each target is one libFuzzer entry point that decodes its
+// input and checks the rules that hold for all accepted bytes; EVERKERNEL_ASSERT stops the program
+// if one is broken.
 #pragma once
 
 #include <cstddef>
@@ -18,14 +19,14 @@ inline std::span<const std::byte> input_bytes(const std::uint8_t* data, std::siz
   return std::as_bytes(std::span(data, size));
 }
 
-/// A refusal of bytes is `corrupt` and says something.
+/// Refused bytes have the code `corrupt` and a message.
 template <class T>
 void check_refused(const Result<T>& result) {
   EVERKERNEL_ASSERT(!result && result.error().code == Code::corrupt);
   EVERKERNEL_ASSERT(!result.error().message.empty());
 }
 
-/// Accepted just when it should be, and refused as above otherwise.
+/// Bytes are accepted exactly if `is_sound`, and otherwise refused as above.
 template <class T>
 bool check_accepted(const Result<T>& result, bool is_sound) {
   EVERKERNEL_ASSERT(result.has_value() == is_sound);

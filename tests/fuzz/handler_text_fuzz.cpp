@@ -1,5 +1,5 @@
-// Any bytes as handler text: parsed, verified, printed, and run for a moment. What verifies prints
-// to a fixed point that verifies and runs alike.
+// Any bytes as handler text: parsed, verified, printed, and run for a moment. A text that verifies
+// is printed to a fixed point that verifies and gives the same run.
 #include <algorithm>
 #include <array>
 #include <string>
@@ -19,13 +19,13 @@ using abi::Word;
 
 constexpr std::uint64_t kFuel = 200;
 
-// A mistake is `invalid_argument`, begins with its place and says something.
+// A mistake is `invalid_argument`, begins with its place and has a message.
 void check_mistake(const Error& error) {
   EVERKERNEL_ASSERT(error.code == Code::invalid_argument);
   EVERKERNEL_ASSERT(!error.message.empty() && error.message[0] >= '1' && error.message[0] <= '9');
 }
 
-// Everything a run leaves behind.
+// The words and the outcome of a run.
 struct Trace {
   ir::Outcome outcome;
   std::vector<Word> words;
@@ -69,8 +69,8 @@ std::string print(const ir::VerifiedProgram& verified) {
   return ir::print(program);
 }
 
-// Printing adds blanks, so that what is just inside a limit of the text may be just outside
-// printed; such inputs are left to the tests.
+// Printing adds blanks, so that a text just inside a limit may be outside of it when printed.
+// Longer texts are left to the tests.
 constexpr std::size_t kLongestText = 16 * 1024;
 
 void check(std::string_view text) {

@@ -1,4 +1,5 @@
-// Any bytes as an IO queue: slots are read as they are, and each call moves only what it may.
+// Any bytes as an IO queue: slots are read as they are, and each call changes only the words it
+// may.
 #include <algorithm>
 
 #include "everkernel/protocol/io_queue.hpp"
@@ -24,7 +25,7 @@ void check_slots(const IoQueueView& view, std::span<const std::byte> input) {
   EVERKERNEL_ASSERT(std::ranges::equal(rebuilt, input));
 }
 
-// Serves and frees whatever can be, then submits until the queue is full.
+// Serves and frees every slot that it can, then submits until the queue is full.
 void check_life_cycle(const IoQueueView& view, std::span<const std::byte> input) {
   test::Bytes copy(input.begin(), input.end());
   auto writer = *IoQueueWriter::bind(copy);

@@ -1,4 +1,4 @@
-// Any words as a packed payload: what is accepted can be packed again, to the same operations.
+// Any words as a packed payload: an accepted payload can be packed again, to the same operations.
 #include <algorithm>
 #include <vector>
 
@@ -37,7 +37,7 @@ void check_payload(const PackedArgs& args) {
   const auto packed = protocol::pack(ops);
   EVERKERNEL_ASSERT(packed.has_value());
   EVERKERNEL_ASSERT(is_same(*PackedView::parse(*packed), *view));
-  // Without words in front that nobody reads, the payload itself is the packed form.
+  // If no unused words precede the arguments, the payload itself is the packed form.
   const bool is_canonical = !ops.empty() && abi::packed_byte(args.data(), 3) == 0;
   if (!is_canonical) return;
   for (Word byte = 0; byte < 2 + 2 * ops.size(); ++byte) {

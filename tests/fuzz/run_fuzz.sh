@@ -2,8 +2,7 @@
 # Usage: run_fuzz.sh PROGRAM CORPUS WORK LIMIT
 # LIMIT is an option of libFuzzer: -runs=N with a fixed seed, or -max_total_time=SECONDS with a
 # fresh one, which is printed.
-# Runs a fuzz target on a copy of its stored corpus: what it finds stays in WORK, in the build
-# folder.
+# Runs a fuzz target on a copy of its stored corpus: new inputs stay in WORK, in the build folder.
 set -u
 program=$1
 corpus=$2
@@ -20,8 +19,8 @@ cp "$corpus"/* "$work/corpus/" || exit 1
   -print_final_stats=1 -artifact_prefix="$work/artifacts/" "$work/corpus"
 status=$?
 
-# libFuzzer ends with a status of its own on a crash, a leak, a timeout or too much memory; an
-# artifact without one counts all the same.
+# libFuzzer has an exit status for each of crash, leak, timeout and too much memory; an artifact is
+# a failure even if the status is 0.
 found=$(find "$work/artifacts" -type f)
 if [ "$status" -eq 0 ] && [ -z "$found" ]; then
   exit 0

@@ -1,5 +1,5 @@
-// Every snippet of docs/handlers.md does what the manual says: it verifies, or is refused at the
-// location that its fence names.
+// Tests every snippet of docs/handlers.md: it verifies, or is refused at the location that its
+// fence names.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -20,7 +20,7 @@ namespace everkernel::ir {
 namespace {
 
 struct Snippet {
-  std::string fence = {};  // what follows the back-ticks
+  std::string fence = {};  // text after the back-ticks
   std::string text = {};
 };
 
@@ -86,7 +86,8 @@ std::string marked_region() {
   return region;
 }
 
-// The lines between the marks are the manual's; here they make what the first snippet does.
+// The lines between the marks are those of the manual; they must build the handler of its first
+// snippet.
 TEST(Manual, the_builder_snippet_makes_the_first_handler) {
   // [manual]
   using namespace everkernel::ir::build;

@@ -272,7 +272,7 @@ TEST(Builder, a_payload_that_promises_is_refused) {
   EXPECT_FALSE(ir::verify({.handlers = {commuting.finish()}}).has_value());
 }
 
-// The printed text of a program with such a name would mean something else.
+// If a name were not a word, the printed text of the program would have another meaning.
 TEST(Builder, a_name_that_is_no_word_is_refused) {
   for (const std::string_view name : {"", "a b", "1st", "x;return", "\xC3\xBC", "a-b", "\n"}) {
     HandlerBuilder handler({.name = std::string(name), .opcode = 64});

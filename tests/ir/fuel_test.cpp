@@ -72,7 +72,7 @@ TEST(Fuel, an_each_is_charged_for_all_its_turns_before_the_first) {
   EXPECT_EQ(run_with(1000, "each i in 0 .. 4294967295 { output[0] = 1; }").outcome, kOutOfFuel);
 }
 
-// Turn i of these has i turns of its own.
+// Turn i of each of these has an inner loop of i turns.
 constexpr std::string_view kStairs =
     "each i in 0 .. 4 { for j in 0 .. i {} output[i] = 1; } output[7] = 1;";
 

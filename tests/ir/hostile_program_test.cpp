@@ -19,7 +19,7 @@ Expr bool_literal() {
   return {.kind = ExprKind::literal, .type = Type::boolean, .bits = 1};
 }
 
-// A handler of one statement, which may refer to whatever `fill` put into the body.
+// A handler of one statement, which may refer to nodes that `fill` put into the body.
 Handler of_one(const std::function<Stmt(Body&)>& fill) {
   Handler handler{.name = "h", .opcode = 64};
   const Stmt stmt = fill(handler.body);
@@ -233,7 +233,7 @@ TEST(HostileProgram, cycles_are_refused) {
                                .kind = ExprKind::unary, .operand_count = 1, .operands = {self}};
                          }),
                          "has two parents");
-  // Two that are each other's.
+  // Two expressions that are operands of each other.
   expect_refused_handler(
       of_value([](Body& body) {
         body.add(Expr{.kind = ExprKind::unary, .operand_count = 1, .operands = {ExprId{1}}});

@@ -24,7 +24,7 @@ std::string printed_value(std::string_view expression) {
   return text.substr(first + 8, last - first - 8);
 }
 
-// What the verifier recorded, without the places in the text.
+// Compares the records of the verifier, without the places in the text.
 void expect_same_verification(const ir::VerifiedProgram& a, const ir::VerifiedProgram& b) {
   ASSERT_EQ(a.handlers().size(), b.handlers().size());
   for (std::size_t i = 0; i < a.handlers().size(); ++i) {
@@ -303,7 +303,8 @@ TEST(Printer, float_literals_made_from_cpp_keep_their_bits) {
   }
 }
 
-// What verifies must verify printed: a negative literal is one node of C++ and two of its text.
+// A program that verifies must also verify when printed: a negative literal is one node when made
+// in C++ and two when parsed.
 TEST(Printer, literals_made_from_cpp_count_the_same_when_printed) {
   using namespace ir::build;
   for (const int count : {1365, 2048}) {

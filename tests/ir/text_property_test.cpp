@@ -47,7 +47,7 @@ void check_mistake(const Error& error) {
   RC_ASSERT(has_place(error.message));
 }
 
-// Whether it verified.
+// Whether the text verified.
 bool check_any_text(const std::string& text) {
   const auto program = ir::parse(text);
   if (!program) return check_mistake(program.error()), false;
@@ -66,7 +66,7 @@ bool check_any_text(const std::string& text) {
     RC_ASSERT(again->handlers()[i].expr_locals == verified->handlers()[i].expr_locals);
     RC_ASSERT(again->handlers()[i].stmt_locals == verified->handlers()[i].stmt_locals);
   }
-  // Both run alike; a little fuel is enough to see it.
+  // Both programs must give the same run; a little fuel is enough to show a difference.
   for (std::size_t i = 0; i < again->handlers().size(); ++i) {
     Machine machines[2];
     for (Machine& machine : machines) machine.frame.fuel = 100;

@@ -1,4 +1,4 @@
-// `pure` and `commutes`: everything that they forbid, and what they allow.
+// `pure` and `commutes`: which statements they forbid and which they allow.
 #include "support/ir_text.hpp"
 
 namespace everkernel::test {

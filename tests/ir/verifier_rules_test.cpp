@@ -80,7 +80,8 @@ TEST(VerifierLoops, break_and_continue_stand_in_a_loop) {
 }
 
 TEST(VerifierLoops, only_calls_stand_alone) {
-  // The grammar lets nothing else through; what C++ builds is in hostile_program_test.cpp.
+  // The grammar accepts no other programs; hostile_program_test.cpp has those that only C++ can
+  // build.
   expect_right({"min(1, 2); abs(3); u32(4.0); printf(1, 2, 3); atomic_add(output[0], 1);"});
 }
 

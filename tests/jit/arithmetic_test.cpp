@@ -1,6 +1,7 @@
-// Random arithmetic without loops or memory, each handler on thousands of operands. Compilers know
-// many ways to write a minimum, a magnitude or a rotation, and are wrong about some of them for few
-// operands: a program of differential_test.cpp would have to come upon both.
+// Random arithmetic without loops or memory, each handler on thousands of operands. Compilers
+// recognise many ways to write a minimum, a magnitude or a rotation, and compile some of them
+// wrongly for few operands. A program of differential_test.cpp seldom has both the expression and
+// the operands.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -30,8 +31,8 @@ constexpr Word kEdges[] = {
 
 enum Kind : std::size_t { kU32, kI32, kF32, kBool, kKinds };
 
-// Writes the statements of one handler. Operands are mostly the last values, so that one thing is
-// made of another, and what is compared is mostly what is chosen from.
+// Writes the statements of one handler. Operands are mostly the latest values, so that expressions
+// build on each other; a choice is mostly between the two operands that were compared.
 class Arithmetic {
  public:
   explicit Arithmetic(Random& random) : random_(random) {}
@@ -75,7 +76,7 @@ class Arithmetic {
     return random_.chance(15) ? fmt::format("!({})", compared) : compared;
   }
 
-  // Of two operands that are compared, or of others.
+  // Compares two operands and chooses between them, or sometimes between other operands.
   void choice(Kind kind) {
     const std::string a = operand(kind);
     const std::string b = operand(kind);
@@ -88,7 +89,7 @@ class Arithmetic {
                                  : fmt::format("select({}, {}, {})", condition, second, first));
   }
 
-  // The same by a variable and branches.
+  // A choice made by a variable and branches.
   void branches(Kind kind) {
     const std::string variable = fmt::format("w_{}", next_++);
     text_ += fmt::format("var {} = {};\n", variable, operand(kind));

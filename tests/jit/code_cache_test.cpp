@@ -1,4 +1,4 @@
-// The cache of compiled code: which entries are hits, and which must not be.
+// The cache of compiled code: which entries are hits, and which must be misses.
 #include "everkernel/jit/code_cache.hpp"
 
 #include <fcntl.h>
@@ -50,7 +50,7 @@ class CodeCacheTest : public testing::Test {
     if (!cache) ADD_FAILURE() << cache.error().message;
     return *std::move(cache);
   }
-  // The entry must not be used: a miss that removes it.
+  // Expects a miss that removes the unusable entry.
   void expect_rejected(CodeCache& cache, const CodeKey& key, const std::string& what) {
     const CodeCacheCounters before = cache.counters();
     EXPECT_FALSE(cache.get(key)) << what;
@@ -63,7 +63,7 @@ class CodeCacheTest : public testing::Test {
   }
   void write_entry(const Bytes& bytes) {
     dir_.write(name_of(key_), bytes);
-    ::chmod((dir_.path() / name_of(key_)).c_str(), 0600);  // whatever the umask
+    ::chmod((dir_.path() / name_of(key_)).c_str(), 0600);  // independent of the umask
   }
   std::vector<std::string> names() const { return dir_.names(); }
 
@@ -437,9 +437,9 @@ TEST_F(CodeCacheTest, an_entry_larger_than_the_bound_is_not_stored) {
   EXPECT_NE(cache.last_problem(), "");
 }
 
-// ---- several at one time ----
+// ---- several processes and threads at one time ----
 
-// Every reader finds nothing, or one whole entry; `failures` counts anything else.
+// Every reader finds no entry or one whole entry; `failures` counts anything else.
 int hammer(CodeCache& cache, unsigned seed) {
   int failures = 0;
   for (unsigned turn = 0; turn < 200; ++turn) {
@@ -460,7 +460,8 @@ TEST_F(CodeCacheTest, threads_that_store_at_one_time_leave_whole_entries) {
   }
   EXPECT_EQ(failures, 0);
   EXPECT_EQ(cache.counters().rejected, 0u);
-  // A folder that changes while it is listed may show too little; the next to store sees it all.
+  // A folder that changes while it is listed may show too few entries; the next store() sees them
+  // all.
   cache.put(key_number(0), payload_of(300, 0));
   EXPECT_LE(bytes_in(dir_.path()), 4 * (kHeaderBytes + 300));
 }
@@ -514,9 +515,9 @@ TEST(CodeKey, prints_as_hexadecimal) {
   EXPECT_EQ(key_number(255).text(), "a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0ff");
 }
 
-// ---- where it is ----
+// ---- the default folder ----
 
-/// Sets the variables that name the default place, and puts back what was there.
+/// Sets the variables that name the default folder, and restores their values at the end.
 class DefaultPlace : public CodeCacheTest {
  protected:
   static constexpr const char* kNames[] = {"EVERKERNEL_CACHE_DIR", "XDG_CACHE_HOME", "HOME"};

@@ -1,4 +1,5 @@
-// Which parts of the language a handler uses, and how its runs end: what the generator must reach.
+// Which parts of the language a handler uses, and how its runs end: the generator must reach them
+// all.
 #pragma once
 
 #include <map>

@@ -31,7 +31,7 @@ using backend::cuda::SourceText;
 const std::filesystem::path kRoot = source_path();
 constexpr int kArchitectures[] = {80, 90, 100};
 
-// Calls everything a worker calls, and touches global memory only by accessors.
+// Calls every function that a worker calls, and touches global memory only by accessors.
 constexpr std::string_view kKernel = R"(
 #include "jit/device/handler.cuh"
 #include "everkernel/handlers.cuh"
@@ -195,7 +195,7 @@ std::vector<std::string> worker_options(const char* kind, const char* more = nul
   return options;
 }
 
-// The workers themselves, for every kind of drain.
+// The kernels of the workers, for every kind of drain.
 TEST(CudaCompile, nvrtc_takes_the_megakernel_with_every_example) {
   EVERKERNEL_NEEDS_NVRTC(nvrtc);
   const std::string workers(backend::cuda::megakernel_source().text);
@@ -250,7 +250,7 @@ TEST(CudaCompile, nvrtc_takes_random_handlers) {
   });
 }
 
-// What the language allows at most: the compiler must neither refuse it nor take for ever.
+// Handlers at the limits of the language: the compiler must accept them and finish in bounded time.
 TEST(CudaCompile, nvrtc_takes_handlers_at_the_limits) {
   EVERKERNEL_NEEDS_NVRTC(nvrtc);
   std::string large = "handler large = 300 { var a = input[0]; var b = 1;\n";

@@ -72,7 +72,7 @@ class HostCudaSubject : public Subject {
     Run made{.way = way == ShimWay::one_lane ? "CUDA text on one lane" : "CUDA text on many lanes",
              .is_parallel = way == ShimWay::many_lanes,
              .result = stage.collect({static_cast<ir::Ending>(packed & 0xFF), packed >> 8})};
-    // No result at all is a difference for certain.
+    // A frame without any result always counts as a difference.
     if (trouble != nullptr) made = {.way = fmt::format("{} ({})", made.way, trouble)};
     return made;
   }

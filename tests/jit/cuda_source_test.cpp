@@ -84,7 +84,8 @@ TEST(CudaSource, sorts_handlers_by_scope) {
   EXPECT_TRUE(has(find, "case 300u:\n      return 1u;")) << find;
 }
 
-// An arg may name another buffer after it is assigned; it is looked up again there, and only then.
+// After an arg is assigned, it may name another buffer, so the buffer is looked up again after the
+// assignment and nowhere else.
 TEST(CudaSource, looks_a_buffer_up_again_when_its_arg_changes) {
   const auto count = [](std::string_view text, std::string_view part) {
     std::size_t times = 0;
@@ -174,7 +175,7 @@ TEST(CudaSource, looks_buffers_up_before_loops) {
   const std::size_t loop = text.find("for (Word");
   ASSERT_NE(loop, std::string::npos);
   EXPECT_LT(text.rfind("find_buffer("), loop) << text;
-  // Where the handle may be another one the next time, it is looked up each time.
+  // If the handle may change between turns, the buffer is looked up in each turn.
   const std::string moved =
       cuda_of("handler h = 64 { for i in 0 .. 9 { output[i] = 1; args[1] = i; } }");
   EXPECT_GT(moved.rfind("find_buffer("), moved.find("for (Word")) << moved;
@@ -199,7 +200,8 @@ TEST(CudaSource, lets_updates_of_a_group_wait_only_where_nobody_can_tell) {
   EXPECT_FALSE(has_tile("scope group commutes", "let h = i; atomic_add(output[0], buffer(h)[0]);"));
 }
 
-// Several turns compute before the first of them updates, where an update is all they change.
+// If turns change nothing but the words they update, several turns compute before the first of them
+// updates.
 TEST(CudaSource, gathers_updates_only_of_turns_that_do_nothing_else) {
   const auto gathers = [](std::string_view body) {
     return has(cuda_of(fmt::format("handler h = 64 scope group commutes {{ each i in 0 .. "

@@ -42,7 +42,7 @@ std::string text_of(const ir::VerifiedHandler& handler) {
   return ir::print({.handlers = {handler.handler}});
 }
 
-// Whether this text still shows a difference on that frame.
+// Whether this text still shows a difference on this frame.
 bool still_differs(const std::string& text, const FrameSpec& spec) {
   const auto program = verified(text);
   if (!program) return false;
@@ -50,7 +50,8 @@ bool still_differs(const std::string& text, const FrameSpec& spec) {
   return trial && !trial->run(0, spec).difference.empty();
 }
 
-// Lines that stand for themselves, or from a line that opens a block to the one that closes it.
+// The end of the piece that begins at `first`: one line, or a block from the line that opens it to
+// the line that closes it.
 std::size_t end_of_piece(const std::vector<std::string>& lines, std::size_t first) {
   int depth = 0;
   for (std::size_t i = first; i < lines.size(); ++i) {
@@ -60,7 +61,8 @@ std::size_t end_of_piece(const std::vector<std::string>& lines, std::size_t firs
   return lines.size();
 }
 
-// Drops statements, or the frame of a block around its statements, while the difference stays.
+// Drops statements, or the head and end of a block around its statements, while the difference
+// stays.
 std::string shrunk(const std::string& text, const FrameSpec& spec) {
   std::vector<std::string> lines;
   for (std::size_t at = 0; at < text.size();) {

@@ -63,7 +63,8 @@ constexpr Row kRows[] = {
     {"for j in 0 .. 2 { each i in 0 .. 3 { output[i] = j; } }", 2 + 6},
     {"each i in 0 .. 3 { output[i] = 1; } for i in 0 .. 3 { output[i] = 2; }", 6},
     {"each i in 0 .. 3 { for k in 0 .. i { output[k] = i; } } for i in 0 .. 5 { output[i] = 7; }",
-     // 3 turns, then 3 × 2 in hand of which 3 are spent, so that 5 are needed after: 3 + max(6, 8).
+     // 3 turns of the each, whose shares need 3 × 2 left and spend 3; the for needs 5 more: 3 +
+     // max(6, 3 + 5).
      3 + 8},
 };
 

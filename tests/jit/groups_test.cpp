@@ -1,5 +1,6 @@
-// What lanes of a warp or group do together: effects of the one thread they act as, turns of each
-// on all of them, and updates that may wait until the turns are over.
+// How the lanes of a warp or group run one handler together: effects that take place once for all
+// lanes, the turns of an each spread over the lanes, and updates that may be delayed until the
+// turns are over.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -41,7 +42,7 @@ std::string program_of(std::string_view declaration, std::span<const std::string
   return text;
 }
 
-// Turns that read and write words of their own, and what stands around them.
+// Turns that read and write words of their own, with statements before and after them.
 constexpr std::string_view kBodies[] = {
     "each i in 0 .. len(output) { output[i] = input[i % len(input)] + lane; }",
     "output[0] = 41; output[0] = output[0] + 1; each i in 1 .. len(output) { output[i] = output[0] "
@@ -89,7 +90,7 @@ TEST(Groups, lanes_act_as_one_thread_outside_each_and_as_many_inside) {
         EXPECT_EQ(trial.run(i, spec).difference, "")
             << scope << " " << kBodies[i] << " " << words << ", one buffer";
         spec.args[1] = 2;
-        spec.args[0] = 3;  // the buffer that it reads is read only
+        spec.args[0] = 3;  // the input buffer is read only
         EXPECT_EQ(trial.run(i, spec).difference, "")
             << scope << " " << kBodies[i] << " " << words << ", read-only input";
       }
@@ -97,8 +98,8 @@ TEST(Groups, lanes_act_as_one_thread_outside_each_and_as_many_inside) {
   }
 }
 
-// Things that one lane does for all, one behind the other, and then something that it tells the
-// others. Lanes that have nothing to do must not be somewhere else by then.
+// The leading lane makes several effects for all lanes and then sends a value to the others. Idle
+// lanes must not have run ahead by then.
 constexpr std::string_view kLeaderBodies[] = {
     "output[0] = 1; output[1] = 2; args[5] = output[0] + input[1];",
     "atomic_add(output[0], 1); atomic_add(output[1], 2); args[5] = input[2]; args[6] = input[3];",
@@ -119,7 +120,7 @@ constexpr std::string_view kLeaderBodies[] = {
     "9 { output[3] = 6; return; } output[4] = input[4];",
     "for i in 0 .. 20 { if input[i] % 3 == 0 { output[i] = i; continue; } if input[i] % 3 == 1 { "
     "control[160 + i] = i; } output[i + 1] = output[i] + control[160 + i]; }",
-    // Random programs that showed it.
+    // Random programs in which idle lanes had run ahead.
     "atomic_min(output[(param ^ 4 | min(3472883712, 11)) % len(output)], input[(param >> 38) "
     "% len(input)]); atomic_min(output[len(output) % len(output)], -((3 & 3) / abs(lane))); "
     "if param >= popcount(~2476865838) { if select(14i > 12i, 3i != i32(3212836864), false && "
@@ -181,19 +182,19 @@ constexpr std::string_view kUpdates[] = {
     "each i in 0 .. len(input) {{ {0}(output[input[i] % len(output)], i * 77); }}",
     "each i in 0 .. len(input) {{ {0}(output[i % 5], input[i]); }} {0}(output[0], 99);",
     "{0}(output[0], 7); each i in 0 .. len(input) {{ {0}(output[0], i); }}",
-    "each i in 0 .. len(input) {{ {0}(output[i], 0x5555); }}",  // some lie outside
+    "each i in 0 .. len(input) {{ {0}(output[i], 0x5555); }}",  // some indices are out of range
     "for r in 0 .. 2 {{ each i in 0 .. len(input) {{ {0}(output[(i + r) % 3], i); }} }}",
     "each i in 0 .. len(input) {{ {0}(output[0], i); {0}(buffer(2)[0], i + 1); }}",
     "each i in 0 .. len(input) {{ for k in 0 .. 3 {{ {0}(output[k], input[i]); }} }}",
     "each i in 0 .. len(input) {{ {0}(output[0], i); if i == 70 {{ fault 5; }} }}",
-    // What a turn reads after its own update, where input is output.
+    // A turn reads a word after its own update, where input and output are one buffer.
     "each i in 0 .. 3 {{ {0}(output[i], 3); {0}(control[160 + i], input[i]); }}",
     "each i in 0 .. 3 {{ {0}(output[i], 3); {0}(control[160 + i], buffer(args[0])[i]); }}",
-    // Handles that only the turn knows.
+    // Handles that are computed inside a turn.
     "each i in 1 .. 2 {{ {0}(output[0], buffer(i)[i]); }}",
     "each i in 0 .. len(input) {{ let h = 1; {0}(output[i % 5], buffer(h)[i]); }}",
-    // Turns that compute and then update; some of their words lie outside, of what they update or
-    // of what they read last.
+    // Turns that compute and then update. Some of the words that they update or read last are out
+    // of range.
     "each i in 0 .. len(input) {{ {0}(output[input[i] % (len(output) + 3)], i); }}",
     "each i in 0 .. len(input) {{ let a = input[i]; var b = a % 9; b = b + i; {0}(output[b % 6], "
     "buffer(3)[a % 41]); }}",
@@ -216,7 +217,7 @@ TEST(Groups, updates_that_commute_all_arrive_wherever_they_wait) {
   struct Shape {
     std::size_t input_words, output_words;
   };
-  // Few and many turns for a word of output, an output as long as a tile, and longer ones.
+  // Few and many turns for each word of output; an output as long as a tile, and longer outputs.
   for (const Shape shape :
        {Shape{100, 20}, {3000, 256}, {10, 256}, {300, 1}, {16'500, 4096}, {17'000, 4097}, {3, 0}}) {
     for (const Word input : {1u, 2u, 4u}) {

@@ -62,7 +62,8 @@ TEST(LlvmText, control_words_are_shared_whatever_the_use_of_buffers) {
   EXPECT_EQ(llvm_of(kControl, jit::MemoryUse::planned), shared);
 }
 
-// Each name is used twice by the next: a bound sought name by name doubles with every step.
+// Each name is used twice by the next one: a search for bounds that follows every use doubles its
+// time with each name.
 TEST(LlvmText, code_for_a_chain_of_names_grows_with_the_chain_only) {
   EVERKERNEL_NEEDS_NATIVE_CODE();
   const auto code_bytes = [](int steps) {

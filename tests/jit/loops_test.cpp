@@ -1,5 +1,6 @@
-// Loops whose index checks native code makes once for many turns. A model of a few lines says which
-// turn faults and what was stored until then; interpreter and native code must both do that.
+// Loops whose indices native code checks once for many turns. A model of a few lines says which
+// turn faults and which words were stored before it; interpreter and native code must both agree
+// with it.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -15,7 +16,7 @@ namespace everkernel::test {
 namespace {
 
 struct IndexRow {
-  std::string_view before;  // what stands before the access in the body
+  std::string_view before;  // statements before the access in the body
   std::string_view index;   // uses i, and n = args[5]
   Word (*value)(Word i, Word n);
 };
@@ -66,7 +67,7 @@ constexpr IndexRow kIndices[] = {
     {"", "lane + i", [](Word i, Word) { return i; }},  // one lane
 };
 
-// What the body does at the index. Each leaves a trace of the turns that ran.
+// Statements that use the index. Each shows in memory which turns ran.
 constexpr std::string_view kUses[] = {
     "output[{0}] = i + 1;",
     "atomic_add(output[{0}], i + 1);",
@@ -75,7 +76,7 @@ constexpr std::string_view kUses[] = {
     "if i % 3 != 1 {{ continue; }} output[{0}] = i + 1;",
 };
 
-// What `use` leaves in memory, and whether a turn was outside.
+// Applies statement `use` to `output`; false if a turn was out of range.
 bool model(std::size_t use, const IndexRow& row, Word first, Word last, Word n,
            std::vector<Word>& output) {
   for (Word i = first; i < last; ++i) {
@@ -89,8 +90,8 @@ bool model(std::size_t use, const IndexRow& row, Word first, Word last, Word n,
   return true;
 }
 
-// Compiling is what takes time here: every index is stored to, and the first few are used in every
-// way.
+// Compiling takes most of the time of this test: every index is stored to, but only the first few
+// are used by every statement of kUses.
 constexpr std::size_t kUsedInEveryWay = 6;
 struct Variant {
   std::size_t row, use;
@@ -151,7 +152,7 @@ void expect_model(std::size_t variant, Word first, Word last, Word n, std::size_
   ASSERT_EQ(compared.interpreted.buffers[1], expected) << place;
 }
 
-// Lengths at which the fault falls on a turn of interest, or on none.
+// Lengths of output at which the first, middle or last turn faults, or none.
 std::set<std::size_t> lengths_of(const IndexRow& row, Word first, Word last, Word n) {
   std::set<std::size_t> lengths = {0, 1, 64};
   const Word turns = last - first;
@@ -246,8 +247,8 @@ constexpr std::string_view kBodies[] = {
     "for i in 0 .. n { if i == 20 { await write(i, input[i], 1, 2); } output[i] = 1; }",
 };
 
-// Loops over values that are known before they run, whose ends depend on what such a value is as a
-// float: a compiler that runs them itself must take its bits.
+// Loops over constants whose ends depend on the bits of a constant as a float: a compiler that runs
+// the loop at compile time must keep those bits.
 constexpr std::string_view kKnownBodies[] = {
     "var n = 0; while n < 5 { n = n + 1; if bits_f32(n) > 0.001 { break; } } args[5] = n;",
     "var n = 0; while n < 5 { n = n + 1; if bits_f32(n) > bits_f32(864026624) + 0.001 { break; } } "
@@ -290,7 +291,7 @@ TEST(Loops, floats_that_are_known_before_a_loop_are_taken_by_their_bits) {
   }
 }
 
-// Loads, two buffers, and the rest of what the chunks must get right; the interpreter is the model.
+// Loads, two buffers, and other bodies with several checked accesses; the interpreter is the model.
 TEST(Loops, native_code_agrees_where_several_accesses_are_checked_at_one_time) {
   EVERKERNEL_NEEDS_SUBJECT();
   std::string text;

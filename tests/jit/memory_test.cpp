@@ -11,8 +11,8 @@
 namespace everkernel::test {
 namespace {
 
-// Loops LLVM vectorises if it may: what they compute when their buffers overlap depends on the
-// order.
+// Loops that LLVM vectorises if it may. When their buffers overlap, the results depend on the order
+// of the turns.
 constexpr std::string_view kOverlapping[] = {
     "for i in 0 .. n { output[i] = input[i] + 1; }",
     "for i in 0 .. n - 1 { output[i + 1] = input[i] + 1; }",

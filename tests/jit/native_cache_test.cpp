@@ -31,7 +31,7 @@ ir::VerifiedProgram verified(std::string_view text) {
   return *std::move(program);
 }
 
-// What kText makes of 5 is 16.
+// The handler of kText turns 5 into 16.
 ir::Word run_on_five(const NativeProgram& native) {
   ir::ItemFrame frame;
   frame.args[3] = 5;
@@ -167,7 +167,7 @@ TEST_F(NativeCache, another_use_of_memory_is_another_entry) {
 
 TEST_F(NativeCache, any_change_of_the_program_is_another_entry) {
   for (const char* text :
-       {"handler h = 64 { args[3] = args[3] * 3 + 1; }",  // as it is
+       {"handler h = 64 { args[3] = args[3] * 3 + 1; }",  // unchanged
         "handler h = 64 { args[3] = args[3] * 3 + 2; }",  // a number
         "handler h = 65 { args[3] = args[3] * 3 + 1; }",  // the opcode
         "handler h = 64 scope warp { args[3] = args[3] * 3 + 1; }", "payload { args[3] = 1; }",
@@ -182,7 +182,7 @@ TEST_F(NativeCache, comments_and_spaces_are_no_change) {
   EXPECT_TRUE(is_hit("// three times\nhandler h = 64 {\n  args[3] = (args[3] * 3) + 1;\n}\n"));
 }
 
-// ---- entries that are no good ----
+// ---- unusable entries ----
 
 TEST_F(NativeCache, damaged_code_is_compiled_again_and_never_run) {
   compile(program_, cache_);

@@ -14,8 +14,8 @@
 namespace everkernel::test {
 namespace {
 
-// The words behind the operands: what is an edge for one type is a plain value for the others, so
-// one list serves all of them.
+// The words of the operands: an edge value of one type is an ordinary value of the others, so one
+// list serves all types.
 constexpr Word kEdgeWords[] = {
     0u,          1u,          2u,          3u,          7u,          31u,         32u,
     33u,         255u,        0x7FFFFFFEu, 0x7FFFFFFFu, 0x80000000u, 0x80000001u, 0xFFFFFFFEu,
@@ -238,8 +238,9 @@ TEST(Operators, native_code_agrees_on_every_triple_of_edge_operands) {
   expect_all_agree(kTernaryExpressions, every_triple(), 3);
 }
 
-// Compilers have instructions for a minimum, for one of three, and for a magnitude, and find them
-// in whatever way they are written. They have been wrong where a negation comes before.
+// Compilers recognise a minimum, an extreme of three numbers and a magnitude in many spellings and
+// use one instruction for each. They have compiled some of them wrongly where a negation comes
+// before.
 std::string lesser(std::string_view a, std::string_view b) {
   return fmt::format("select({0} < {1}, {0}, {1})", a, b);
 }
@@ -247,7 +248,7 @@ std::string greater(std::string_view a, std::string_view b) {
   return fmt::format("select({0} > {1}, {0}, {1})", a, b);
 }
 
-// Of three numbers, the first of which comes out of a sum.
+// Extremes of three numbers, the first of which is a sum.
 std::vector<std::string> extremes_of(std::span<const std::string_view> sums, std::string_view b,
                                      std::string_view c) {
   std::vector<std::string> expressions;
@@ -290,7 +291,7 @@ TEST(Operators, native_code_agrees_on_magnitudes) {
   expect_all_agree(expressions, every_pair(), 2);
 }
 
-// Zeros have a sign, which they have lost here too.
+// Compilers have lost the sign of a zero in choices like these.
 TEST(Operators, native_code_agrees_on_choices_of_floats) {
   EVERKERNEL_NEEDS_SUBJECT();
   std::vector<std::string> statements;

@@ -1,4 +1,4 @@
-// The checker of PTX finds each kind of access that must not be there.
+// The checker of PTX finds each kind of forbidden access.
 #include <gtest/gtest.h>
 
 #include "support/ptx_check.hpp"
@@ -65,7 +65,7 @@ INSTANTIATE_TEST_SUITE_P(
         Row{"\tred.global.add.u32 \t[%rd1], %r2;\n", kCompiler},
         Row{"\tld.global.nc.u32 \t%r1, [%rd1];\n", kCompiler},
         Row{"\tcp.async.ca.shared.global [%r1], [%rd1], 16;\n", kCompiler},
-        // The marker of another line is not this one's.
+        // A marker on another line does not count for this line.
         Row{inlined("ld.global.u32 %r1, [%rd1]; // ek:data") + "\tld.global.u32 \t%r1, [%rd1];\n",
             kCompiler},
         Row{"\tld.global.u32 \t%r1, [%rd1]; // ek:data\n", kCompiler},

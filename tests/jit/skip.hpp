@@ -1,4 +1,4 @@
-// What every test of compiled code begins with.
+// Macros with which every test of compiled code begins.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 
 // Macros, because only the body of a test can skip it.
 
-// For tests of whatever kind of code EVERKERNEL_SUBJECT names.
+// For tests of the kind of code that EVERKERNEL_SUBJECT names.
 #define EVERKERNEL_NEEDS_SUBJECT()                                             \
   do {                                                                         \
     const std::string reason = ::everkernel::test::chosen_subject().why_not(); \

@@ -5,8 +5,8 @@
     check.py quick SPIN CC FOLDER     the same of the few configurations that take seconds
     check.py mutants SPIN CC FOLDER   every mutant is found, by the property that forbids it
 
-FOLDER is for the verifiers and is made if it is not there. Prints a table, one line a run; exit 1
-if a line is not as it must be. A search that was cut short by depth, memory or time proves nothing
+The verifiers are built in FOLDER, which is created if needed. Prints a table with one line for
+each run; exit 1 if a run fails. A search that was cut short by depth, memory or time proves nothing
 and counts as a failure.
 """
 
@@ -22,12 +22,12 @@ MEMORY_MB = 3000
 MAX_DEPTH = 50_000
 SECONDS_A_RUN = 240
 TRAIL_LINES = 60
-# Figures in what pan prints.
+# Figures in the output of pan.
 STATES = r"(\d+) states, stored"
 DEPTH = r"depth reached (\d+)"
 MEMORY = r"([\d.]+)\s+total actual memory usage"
 ERROR = re.compile(r"^pan:\d+: (.*) \(at depth", re.M)
-# What it prints of a search that did not see everything.
+# Messages of pan about a search that was not exhaustive.
 CUT_SHORT = re.compile(
     r"max search depth too small|depth limit|out of memory|pan: reached|Search not completed"
     r"|Bit statespace|Hash-Compact|aborting|VECTORSZ|timed out"
@@ -38,7 +38,7 @@ CUT_SHORT = re.compile(
 class Run:
     name: str
     macros: str
-    reaches: str = ""  # of a configuration: the REACH marks it must come by
+    reaches: str = ""  # of a configuration: the REACH marks that the search must reach
     found_by: str = ""  # of a mutant: the message it must be found with, a regular expression
 
     @property
@@ -80,7 +80,7 @@ CONFIGURATIONS = [
 ]
 
 # One of each kind: a lap, a stop with everything in it, waiting, helping, progress.
-QUICK = {"core, 2 slots", "stop, all at once", "bell", "guest, stop", "progress, batch"}
+QUICK = {"core, 2 slots", "stop, all at once", "bell", "helper, stop", "progress, batch"}
 
 WRONG_PAYLOAD = r"assertion violated \(copy==\(ticket\+1\)\)"
 STUCK = r"invalid end state"
@@ -99,7 +99,7 @@ MUTANTS = [
     Run("putback_loses_slot", QUOTA, found_by=STUCK),
     Run("yield_counts_done", QUOTA, found_by=r"done_count"),
     Run("cancel_against_claim", "STOP", found_by=r"assertion"),
-    # Easy to write, and to read as right: each says why the protocol is not simpler than it is.
+    # Mistakes that look correct: each shows why a part of the protocol is needed.
     Run("full_ring", "", found_by=WRONG_PAYLOAD),
     Run("head_relaxed", "", found_by=WRONG_PAYLOAD),
     Run("list_before_status", "YIELDS=1", found_by=r"held|as_was"),
@@ -122,7 +122,7 @@ MUTANTS = [
 class Result:
     output: str
     seconds: float  # of processor time
-    complaint: str  # empty: as it must be
+    complaint: str  # empty if the run is as expected
 
     def figure(self, pattern):
         match = re.search(pattern, self.output)
@@ -130,7 +130,7 @@ class Result:
 
 
 def processor_seconds():
-    """Of the commands called so far; unlike a clock's they do not grow when others compute too."""
+    """Processor time of the commands so far; unlike wall time, other processes do not add to it."""
     times = os.times()
     return times.children_user + times.children_system
 
@@ -141,7 +141,7 @@ def defines(run, is_mutant):
 
 
 def call(command, folder):
-    """Standard output and error of a command; what went wrong with it stands in the text too."""
+    """Whether a command succeeded, and its standard output and error; a timeout is in the text."""
     try:
         done = subprocess.run(command, cwd=folder, timeout=SECONDS_A_RUN, text=True,
                               errors="replace", stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
@@ -180,7 +180,7 @@ def check(run, is_mutant, spin, compiler, folder):
         old.unlink()
     started = processor_seconds()
     (folder / MODEL.name).write_bytes(MODEL.read_bytes())  # the trail is written beside it
-    # A mutant's search is over at once: there the compiler's time counts.
+    # A mutant is found at once, so that compiling takes most of its time.
     flags = ["-O0" if is_mutant else "-O2", f"-DMEMLIM={MEMORY_MB}"]
     flags += [] if run.is_liveness else ["-DSAFETY"]
     verify = ["./pan", f"-m{MAX_DEPTH}", "-b"] + (["-w18"] if is_mutant else [])
@@ -199,7 +199,7 @@ def check(run, is_mutant, spin, compiler, folder):
 
 
 def show_failure(run, is_mutant, result, spin, folder):
-    """What pan said, and the last steps of the way to an error that nobody expected."""
+    """Prints the output of pan, and the last steps that led to an unexpected error."""
     print(result.output)
     if not list(folder.glob("*.trail")):
         return
@@ -225,6 +225,7 @@ def check_all(runs, is_mutant, spin, compiler, base):
 
 
 def main(arguments):
+    assert QUICK <= {run.name for run in CONFIGURATIONS}
     sets = {"model": CONFIGURATIONS, "mutants": MUTANTS,
             "quick": [run for run in CONFIGURATIONS if run.name in QUICK]}
     if len(arguments) != 4 or arguments[0] not in sets:

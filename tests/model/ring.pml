@@ -1,12 +1,12 @@
 /* The ring of a live session on the CPU backend: publish, claim, complete, recycle, sleep, stop.
  *
- * check.py runs this file through Spin, once a configuration, and again with one mistake at a time
- * (MUTANT_x) to show that each of them is found. The code is src/backend/live.cpp (desk and bell),
- * src/backend/cpu (workers) and src/runtime/session.cpp (producers, reaping, stop). Ghosts, which
- * no code has, state what must hold.
+ * check.py runs this file through Spin, once for each configuration, and again with one mistake at
+ * a time (MUTANT_x) to show that each mistake is found. The code is src/backend/live.cpp (desk and
+ * bell), src/backend/cpu (workers) and src/runtime/session.cpp (producers, reaping, stop). Ghosts
+ * are variables that the code does not have; the assertions refer to them.
  *
- * Steps. A statement or an atomic block is one access to shared memory; what a block holds beside
- * that access is private, a ghost, or cannot change while the block's guard is true. What a mutex
+ * Steps. A statement or an atomic block is one access to shared memory; other words of the block
+ * are private, ghosts, or cannot change while the block's guard is true. A section that a mutex
  * protects is one step. A loop that spins until a word changes is a guard that blocks: a spin that
  * would never end is then a deadlock, which Spin reports, instead of a cycle, which a search for
  * safety passes over.
@@ -26,8 +26,8 @@
  *
  * EMPTY needs no order beside that of `reaped`, and a deferred status none beside its list's.
  *
- * YIELD stands for REQUEUE too. Not here: WAIT_IO, masks and priorities, which change who runs an
- * item but not how it is handed over, and the wrap of 32-bit counters.
+ * YIELD stands for REQUEUE too. The model leaves out WAIT_IO, masks and priorities, which change
+ * which worker runs an item but not how the item is handed over, and the wrap of 32-bit counters.
  */
 
 /* --- configuration, from the command line ------------------------------------------------------*/
@@ -54,7 +54,8 @@
 #define CLAIMS 1 /* most tickets a worker claims at one time, 1 or 2, and fewer than SLOTS */
 #endif
 
-/* What an item does is fixed by its ticket: chance would only multiply the states. Masks: */
+/* The behaviour of an item is fixed by its ticket: random choices would only multiply the states.
+ * Masks of tickets: */
 #ifndef YIELDS
 #define YIELDS 0 /* run twice, with a YIELD between */
 #endif
@@ -83,9 +84,9 @@
 #define SHUTS NONE /* sets SHUTDOWN */
 #endif
 
-/* One slot stays EMPTY, that of the next ticket. Else a worker whose head is one lap ahead finds
- * there what was claimed but is not yet CLAIMED, or was put back as PUBLISHED, and takes it for the
- * next item. */
+/* The slot of the next ticket stays EMPTY. Otherwise a worker whose head is one lap ahead could
+ * find there an item that is claimed but not yet CLAIMED, or that was put back as PUBLISHED, and
+ * take it for the next item. */
 #ifdef MUTANT_full_ring
 #define CAPACITY SLOTS
 #else
@@ -107,8 +108,8 @@ byte head;           /* next ticket to claim; 64 bits in the code, so there is n
 
 /* The desk's word: each change is one CAS of all three. */
 byte tickets;  /* reserved so far */
-byte sleepers; /* workers that wait and that nobody has promised a permit yet */
-bool closed;   /* stop was asked for */
+byte sleepers; /* workers that wait and that no thread has promised a permit yet */
+bool closed;   /* stop was requested */
 
 bool shut;    /* SHUTDOWN */
 byte permits; /* the semaphore sleepers wait for */
@@ -130,13 +131,13 @@ bool flag[WORKERS];
 byte rings;
 #endif
 
-/* What handlers write and others read once the item has ended: how often it has run. A fence's is
- * the EPOCH. */
+/* The word that the handler of each item writes and that others read once the item has ended: how
+ * often it has run. The word of a fence is the EPOCH. */
 byte effect[ITEMS];
 
 /* --- ghosts ------------------------------------------------------------------------------------*/
 
-byte held;      /* set of tickets in a worker's hands */
+byte held;      /* set of tickets that workers hold */
 byte ended;     /* set of tickets that became DONE or FAULT */
 byte noted;     /* set of tickets whose outcome the host has noted */
 byte cancelled; /* those of them that were cancelled */
@@ -144,7 +145,7 @@ byte done_stores;
 byte fault_stores;
 byte admitted; /* items that run under the quota */
 #ifdef STOP
-byte returned; /* producers that have nothing more to do */
+byte returned; /* producers that have returned */
 #endif
 
 #ifdef MUTANT_no_acquire_at_claim
@@ -161,14 +162,14 @@ byte older[SLOTS]; /* each slot's payload of the lap before */
 #define IS_TERMINAL(word) ((word) == DONE || (word) == FAULT)
 #define RUNS(ticket) (1 + HAS(YIELDS, ticket))
 
-/* Says, the first time, that the search came by. check.py knows what a configuration has to reach:
- * what holds of a step that is never taken proves nothing. */
+/* Prints, the first time, that the search reached this step. check.py lists the steps that each
+ * configuration must reach: an assertion at a step that is never reached proves nothing. */
 #define REACH(what) \
     c_code { static int s; if (!s) { s = 1; printf("reached: " #what "\n"); } }
 
 /* --- the deferred list: items behind head that are to run again --------------------------------*/
 
-/* An item is there at most once, so the list has room for it. */
+/* An item is on the list at most once, so the list has room for it. */
 inline push(ticket)
 {
     d_step {
@@ -202,16 +203,16 @@ inline pop(ticket)
 #define MUST_AWAIT(ticket) false
 #endif
 
-/* What a worker can see before it claims an entry of the list. */
+/* Checks that a worker makes before it claims an entry of the list. */
 #define LOOKS_READY(ticket) \
     ((!HAS(LIMITED, ticket) || inflight < QUOTA) && ((ticket) != FENCE || FENCE_IS_READY))
 #define CAN_GO_ON(ticket) (LOOKS_READY(ticket) && !MUST_AWAIT(ticket))
 
-/* A worker with nothing else to do turns the list over until an entry can go on. To turn it over
- * while none can changes nothing, so the model waits until one can: a list on which none ever can
- * is a deadlock then, not a busy loop. Being put back once more still happens, since entries in
- * front of the one that can go on are turned over, and that one can lose its chance. The search for
- * livelocks (LIVENESS) has the loop as it is. */
+/* In the code, an idle worker takes entries from the list and puts them back until an entry can go
+ * on. While no entry can go on, this changes nothing, so the model waits until one can: if none
+ * ever can, that is a deadlock instead of a busy loop. Entries are still put back: those in front
+ * of the entry that can go on, and that entry itself if another worker changes its condition first.
+ * The search for livelocks (LIVENESS) has the loop as it is in the code. */
 #define ENTRY_CAN_GO_ON(i) (deferred_count > (i) && CAN_GO_ON(deferred[i]))
 #if defined(LIVENESS)
 #define LIST_IS_WORTH_A_LOOK (deferred_count > 0)
@@ -254,7 +255,7 @@ inline store_end(ticket, word)
     }
 }
 
-/* After the status: a host that reads n here finds n items complete. */
+/* Comes after the store of the status: a host that reads a count of n finds n items complete. */
 inline count_end(ticket)
 {
     d_step {
@@ -264,8 +265,9 @@ inline count_end(ticket)
     }
 }
 
-/* Add, and if it was too much subtract. What is added for a moment can refuse another worker; that
- * they do not refuse each other for ever is due to the look before the claim. */
+/* Adds 1, and subtracts it again if the quota is exceeded. Meanwhile the 1 can make the request of
+ * another worker fail. Two workers do not make each other fail for ever, because a worker checks
+ * the quota before it claims. */
 inline ask_quota(refused)
 {
     d_step {
@@ -310,7 +312,8 @@ inline wake_all(woken)
     }
 }
 
-/* Whoever reserves or falls asleep needs a CAS of this word: afterwards nobody does. */
+/* A producer that reserves and a worker that falls asleep need a CAS of this word, which fails once
+ * the desk is closed. */
 inline close_desk(woken)
 {
     atomic {
@@ -323,7 +326,8 @@ inline close_desk(woken)
     wake_all(woken)
 }
 
-/* Back onto the list. The status first: whoever takes the entry must find it claimable. */
+/* Puts an item back onto the list. The status is stored first: a worker that takes the entry must
+ * find it claimable. */
 inline put_back(ticket, word, has_quota)
 {
 #ifdef MUTANT_list_before_status
@@ -338,7 +342,7 @@ inline put_back(ticket, word, has_quota)
     push(ticket);
 #endif
 #if HELPERS && !defined(MUTANT_helper_defers_silently)
-    /* A worker that defers an item is awake and sees the list next. A helper never looks at it. */
+    /* A worker that defers an item is awake and looks at the list next. A helper never looks. */
     if
     :: is_helper -> wake_all(looked)
     :: else
@@ -346,7 +350,8 @@ inline put_back(ticket, word, has_quota)
 #endif
 }
 
-/* A nap whose end would change nothing goes on in the model, for the reason above. */
+/* In the model, a nap does not end while no entry can go on, for the reason given at
+ * LIST_IS_WORTH_A_LOOK. */
 #ifdef LIVENESS
 #define NAP_IS_OVER true
 #else
@@ -358,9 +363,9 @@ proctype worker(bool is_helper)
     byte ticket; /* the head it saw, later the ticket it holds */
     byte copy;   /* of the payload */
     byte as_was; /* the status to put back */
-    byte until;  /* the ticket behind those it has claimed with this one */
+    byte until;  /* the ticket behind the last one it has claimed */
     byte looked; /* slots of its batch that a fence has found over */
-    bool naps;   /* it sleeps beside a list that is not empty, for a short time only */
+    bool naps;   /* it sleeps for a short time only, because the list is not empty */
     bool no;
 #ifdef LIVENESS
     bool idle; /* the last look at the list moved nothing */
@@ -377,14 +382,14 @@ look:
         copy = payload[SLOT(ticket)];
 #endif
     };
-    /* Head and list in any order, so that every policy is covered. Only who asks for progress has
-     * to name one, and rests only after a look at the list. The list first starves items that those
-     * on the list wait for. Head first, or in turns as in the code, starves nothing: what is on the
-     * list keeps the ring from being filled for ever. */
+    /* A worker takes from head or list in any order, so that every policy is covered. Only the
+     * search for progress needs a fixed policy, under which a worker rests only after a look at the
+     * list. List first starves items that entries of the list wait for. Head first, or in turns as
+     * in the code, starves nothing: items on the list keep the ring from being filled for ever. */
     if
     :: MUST_LEAVE -> goto leave
 #if HELPERS
-    /* A helper looks at head only, never sleeps here, and goes when it likes. */
+    /* A helper looks at head only, never sleeps here, and may leave at any time. */
     :: is_helper -> goto leave
     :: is_helper && STATUS(ticket) == PUBLISHED -> goto claim
     :: is_helper && head != ticket -> goto look
@@ -401,8 +406,8 @@ look:
     :: LIST_IS_WORTH_A_LOOK -> goto take
 #endif
 #ifdef MUTANT_head_relaxed
-    /* Nothing orders the slot's EMPTY before this look: it may still see the lap before PUBLISHED
-     * and, since head is as it should be, win the CAS. */
+    /* Nothing orders the store of EMPTY before this load: it may still see PUBLISHED of the lap
+     * before and, since head is up to date, win the CAS. */
     :: ticket >= SLOTS -> goto claim
 #endif
     :: atomic {
@@ -466,7 +471,7 @@ claimed:
     atomic {
         if
         :: MUST_LEAVE ->
-            /* What it has claimed but not begun is still PUBLISHED: the host takes it back. */
+            /* Items it has claimed but not begun are still PUBLISHED: the host cancels them. */
             DROP(held, ticket);
             if
             :: ticket + 1 < until ->
@@ -505,7 +510,7 @@ take:
         goto next
     fi;
 #endif
-    /* A CAS that cannot fail: only the list leads to this slot, and it had it once. */
+    /* A CAS that cannot fail: a worker reaches this slot only by its single entry on the list. */
     d_step {
         as_was = STATUS(ticket);
         assert(as_was == YIELD || as_was == PUBLISHED);
@@ -513,8 +518,8 @@ take:
     };
 
 holding:
-    /* Once, after the claim. (With a wide head any time after the acquire would do: if the CAS of
-     * head succeeds, nobody else had the slot.) */
+    /* The payload is read once, after the claim. (With a wide head, any time after the acquire
+     * would do: if the CAS of head succeeds, no other worker had the slot.) */
     atomic {
 #if defined(MUTANT_no_acquire_at_claim)
         if
@@ -536,7 +541,7 @@ holding:
         :: no ->
             no = false;
 #ifdef MUTANT_putback_loses_slot
-            let_go(ticket, as_was); /* it is behind head: nobody looks there again */
+            let_go(ticket, as_was); /* it is behind head: no worker looks there again */
 #else
             put_back(ticket, as_was, false);
 #endif
@@ -591,7 +596,7 @@ finish:
     fi;
 #ifdef MUTANT_quota_not_given_back
     if
-    :: HAS(FAULTS, ticket) /* the way out that is forgotten */
+    :: HAS(FAULTS, ticket) /* the path on which the mutant forgets the quota */
     :: else -> give_quota_back(ticket)
     fi;
 #else
@@ -627,7 +632,7 @@ next:
 
 #if BATCH
 fence:
-    /* A look a slot. What was over once stays over, so the looks need not be of one moment. */
+    /* One load for each slot. An item that is over stays over, so these may be several steps. */
     do
     :: atomic {
 #ifdef MUTANT_fence_does_not_wait
@@ -660,12 +665,12 @@ fence:
 #endif
 
 sleep:
-    /* Only while nothing is reserved that is not claimed: a reservation that comes before this CAS
-     * makes it fail, one that comes after it finds the sleeper and owes it a permit. */
+    /* A worker sleeps only while every reserved ticket is claimed: a reservation before this CAS
+     * makes it fail, a reservation after it finds the sleeper and owes it a permit. */
     atomic {
         if
 #ifdef MUTANT_lost_wakeup
-        :: sleepers++ /* the look at `tickets` was a step of its own */
+        :: sleepers++ /* the load of `tickets` was a step of its own */
 #elif defined(MUTANT_sleep_through_stop)
         :: tickets == ticket -> sleepers++
         :: else ->
@@ -684,8 +689,8 @@ sleep:
     };
 #if (YIELDS || LIMITED || BATCH) && !defined(MUTANT_sleep_beside_list) \
     && !defined(MUTANT_nap_chosen_before_sleep)
-    /* After the CAS: a helper that defers an item before this look wakes all that are on the count,
-     * or its item is seen here. */
+    /* After the CAS: a helper that defers an item either wakes this worker, which is on the count,
+     * or has put the item on the list before this load. */
     naps = deferred_count > 0;
 #endif
 end_asleep: /* a session may end with its workers asleep */
@@ -711,8 +716,8 @@ end_asleep: /* a session may end with its workers asleep */
     goto look;
 
 end_promised:
-    /* Somebody took a sleeper off the count and owes a permit. Another sleeper may be faster; then
-     * this one is on the count in its place, and the other is awake and sees the list. */
+    /* Another thread took a sleeper off the count and owes a permit. If another sleeper takes that
+     * permit, this one is on the count in its place, and the other is awake and sees the list. */
     atomic {
         permits > 0;
         permits--;
@@ -724,7 +729,7 @@ leave:
     until = 0;
     ticket = 0;
 #if SHUTS != NONE && !defined(MUTANT_shutdown_leaves_sleepers)
-    /* SHUTDOWN comes from an item, so no host thread closes the desk: who leaves does. */
+    /* SHUTDOWN comes from an item, so no host thread closes the desk: a leaving worker does. */
     close_desk(looked);
 #endif
     left++
@@ -740,8 +745,8 @@ inline note(ticket)
     PUT(noted, ticket)
 }
 
-/* Slots of a batch are not given out again before its fence is DONE. Else the fence finds items of
- * the next lap there and waits for them too; if one of those waits for the fence, for ever. */
+/* Slots of a batch are not reused before its fence is DONE. Otherwise the fence would find items of
+ * the next lap there and wait for them too, for ever if one of those waits for the fence. */
 #if BATCH && !defined(MUTANT_batch_not_held)
 #define IS_OF_BATCH(ticket) ((ticket) < FENCE && (ticket) + BATCH >= FENCE)
 #define IS_REAPABLE \
@@ -750,12 +755,12 @@ inline note(ticket)
 #define IS_REAPABLE IS_TERMINAL(STATUS(reaped))
 #endif
 
-/* With the reap lock held, which it gives back. */
+/* Called with the reap lock held; releases it. */
 inline reap()
 {
 #ifdef MUTANT_recycle_before_reap
-    /* `reaped` first, EMPTY later; relaxed stores may come out like that too. (One slot at a time
-     * the spare slot would hide it.) */
+    /* Stores `reaped` first and EMPTY later; relaxed stores may become visible in that order too.
+     * (If it reaped one slot at a time, the spare slot would hide the mistake.) */
     do
     :: atomic {
         IS_REAPABLE;
@@ -800,7 +805,7 @@ proctype producer(byte to_publish)
     :: to_publish == 0 -> break
     :: atomic {
         /* The code reads `reaped` before its CAS. An old value only makes the ring look fuller, so
-         * this one step does all that the two can. */
+         * this single step covers both. */
 #ifdef MUTANT_reserve_after_stop
         to_publish > 0 && HAS_ROOM(count);
 #else
@@ -818,7 +823,7 @@ proctype producer(byte to_publish)
     };
 #if BATCH
         if
-        :: ticket <= FENCE && FENCE < last -> !reap_lock /* under it the batch is written down */
+        :: ticket <= FENCE && FENCE < last -> !reap_lock /* the lock for noting the batch */
         :: else
         fi;
 #endif
@@ -866,8 +871,8 @@ proctype producer(byte to_publish)
     od;
 
 #ifndef STOP
-    /* All were accepted, so all end, are noted and are counted; to wait here for ever is to have
-     * lost one. */
+    /* All items were accepted, so all of them end, are noted and are counted. If an item is lost,
+     * this waits for ever, which Spin reports. */
 #ifdef BELL
     do
     :: reaped == ITEMS -> break
@@ -917,8 +922,8 @@ proctype producer(byte to_publish)
 }
 
 #ifdef STOP
-/* Comes at any time, also between a producer's reservation and its publish; after a SHUTDOWN, when
- * the workers have left by themselves. */
+/* Stops the session at any time, also between a producer's reservation and its publish; with a
+ * SHUTDOWN, after the workers have left. */
 proctype stopper()
 {
     byte ticket;
@@ -934,8 +939,8 @@ proctype stopper()
 #endif
 
 #ifndef MUTANT_cancel_waits_with_lock
-    /* A slot that is still EMPTY is one that its producer is about to publish. The producer may
-     * need the lock before it does. */
+    /* If a reserved slot is still EMPTY, its producer is about to publish it and may need the lock
+     * before it does, so this loop waits without the lock. */
     ticket = reaped;
     do
     :: ticket < tickets ->

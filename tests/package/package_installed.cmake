@@ -3,7 +3,7 @@ include("${CMAKE_CURRENT_LIST_DIR}/steps.cmake")
 
 run("${CMAKE_COMMAND}" --install "${EVERKERNEL_BUILD}" --config "${CONFIG}"
   --prefix "${SCRATCH}/first")
-# A package that works only where it was installed first is not one.
+# An installed package must still work after its folder is moved.
 file(RENAME "${SCRATCH}/first" "${SCRATCH}/prefix")
 
 file(GLOB_RECURSE package_files "${SCRATCH}/prefix/*.cmake")

@@ -1,6 +1,6 @@
-# What both package tests do: configure, build and run a project of somebody else.
+# Steps of both package tests: configure, build and run a project that uses the library.
 
-# run(COMMAND…): prints what the command says, and ends the test if it fails.
+# run(COMMAND…): prints the output of the command, and ends the test if it fails.
 function(run)
   string(JOIN " " shown ${ARGN})
   message(STATUS "${shown}")

@@ -1,4 +1,4 @@
-// The cache of recommendations: what it counts, what it keeps and what it forgets.
+// The cache of recommendations: its counts, and which entries it keeps and drops.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@ void ask(PolicyCache& cache, std::uint64_t first, std::uint64_t last) {
   }
 }
 
-// Whether the cache knows a queue of this length; asks, so an unknown one is known afterwards.
+// Whether the cache knows a queue of this length. The request itself makes it known.
 bool knows(PolicyCache& cache, std::uint64_t length) {
   const std::uint64_t hits = cache.hits();
   (void)cache.recommend({.queue_length = length});
@@ -70,7 +70,7 @@ TEST(PolicyCache, every_field_of_a_request_counts) {
       {.previous = Topology::sparse_frontier},
   };
   for (const LaunchRequest& request : requests) {
-    // A good hash hides an equality that forgets a field, so it is looked at by itself.
+    // With a good hash, a comparison that forgets a field goes unnoticed, so it is tested directly.
     EXPECT_EQ(std::count(requests.begin(), requests.end(), request), 1);
   }
   PolicyCache cache;
@@ -111,7 +111,7 @@ TEST(PolicyCache, a_hit_makes_its_entry_the_most_recent) {
   ask(cache, 1, 128);
   ask(cache, 1, 1);
   ask(cache, 3, 3);
-  ask(cache, 129, 130);  // 2 and 4 go
+  ask(cache, 129, 130);  // evicts 2 and 4
   EXPECT_TRUE(knows(cache, 1));
   EXPECT_TRUE(knows(cache, 3));
   EXPECT_TRUE(knows(cache, 5));

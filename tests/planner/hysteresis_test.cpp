@@ -16,7 +16,8 @@ constexpr auto kDense = Topology::dense_frontier;
 constexpr auto kFused = Topology::fused_dense;
 constexpr auto kMemory = Topology::memory_constrained;
 
-// A threshold as one previous topology sees it: the last value on either side, and what it means.
+// A threshold for one previous topology: the last value below it, and the topologies on either
+// side.
 struct Edge {
   std::optional<Topology> previous;
   Word below;  // the value one up is the first above

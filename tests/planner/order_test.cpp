@@ -40,7 +40,7 @@ TEST(OrderByPriority, puts_urgent_regions_first_and_equal_ones_in_list_order) {
 }
 
 TEST(OrderByPriority, puts_nothing_before_what_it_waits_for) {
-  // Item 1 is urgent and reads what item 0 writes, which is not.
+  // Item 1 is urgent and reads the output of item 0, which is not urgent.
   Planned list{.items = {{64, 1, 2, 0}, {64, 2, 3, 0}, {64, 1, 4, 0}},
                .origins = {{0, 4}, {0, 0}, {0, 2}}};
   const PlanRequest request = list.request();
@@ -48,7 +48,7 @@ TEST(OrderByPriority, puts_nothing_before_what_it_waits_for) {
 }
 
 TEST(OrderByPriority, lets_what_waited_32_turns_rise_one_level) {
-  // A chain of urgent items never lets an item behind it in, unless that one ages.
+  // An item behind a chain of urgent items runs only because it ages.
   Planned chain;
   chain.items.push_back({64, 1, 99, 0});
   for (Word i = 0; i < 100; ++i) chain.items.push_back({64, 1, 2, i});

@@ -1,4 +1,5 @@
-// Any request at all: answers stay within their limits, hold still, and the cache changes nothing.
+// Random requests: decisions stay within their limits and do not oscillate, and the cache changes
+// no decision.
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 

@@ -53,7 +53,8 @@ void add_items(Planned& run, Word count, Word handles) {
   }
 }
 
-// Chains within regions; what waits for a region's last item begins another one or is a join.
+// Chains within regions; nodes that wait for a region's last item begin another region or are
+// joins.
 void add_edges(Planned& run) {
   const auto count = static_cast<Word>(run.items.size());
   run.waiters.resize(count);
@@ -105,7 +106,7 @@ Planned random_run() {
   return run;
 }
 
-// What regions begin … end − 1 of the order hold at one time.
+// Bytes that regions begin … end − 1 of the order hold at one time.
 std::uint64_t bytes_of(const Planned& run, std::size_t begin, std::size_t end) {
   std::set<Word> handles;
   for (std::size_t r = begin; r < end; ++r) {
@@ -120,7 +121,8 @@ std::uint64_t bytes_of(const Planned& run, std::size_t begin, std::size_t end) {
   return sum;
 }
 
-// The longest wave that fits, then the longest after it; nothing when a region fits in none.
+// The longest wave that fits, then the longest after it, and so on; no value if a region alone
+// exceeds the budget.
 std::optional<std::vector<Word>> model(const Planned& run, std::uint64_t room) {
   std::vector<Word> begins;
   std::size_t begin = 0;
@@ -134,7 +136,7 @@ std::optional<std::vector<Word>> model(const Planned& run, std::uint64_t room) {
   return begins;
 }
 
-// Seldom too little for the largest region, seldom enough for all.
+// A budget that is seldom too small for the largest region, and seldom enough for all.
 std::uint64_t random_room(const Planned& run) {
   std::uint64_t largest = 0;
   for (std::size_t r = 0; r < run.regions.size(); ++r) {

@@ -1,4 +1,4 @@
-// Where waves begin: small runs whose bytes can be added up in the head.
+// Where waves begin: runs so small that their bytes can be added up by hand.
 #include "planner/waves.hpp"
 
 #include <gtest/gtest.h>
@@ -196,7 +196,7 @@ TEST(Waves, handles_are_found_in_a_table) {
   begins = split(run);
   ASSERT_TRUE(begins);
   EXPECT_EQ(*begins, (std::vector<Word>{0, 1}));
-  put(9, 5);  // full: the search for handle 5 ends all the same
+  put(9, 5);  // full: the search for handle 5 still ends
   begins = split(run);
   ASSERT_TRUE(begins);
   EXPECT_EQ(*begins, (std::vector<Word>{0, 1}));
@@ -267,7 +267,7 @@ TEST(Waves, the_largest_says_how_much_it_needs) {
 }
 
 TEST(Waves, an_endless_chain_ends_after_64_items) {
-  // No plan has such a place; a caller that makes one gets an answer all the same.
+  // No plan has these places; a caller that makes them gets a result nevertheless.
   const auto begins = split({.items = {{64, 1, 2, 0}, {64, 3, 4, 0}},
                              .places = {0, 1},
                              .bytes = {0, 10, 10, 10, 10},

@@ -56,7 +56,7 @@ RC_GTEST_PROP(PackedProperty, what_fits_is_read_back_and_the_rest_is_refused, ()
   }
 }
 
-// Reads a payload byte by byte, as the wire format tells it.
+// Reads a payload byte by byte, as the wire format describes it.
 struct Payload {
   std::vector<std::uint8_t> bytes;
 

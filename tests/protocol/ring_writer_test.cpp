@@ -39,7 +39,7 @@ struct Attempt {
   Word status = 0;  // of slot 1
 };
 
-// One rule: how to break it, and what its error must mention.
+// One rule: how to break it, and the words that its error must contain.
 struct Rule {
   const char* marker;
   Code code;
@@ -276,7 +276,7 @@ TYPED_TEST(RingWriterTest, publish_reports_the_first_broken_rule) {
 // --- work items -------------------------------------------------------------------------------
 
 TYPED_TEST(RingWriterTest, publish_items_fills_consecutive_slots) {
-  constexpr Word kStatuses[] = {7, 0, 3, 2};  // what lies outside the window may be in use
+  constexpr Word kStatuses[] = {7, 0, 3, 2};  // slots outside the window may be in use
   Storage<TypeParam> ring(TestFixture::stale_ring(kStatuses));
   auto writer = TestFixture::Writer::bind(ring.span());
   std::vector<Word> expected = words_of(ring.span());
@@ -333,7 +333,7 @@ TYPED_TEST(RingWriterTest, publish_items_reports_the_first_broken_rule) {
 // --- fresh ring -------------------------------------------------------------------------------
 
 TEST(EncodeItems, clears_the_ring_around_the_window) {
-  Bytes ring(4 * 64, std::byte{0xAA});  // statuses in use do not matter: the ring is made anew
+  Bytes ring(4 * 64, std::byte{0xAA});  // statuses in use do not matter: the ring is encoded again
   constexpr WorkItem kItems[] = {{40, 1, 2, 3}, {41, 4, 5, 6}};
   ASSERT_TRUE(encode_items({.first_slot = 1, .tenant = 5, .priority = 0, .items = kItems}, ring));
   std::vector<Word> expected(64, 0);

@@ -1,4 +1,4 @@
-// Random rings: what a dispatch leaves must be what the model of the wire format says.
+// Random rings: a dispatch must leave the words that the model of the wire format computes.
 //
 // Kernels and rings of a batch follow from its seed alone, so the command that a failure prints
 // repeats it. support/seeds.hpp has the variables that choose seeds and length.
@@ -40,7 +40,7 @@ bool has_native_code() {
   return is_on_cuda() || jit::has_native_code();
 }
 
-// What all kernels and rings of a batch have in common. A GPU compiles for each workgroup size.
+// Properties that all kernels and rings of a batch share. A GPU compiles for each workgroup size.
 struct Batch {
   RingShape ring = {};
   Word workgroup_size = 1;
@@ -68,7 +68,7 @@ Batch random_batch(Random& random, bool is_in_order) {
   if (is_on_cuda()) batch.worker_counts.insert(batch.worker_counts.end(), {64, 0});
   batch.has_payload = random.chance(15);
   if (!is_on_cuda() && has_native_code() && random.chance(30)) {
-    // Threads that sleep come too late for a ring of a few microseconds.
+    // Busy rings: sleeping threads would wake up too late for a ring that takes a few microseconds.
     batch.ring = {.slot_count = random.between(8, 32), .is_busy = true, .fuel = 400'000};
     batch.workgroup_size = random_workgroup_size(random, batch.ring.slot_count);
     batch.worker_counts = {random.between(2, 3), random.between(4, 8)};

@@ -1,4 +1,5 @@
-// Rings that random ones found wrong once, as small as they get. The model says what is right.
+// Rings on which random tests once found an error, made as small as possible. The model computes
+// the expected result.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -15,7 +16,7 @@ using namespace wire;
 using backend::Schedule;
 using SlotWords = std::array<Word, 16>;
 
-// Everyone may run, nothing is counted yet; IO slots have these statuses.
+// All tenants may run, all counters are 0, and the IO slots have these statuses.
 GeneratedRing plain_ring(std::initializer_list<SlotWords> slots,
                          std::initializer_list<Word> io_statuses) {
   GeneratedRing ring;
@@ -33,8 +34,8 @@ GeneratedRing plain_ring(std::initializer_list<SlotWords> slots,
   return ring;
 }
 
-// Dispatches it on every schedule with one worker and with three. On a GPU also with 64: from 32
-// workers on the lanes of a warp look at a slot each.
+// Dispatches the ring on every schedule with one worker and with three. On a GPU also with 64: from
+// 32 workers on the lanes of a warp look at a slot each.
 void expect_as_modelled(const GeneratedRing& ring, std::optional<Between> between = {}) {
   const Word slot_count = ring.image.slot_count();
   Random random(1);
@@ -62,14 +63,14 @@ constexpr SlotWords kPrefetchSlot = {kPublished, kLoadMiss, 0, 2, 8, 1};
 constexpr SlotWords kWaiterSlot = {
     kPublished, handler::kWaiter, 0, 2, 0, handle::kShared, 5, 0, 1, 2, 3, 4, 0, 0};
 
-// It used to keep the args of the run whose request was lost, and went on without the data.
+// The item used to keep the args of the run whose request was lost, and continued without the data.
 TEST(RingCases, an_item_whose_await_finds_no_io_slot_asks_again) {
   const GeneratedRing ring = plain_ring({kLoadMissSlot, kWaiterSlot}, {0});
   expect_as_modelled(ring);
   expect_as_modelled(ring, Between{.serves_io = true});
 }
 
-// It used to be tried for ever: an unanswered prefetch passed for a free IO slot.
+// The item used to be tried for ever: an unanswered prefetch passed for a free IO slot.
 TEST(RingCases, a_load_miss_behind_a_prefetch_ends_the_dispatch) {
   expect_as_modelled(plain_ring({kPrefetchSlot, kLoadMissSlot}, {0}));
 }
@@ -86,9 +87,9 @@ TEST(RingCases, an_item_that_waits_for_an_io_slot_outside_the_queue_faults) {
   expect_as_modelled(plain_ring({slot}, {0}));
 }
 
-// No worker claims such an item, so its tenant is not checked. On a GPU the item used to be
-// counted at a place that the upper half of the tenant named: behind the control words, or word 192
-// of them.
+// No worker claims an item that waits for IO, so its tenant is not checked. On a GPU the item used
+// to be counted at an index taken from the upper half of the tenant: behind the control words, or
+// in word 192.
 TEST(RingCases, an_answered_load_miss_of_any_tenant_is_counted_as_done_alone) {
   for (const Word tenant : {1u, 29u, 256u, 0x0040'0000u, 0xFFFF'FFFFu}) {
     SlotWords slot = kLoadMissSlot;

@@ -1,4 +1,4 @@
-// What the generator of rings reached, and rings as text.
+// The features that the generator of rings reached, and rings as text.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -185,7 +185,7 @@ std::string describe(const GeneratedRing& ring) {
   std::string text = fmt::format(
       "  {} control words{}{}{}\n   ", image.control.size(), ring.is_in_order ? ", in order" : "",
       ring.without_log ? ", no debug log" : "", ring.without_queue ? ", no IO queue" : "");
-  // Observables begin with random words; only what steers the workers is worth reading.
+  // Observables begin with random words; only words that steer the workers are printed.
   for (std::size_t i = 0; i < 160; ++i) {
     const bool is_usual = image.control[i] == (i >= 32 && i < 64 ? 1'000'000u : 0u);
     if (!is_usual) text += fmt::format(" [{}]={:#x}", i, image.control[i]);

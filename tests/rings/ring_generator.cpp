@@ -11,8 +11,8 @@ using namespace wire;
 
 constexpr Word kAlmostWrapped = 0xFFFFFFFDu;
 
-// Observables: the fences' own, three for sums, twenty whose order matters, then two a slot. A
-// COMPARE_SWAP of any of them also writes the word 160 further up.
+// Observables: one for the fences, three for sums, twenty whose order matters, then two for each
+// slot. A COMPARE_SWAP of any of them also writes the word 160 further up.
 constexpr Word kFirstSum = kFirstObservable + 1;
 constexpr Word kSums = 3;
 constexpr Word kFirstOrdered = kFirstObservable + 4;
@@ -20,7 +20,7 @@ constexpr Word kOrdered = 20;
 constexpr Word kFirstOwn = kFirstOrdered + kOrdered;
 
 // Words of a data buffer that belong to one submission: sums, words whose order matters, then four
-// a slot.
+// for each slot.
 constexpr Word kDataSums = 8;
 constexpr Word kDataFirstOwn = 32;
 constexpr Word data_region(Word slot_count) {
@@ -32,14 +32,14 @@ constexpr Word kUnknownOpcodes[] = {11,          30,          100,        0xFFF0
                                     0x80000000u, 0x80000002u, 0xFFFFFFFEu};
 constexpr Word kUnknownHandles[] = {0, 4, 0x80000001u, 0xFFFFFFFFu};
 
-// One slot on its way into the ring.
+// One slot before it is written into the ring.
 struct Draft {
   Word index = 0;
   Word status = 0;
   Word opcode = 0;
   Word tenant = 0;
   std::array<Word, 12> args = {};
-  bool needs_priority = false;  // the item looks at it: word 3 and partition must agree
+  bool needs_priority = false;  // the item reads it: word 3 and partition must agree
 };
 
 class Maker {
@@ -53,7 +53,7 @@ class Maker {
     make_control();
     make_log();
     make_io();
-    // What ran before it is open when items come back.
+    // If items come back, it is not defined which items ran before a SHUTDOWN.
     const bool has_shutdown = !(shape_.is_in_order && ring_.has_returns) && random_.chance(6);
     const Word shutdown_at = random_.below(shape_.slot_count);
     for (Word i = 0; i < shape_.slot_count; ++i) {
@@ -107,7 +107,8 @@ class Maker {
     const Word starvations[] = {0, 0, 13, 15, 16, 40, kAlmostWrapped};
     control[135] = random_.pick(starvations);
     if (random_.chance(80)) return;
-    // A lap that begins anywhere; past 2^32 only where tickets still name slots.
+    // Tickets of a lap that begins anywhere; past 2^32 only if the number of slots is a power of
+    // two.
     const bool is_power = (shape_.slot_count & (shape_.slot_count - 1)) == 0;
     control[141] = is_power && random_.chance(50) ? kAlmostWrapped : random_.below(1000);
     const bool is_whole = random_.chance(60);
@@ -171,7 +172,7 @@ class Maker {
     return data_base() + kDataSums + group + random_.below(4);
   }
 
-  // Now and then an index that is outside, also when 160 is added to it.
+  // Sometimes an index that is out of range, even after 160 is added to it.
   Word wild_or(Word index) {
     if (!random_.chance(5)) return index;
     const Word wild[] = {control_words(), control_words() + 1, 0xFFFFFFFFu, 0xFFFFFF60u,
@@ -184,7 +185,7 @@ class Maker {
     const Word wild[] = {end, end + 1, 0xFFFFFFFFu};
     return random_.pick(wild);
   }
-  // A word a tenant may not write, or one of the system's that the operator may.
+  // A word that the tenant may not write, or a system word that the operator may write.
   Word low_word(const Draft& draft) {
     if (!is_operator(draft)) return random_.below(kFirstObservable);
     const Word sums[] = {1,   64 + random_.below(32), 96 + random_.below(32), 128, 143,
@@ -223,7 +224,7 @@ class Maker {
     } else {
       draft.tenant = random_.chance(70) ? random_.between(1, 4) : random_.below(29);
     }
-    // Whether a slot that is refused counts as a claim for word 135 is open.
+    // It is not defined whether a slot that is refused counts as a claim for word 135.
     if (shape_.is_in_order) {
       draft.tenant = std::min(draft.tenant, 28u);
       return;
@@ -244,7 +245,7 @@ class Maker {
     }
   }
 
-  // Operations whose result depends on what ran before.
+  // Operations whose result depends on the items that ran before.
   void make_ordered(Draft& draft) {
     auto& args = draft.args;
     const Word slot = draft.index;
@@ -265,8 +266,8 @@ class Maker {
         args = {word, other - kFirstObservable};
         return;
       case 3:
-        // In a long ring the word it writes beside is some slot's own, perhaps of another
-        // partition.
+        // In a long ring, COMPARE_SWAP also writes a word that belongs to another slot, perhaps of
+        // another partition.
         draft.opcode = ring_.has_returns && shape_.slot_count > 64 ? kStore : kSwap;
         args = {word, small, random_.below(4)};
         if (draft.opcode == kStore) std::swap(args[0], args[1]);
@@ -336,7 +337,7 @@ class Maker {
       case kLoad:
         return {wild_or(random_.between(2, 63)), wild_or(own - kFirstObservable)};
       case kSwap:
-        // In a long ring the word it writes beside is some other slot's own.
+        // In a long ring, COMPARE_SWAP also writes a word that belongs to another slot.
         if (shape_.slot_count > 64) return {control_words(), 0, 0};
         return {is_low && !is_operator(draft) ? low_word(draft) : wild_or(own),
                 random_.chance(50) && own < control_words() ? ring_.image.control[own] : 5,
@@ -365,7 +366,7 @@ class Maker {
     const Word bad[] = {draft.index + 1, draft.index + 2, 0xFFFFFFFFu, 0x80000000u};
     const Word longest = random_.chance(20) ? draft.index : std::min(draft.index, 6u);
     draft.args = {is_bad ? random_.pick(bad) : random_.below(longest + 1), random_.word()};
-    // In which order a fence and what it waited for come about is open when items come back.
+    // If items come back, the order of a fence and the items it waits for is not defined.
     if (shape_.is_in_order && ring_.has_returns && !is_bad) draft.args[0] = 0;
   }
 
@@ -381,7 +382,8 @@ class Maker {
     const Word index = random_.chance(50) ? data_sum() : data_own(draft.index);
     draft.args = {random_.word(), output_handle(), random_.word(), 0, wild_data_or(index)};
     if (opcode == handler::kLooper) {
-      // One that runs out of fuel never leaves its loop, so it is not counted as being in it.
+      // An item that runs out of fuel never leaves its loop, so it does not count itself as being
+      // in the loop.
       draft.args[5] = random_.chance(85) ? 0 : 1;
       draft.args[3] = draft.args[5] == 0 ? random_.below(shape_.fuel / 2)
                                          : shape_.fuel * 2 + random_.below(1000);
@@ -466,7 +468,7 @@ class Maker {
     if (draft.status != kPublished && random_.chance(50)) draft.args[3] = 1;
   }
 
-  // An item that waits for IO: each served request has one asker.
+  // An item that waits for IO. Each served request has one item that waits for it.
   void make_waiting(Draft& draft) {
     auto& queue = ring_.image.io_queue;
     const Word count = ring_.image.io_count();
@@ -565,7 +567,7 @@ class Maker {
     return true;
   }
 
-  // Breaks a payload so that nothing in it may run.
+  // Breaks a payload so that none of its operations may run.
   void damage_packed(Draft& draft, Word op_count) {
     switch (random_.below(3)) {
       case 0:
@@ -575,7 +577,7 @@ class Maker {
         draft.args[0] |= 0xFF00;  // argument words
         return;
       default:
-        if (op_count > 0) draft.args[0] |= 0xFF000000u;  // where the first one's begin
+        if (op_count > 0) draft.args[0] |= 0xFF000000u;  // offset of the first arguments
     }
   }
 

@@ -79,7 +79,7 @@ RunEnd fault(std::vector<Word> codes) {
   return {.kind = Kind::fault, .codes = std::move(codes)};
 }
 
-// Adds to a word of `output`; false when that is a fault.
+// Adds to a word of `output`; false if the access is a fault.
 bool add_to_output(const ItemRun& run, ItemWorld& world, Word index, Word addend,
                    std::vector<Word>& codes) {
   Word* const word = data_word(world, run.args[1], index, 3, run.tenant, codes);
@@ -141,7 +141,7 @@ RunEnd run_stamp(ItemRun& run, ItemWorld& world) {
   return {};
 }
 
-// A turn that faults ends alone; the item takes the code of the lowest.
+// A turn that faults ends alone; the item takes the code of the lowest turn that faulted.
 RunEnd run_total(const ItemRun& run, ItemWorld& world) {
   std::vector<Word> first_codes;
   for (Word i = 0; i < run.args[3]; ++i) {

@@ -1,5 +1,5 @@
-// The handlers of the random rings: their text, and beside it what each of them does, written a
-// second time in plain C++ so that the model needs neither interpreter nor code generator.
+// The handlers of the random rings: their text, and beside it the effects of each of them, written
+// a second time in plain C++ so that the model needs neither interpreter nor code generator.
 #pragma once
 
 #include <array>
@@ -23,7 +23,7 @@ inline constexpr Word kMover = 64;           // reads a word and writes another:
 inline constexpr Word kMark = 200;           // as kStamp; for packed slots
 inline constexpr Word kTotal = 255;          // an each over the group
 inline constexpr Word kPrinter = 0xFFEF;     // prints, yields, prints
-inline constexpr Word kStamp = 0x10000;      // writes what it sees of its slot, and an arg
+inline constexpr Word kStamp = 0x10000;      // writes the words it sees of its slot, and an arg
 inline constexpr Word kWaiter = 0x7FFFFFFF;  // awaits, then adds
 }  // namespace handler
 
@@ -40,13 +40,13 @@ struct DataImage {
 
 /// Handles of the buffers; every other number names nothing.
 namespace handle {
-inline constexpr Word kShared = 1;           // for everyone
+inline constexpr Word kShared = 1;           // for all tenants
 inline constexpr Word kTable = 2;            // read only
 inline constexpr Word kWriteOnly = 3;        // write only
-inline constexpr Word kPayload = 5;          // what the payload adds to
+inline constexpr Word kPayload = 5;          // to which the payload adds
 inline constexpr Word kMeeting = 6;          // items in a loop now, and most at one time
 inline constexpr Word kOwned = 77;           // of one tenant
-inline constexpr Word kLarge = 0x7FFFFFFFu;  // for everyone; the highest handle there is
+inline constexpr Word kLarge = 0x7FFFFFFFu;  // for all tenants; the highest handle there is
 }  // namespace handle
 inline constexpr Word kOwnerOfOwned = 3;
 inline constexpr Word kPayloadWords = 64;
@@ -54,7 +54,7 @@ inline constexpr Word kPayloadWords = 64;
 /// A PRINTF record.
 using Record = std::array<Word, 4>;
 
-/// What items touch besides their slot.
+/// The memory that items touch besides their slot.
 struct ItemWorld {
   std::vector<Word>& control;
   std::vector<DataImage>& data;
@@ -76,7 +76,7 @@ struct RunEnd {
   enum class Kind { done, yield, requeue, wait_io, fault };
   Kind kind = Kind::done;
   std::vector<Word> codes = {};
-  std::array<Word, 8> request = {};  // of wait_io: the IO slot, its tag any
+  std::array<Word, 8> request = {};  // of wait_io: the words of the IO slot, with any tag
 };
 
 /// Whether there is a handler with this opcode.
@@ -91,11 +91,11 @@ RunEnd run_handler(ItemRun& run, ItemWorld& world);
 /// Runs the payload once.
 RunEnd run_payload(ItemRun& run, ItemWorld& world);
 
-/// The word at `index` of a buffer for that kind of access (1 = load, 2 = store, 3 = atomics); null
-/// with the reasons in `codes` when it may not be touched.
+/// The word at `index` of a buffer for that kind of access (1 = load, 2 = store, 3 = atomics);
+/// null, with the fault codes in `codes`, if the access is not allowed.
 Word* data_word(ItemWorld& world, Word handle, std::uint64_t index, Word access, Word tenant,
                 std::vector<Word>& codes);
-/// A control word to write, in the same way.
+/// A control word to write; null as above.
 Word* control_word(ItemWorld& world, std::uint64_t index, Word tenant, std::vector<Word>& codes);
 
 }  // namespace everkernel::test

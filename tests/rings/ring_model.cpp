@@ -61,7 +61,7 @@ bool RingModel::put_back(Word slot) {
   return false;
 }
 
-// A worker looks at an item that waits: its request may have been served before the dispatch.
+// Ends the wait of an item for IO: its request may have been served before the dispatch.
 bool RingModel::finish_io(Word slot) {
   Word* const words = image_.slot(slot);
   const Word io_slot = words[15];
@@ -110,7 +110,7 @@ void RingModel::claim(Word slot) {
   if (facts_[slot].was_put_back) ran_late_ = true;
 }
 
-// Whether a ticket that the host has published names the slot.
+// Whether the slot holds a ticket that the host has published.
 bool RingModel::is_offered(Word slot) const {
   if (options_.schedule != Schedule::ticket) return true;
   const Word head = start_.control[141];
@@ -370,7 +370,8 @@ bool RingModel::is_as_seen(Word slot, const RingImage& seen) const {
   const SlotFacts& facts = facts_[slot];
   const Word opcode = ours[1];
   if (theirs[0] != ours[0]) {
-    // A worker may have claimed it and put it back, or may have seen that without a claim.
+    // A worker may have claimed the item and put it back, or may have seen without a claim that it
+    // cannot run.
     const Word back = opcode == kFence ? kYield : kRequeue;
     const bool is_claimable = ours[0] == kPublished || ours[0] == kYield || ours[0] == kRequeue;
     const bool may_be_put_back =
@@ -435,8 +436,9 @@ std::string RingModel::ticket_difference(const RingImage& seen) const {
   const Word tail = seen.control[142];
   const bool was_stopped = seen.control[0] != 0;
   bool is_right = tail == end && head == end;
-  // Behind what could not run, and nothing else, workers may leave the head for the next dispatch;
-  // stopped ones leave it anywhere, or never took the first ticket.
+  // If every slot that is left could not run, workers may leave the head at the first of them for
+  // the next dispatch. Workers that SHUTDOWN stopped leave the head anywhere, or never took a
+  // ticket.
   if (!is_right && head - start <= end - start) {
     Word first_left = start;
     while (first_left != end && !is_active(seen.slot(first_left % count)[0])) ++first_left;
@@ -449,7 +451,7 @@ std::string RingModel::ticket_difference(const RingImage& seen) const {
 }
 
 std::string RingModel::first_observable_difference(const RingImage& seen) const {
-  // A fence inside the batch of another cannot have been the last.
+  // A fence inside the batch of another fence cannot have been the last.
   std::vector<Word> tags;
   for (const Word fence : fences_) {
     const bool has_later = std::ranges::any_of(fences_, [&](Word other) {

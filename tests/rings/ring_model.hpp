@@ -1,10 +1,11 @@
-// The wire format as a reader would run it by hand: one slot after the other, on plain vectors.
+// The wire format executed as a reader would do it by hand: one slot after the other, on plain
+// vectors.
 //
-// Several workers may come to slots in many orders. The model therefore follows what it is shown:
-// it runs each slot until the slot is as the dispatch left it, in an order of its own, and then
-// demands that every word is the one that follows, and that nothing could still run. With one
-// worker it runs in the order of the schedule instead, and is not shown anything. Written from the
-// wire format alone; numbers are typed here a second time on purpose.
+// Several workers may visit slots in many orders. The model is therefore given the words that the
+// dispatch left: it runs each slot, in an order of its own, until the slot is as the dispatch left
+// it, and then demands that every other word follows from that, and that no slot could still run.
+// With one worker it runs in the order of the schedule instead, without those words. Written from
+// the wire format alone; numbers are typed here a second time on purpose.
 #pragma once
 
 #include <array>
@@ -46,11 +47,11 @@ std::array<Word, 6> partition_offsets(const std::vector<Word>& control, Word slo
 /// The partition a slot lies in.
 Word partition_of(const std::array<Word, 6>& offsets, Word slot);
 
-/// What is fixed besides the result of every item.
+/// Which order is fixed, besides the result of every item.
 enum class Exactness {
   any_order,      // several workers
-  in_partitions,  // one worker, but items come back: how often each partition was served
-  in_order,       // one worker: everything
+  in_partitions,  // one worker, but items come back: the claims of each partition
+  in_order,       // one worker: the whole order
 };
 
 /// How the model runs.
@@ -60,7 +61,7 @@ struct ModelOptions {
   Word fuel = 1000;  // turns of loops an item may take
 };
 
-/// One submission on its way from one image to another.
+/// Runs one submission, from the words before the dispatch to the words after it.
 class RingModel {
  public:
   RingModel(RingImage start, std::vector<DataImage>& data, const ModelOptions& options);
@@ -72,15 +73,15 @@ class RingModel {
   /// The lowest slot that could still run, or -1.
   std::int64_t next_runnable() const;
 
-  /// The first difference to what was seen, empty if there is none.
+  /// The first difference from the words of the dispatch, empty if there is none.
   std::string difference(const RingImage& seen, Exactness exactness) const;
 
   const RingImage& image() const { return image_; }
   std::uint64_t done() const { return done_; }
   std::uint64_t faulted() const { return faulted_; }
   std::uint64_t printed() const { return records_.size(); }
-  /// Whether an item that was put back ran later: then workers that keep cursors may come to it at
-  /// other times than the model did.
+  /// Whether an item that was put back ran later: a worker that keeps a cursor may then visit it at
+  /// another time than the model did.
   bool ran_late() const { return ran_late_; }
   /// Whether items asked for more IO slots than there were.
   bool starved_of_io() const { return starved_of_io_; }
@@ -89,13 +90,13 @@ class RingModel {
   struct Request {
     std::array<Word, 8> words = {};
     Word slot = 0;
-    bool is_prefetch = false;  // then no slot says where it lies
-    bool has_tag = true;       // else the tag may be any word
+    bool is_prefetch = false;  // then no slot holds its IO slot
+    bool has_tag = true;       // false: the tag may be any word
   };
   struct SlotFacts {
     bool was_put_back = false;     // claimed and given back: the status may show it
     bool has_request = false;      // waits for a request of this dispatch: arg11 is open
-    std::vector<Word> codes = {};  // of a fault: those it may have
+    std::vector<Word> codes = {};  // of a fault: the codes it may have
   };
 
   bool is_offered(Word slot) const;

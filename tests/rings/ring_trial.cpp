@@ -37,7 +37,8 @@ std::uint64_t active_slots(const RingImage& image) {
   return count;
 }
 
-// Answers requests that just one item waits for: of two that share one, either could be first.
+// Answers requests that exactly one item waits for: if two items share a request, either of them
+// could be first.
 void serve_io(RingImage& image) {
   for (Word at = 0; at < image.io_count(); ++at) {
     Word askers = 0;
@@ -49,7 +50,7 @@ void serve_io(RingImage& image) {
   }
 }
 
-// Makes what a dispatch left the start of the next.
+// Makes the words that a dispatch left the start of the next dispatch.
 void go_on(const Between& between, const RingImage& seen, GeneratedRing& ring) {
   ring.image = seen;
   auto& control = ring.image.control;
@@ -76,7 +77,7 @@ std::string counts_difference(const RingModel& model, const RingImage& seen,
                        model.done(), model.faulted(), active_slots(seen), counts.done,
                        counts.faulted, counts.remaining);
   }
-  // Workers that found SHUTDOWN and nothing else to do may give either reason.
+  // Workers that find SHUTDOWN when no slot can run may report either reason.
   const bool is_shut_down = seen.control[0] != 0;
   const bool is_right = counts.end == backend::DrainEnd::shutdown ? is_shut_down
                         : counts.end == backend::DrainEnd::complete
@@ -96,11 +97,11 @@ std::string describe(const KernelShape& shape) {
                      shape.slot_count, shape.workgroup_size, shape.has_payload ? ", payload" : "");
 }
 
-// One dispatch: what went in, what came out.
+// One dispatch: the words before and after it.
 struct RingKernel::Pass {
   std::vector<GeneratedRing> starts = {};
   std::vector<bool> is_resident = {};
-  std::vector<DataImage> data = {};  // as the model leaves it
+  std::vector<DataImage> data = {};  // as the model leaves the buffers
   std::vector<RingImage> seen = {};
   std::vector<backend::DrainCounts> counts = {};
 };
@@ -138,7 +139,8 @@ Exactness RingKernel::exactness(const GeneratedRing& ring) const {
   return ring.has_returns ? Exactness::in_partitions : Exactness::in_order;
 }
 
-// Whether an item that could not run at first ran later: when that is, is a worker's own affair.
+// Whether an item that could not run at first ran later: the wire format does not say when a worker
+// visits it again.
 bool RingKernel::order_is_open(const RingTrial& trial) const {
   return std::ranges::any_of(trial.rings, [&](const GeneratedRing& ring) {
     if (!ring.is_in_order) return false;
@@ -243,7 +245,7 @@ std::string RingKernel::check(Pass& pass) {
   return check_data(pass);
 }
 
-// Looks, and begins anew.
+// Reads the two words of the meeting buffer and clears them.
 bool RingKernel::did_workers_meet() {
   std::array<Word, 2> words = {};
   const bool has_read = meeting_->read(0, words).has_value();
@@ -272,7 +274,7 @@ TrialResult RingKernel::run(const RingTrial& trial) {
 }
 
 RingTrial shrunk(RingKernel& kernel, RingTrial trial) {
-  // With several workers a difference may need luck.
+  // With several workers a difference may not show in every run.
   const int attempts = kernel.shape().worker_count == 1 ? 1 : 20;
   const auto still_differs = [&](const RingTrial& smaller) {
     for (int i = 0; i < attempts; ++i) {

@@ -1,4 +1,4 @@
-// Dispatches generated rings on one megakernel and holds the result against the model.
+// Dispatches generated rings on one megakernel and compares the result with the model.
 #pragma once
 
 #include <chrono>
@@ -26,7 +26,7 @@ struct KernelShape {
 /// The shape as text.
 std::string describe(const KernelShape& shape);
 
-/// What happens between two dispatches of the same rings.
+/// Changes between two dispatches of the same rings.
 struct Between {
   bool enables_everyone = false;  // masks and quotas
   bool serves_io = false;         // requests are answered, half of them with an error
@@ -35,19 +35,19 @@ struct Between {
 /// The rings of one call of dispatch.
 struct RingTrial {
   std::vector<GeneratedRing> rings = {};
-  std::vector<bool> is_resident = {};  // one a ring: buffers on the device, not host bytes
+  std::vector<bool> is_resident = {};  // one for each ring: buffers on the device, not host bytes
   std::vector<DataImage> data = {};
-  bool has_workspace = true;  // else the report owns its storage
-  // Whether to dispatch again what is left, SHUTDOWN cleared.
+  bool has_workspace = true;  // false: the report owns its storage
+  // Whether to clear SHUTDOWN and dispatch the remaining items again.
   std::optional<Between> between = {};
-  // A ring of these tests is done in microseconds; what takes seconds hangs.
+  // A ring of these tests takes microseconds; a dispatch that takes seconds hangs.
   std::chrono::nanoseconds timeout = std::chrono::seconds(20);
 };
 
-/// What came of a trial.
+/// The result of a trial.
 struct TrialResult {
-  std::string difference = {};    // empty: as the model says
-  bool was_skipped = false;       // the order of this ring is open on this kernel
+  std::string difference = {};    // empty: as the model computes
+  bool was_skipped = false;       // the order of this ring is not defined on this kernel
   bool did_workers_meet = false;  // two items were in a loop at one time
 };
 

@@ -1,11 +1,11 @@
 // Many producers on one live session: no item is lost, none runs twice, none is torn.
 //
-// Every item carries a checksum over what it is and whose it is. Its handler computes the checksum
-// again from what it sees; if they agree it adds 1 to a count of the producer and two hashes of the
-// item's number to sums of the producer, else it faults. Counts find lost items, sums find items
-// that ran twice in place of others, faults find torn ones.
+// Every item carries a checksum over its words and its producer. Its handler computes the checksum
+// again from the words it sees. If the two agree, the handler adds 1 to a count of the producer and
+// two hashes of the item's number to sums of the producer, else it faults. Counts find lost items,
+// sums find items that ran twice in place of others, faults find torn items.
 //
-// EVERKERNEL_ITEMS=N says how many items to run in all, however long it takes; unless asked, a row
+// EVERKERNEL_ITEMS=N is the number of items to run in all, however long it takes; without it, a row
 // also ends when its time is over. EVERKERNEL_SEED=N repeats the mix.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -38,7 +38,7 @@ constexpr Word kInner = 10;  // inside a packed slot: three args
 constexpr Word kSumsHandle = 1;
 constexpr Word kProducerWords = 16;  // a cache line each: count, first sum, second sum
 constexpr Word kAlmostWrapped = 0xFFFFFFFDu;
-constexpr std::chrono::seconds kPatience{60};          // whatever takes longer hangs
+constexpr std::chrono::seconds kPatience{60};          // a call that takes longer hangs
 constexpr std::chrono::milliseconds kTimeOfRow{2500};  // of 24, unless a number of items is asked
 
 // ---- checksums, in C++ and in the language of handlers ----
@@ -87,18 +87,18 @@ std::string handler_text(std::string_view name, Word opcode, Word count) {
 
 // ---- producers ----
 
-// One way through the table: how many of everything.
+// One row of the table: how many producers, slots, workers and items.
 struct Row {
   Word producers = 1;
   Word slots = 2;
   Word workers = 1;
   std::uint64_t items = 0;
-  Clock::duration time = Clock::duration::max();  // then producers stop
+  Clock::duration time = Clock::duration::max();  // after which producers stop
 };
 
-// What one producer sent, to be found again.
+// The counts and sums of the items that one producer sent.
 struct Sent {
-  std::uint64_t units = 0;  // checksums that are to be found right
+  std::uint64_t units = 0;  // checksums that handlers must find correct
   Word first_sum = 0;
   Word second_sum = 0;
   std::uint64_t slots = 0;
@@ -134,7 +134,7 @@ class Producer {
     }
   }
 
-  // Whether every ticket it kept is done, once nothing is on its way any more.
+  // Checks that every ticket the producer kept is done. Called after all items have ended.
   void finish() {
     while (!kept_.empty()) {
       const auto polled = session_.poll(kept_.front());
@@ -142,7 +142,7 @@ class Producer {
       if (!polled->has_value() || !(*polled)->is_done()) return fail("a ticket is not done");
       kept_.pop_front();
     }
-    // They come on a thread of the session's, in its own time.
+    // Callbacks run on a thread of the session and may come late.
     const auto end = Clock::now() + kPatience;
     while (called_back_.load() != sent_.callbacks) {
       if (Clock::now() > end) return fail("callbacks are missing");
@@ -161,7 +161,7 @@ class Producer {
     fail(fmt::format("{}: {}", call, error.message));
   }
 
-  // Counts one checksum that a handler will find, and gives the number it goes by.
+  // Counts one more checksum that a handler will check, and returns its number.
   Word next_number() {
     const auto number = static_cast<Word>(sent_.units++);
     sent_.first_sum += first_hash(number);
@@ -171,7 +171,8 @@ class Producer {
 
   std::array<Word, 12> full_args() {
     std::array<Word, 12> args = {index_, next_number()};
-    // Every word differs from the same word of any other item, so that no mix of two is right.
+    // Every word differs from the same word of any other item, so that a mix of two items has a
+    // wrong checksum.
     for (std::size_t i = 2; i < 11; ++i) args[i] = random_.word();
     args[11] = checksum(kFull, options_.tenant, options_.priority, std::span(args).first(11));
     ++sent_.full;
@@ -250,7 +251,7 @@ class Producer {
     keep(tickets->last());
   }
 
-  // Waits for one of its tickets and asks for another.
+  // Waits for one of the kept tickets, or polls one.
   void look_at_tickets() {
     if (kept_.empty()) return;
     if (random_.below(16) == 0) {
@@ -350,7 +351,7 @@ Outcome run_row(const Row& row, std::uint64_t seed) {
   auto sums = kernel->create_buffer(
       {.handle = kSumsHandle, .word_count = std::size_t{row.producers} * kProducerWords});
   EXPECT_TRUE(sums) << sums.error().message;
-  // Half of the rows cross the wrap of every counter on their way.
+  // In half of the rows every counter wraps.
   const Bytes control = wrapping_control();
   const bool wraps = row.workers == 2;
   auto session = kernel->start(wraps ? SessionOptions{.control = control} : SessionOptions{});
@@ -398,7 +399,8 @@ TEST(Stress, no_item_is_lost_doubled_or_torn) {
   std::printf("EVERKERNEL_SEED=%llu\nEVERKERNEL_ITEMS=%llu\n",
               static_cast<unsigned long long>(seed), static_cast<unsigned long long>(total));
   std::printf("producers  slots  workers       items  M items/s\n");
-  // A ring that holds one item hands over at every step, so most of the items go to large ones.
+  // A ring of two slots holds one item, so that producer and worker take turns at every item. Most
+  // of the items go to large rings.
   struct Size {
     Word slots;
     double share;
@@ -428,8 +430,8 @@ TEST(Stress, no_item_is_lost_doubled_or_torn) {
   }
 }
 
-// Room that appears while the publisher sleeps is found when it appears: three long items end, and
-// then there is room for a batch that needs more than half of the ring.
+// A sleeping publisher is woken when there is room: three long items end, which makes room for a
+// batch that needs more than half of the ring.
 TEST(Stress, a_publisher_finds_room_as_soon_as_there_is_some) {
   const auto program = check_text(
       "handler busy = 64 { var x = param; for i in 0 .. args[0] { x = rotl(x, 5) ^ i; } "
@@ -454,7 +456,7 @@ TEST(Stress, a_publisher_finds_room_as_soon_as_there_is_some) {
     quick_rounds += tickets ? 1 : 0;
     ASSERT_TRUE(session->wait_all(kPatience));
   }
-  // The items take milliseconds. A machine that is busy elsewhere may be late, but not every time.
+  // The items take milliseconds. A machine that is busy otherwise may be late, but not every time.
   EXPECT_GE(quick_rounds, 5);
 }
 

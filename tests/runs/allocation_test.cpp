@@ -1,12 +1,12 @@
-// A second run of the same shape allocates nothing big. A program of its own, because it replaces
-// operator new for everything it links (support/allocation_counter.cpp).
+// A second run of the same shape makes no large allocation. A program of its own, because it
+// replaces operator new for everything it links (support/allocation_counter.cpp).
 #include "run_fixture.hpp"
 #include "support/allocation_counter.hpp"
 
 namespace everkernel::test {
 namespace {
 
-// Whatever an allocation is for, its number must not grow with the job, nor with another run.
+// A run may allocate, but the number of allocations must not grow with the job or from run to run.
 TEST(RunAllocations, of_a_second_run_do_not_grow_with_the_items) {
   const auto allocations_of_third_run = [](std::size_t item_count) {
     Runner runner;
@@ -28,7 +28,7 @@ TEST(RunAllocations, of_a_second_run_are_small) {
   for (int i = 0; i < 2; ++i) runner.run(items);
   reset_largest_allocation();
   runner.run(items);
-  // The report has a word an item; there is nothing else of that size.
+  // The report has one word for each item; no allocation is larger than that.
   EXPECT_LE(largest_allocation(), items.size() * sizeof(Word));
 }
 

@@ -1,4 +1,4 @@
-// Planning rule 5 by example: every decision of the launch policy changes what runs.
+// Planning rule 5 by example: every decision of the launch policy changes how the job runs.
 #include <algorithm>
 
 #include "run_fixture.hpp"
@@ -13,7 +13,7 @@ using planner::Topology;
 
 #define EVERKERNEL_NEEDS_NATIVE_CODE() \
   if (!backend_under_test()->capabilities().native_code) GTEST_SKIP() << "there is no native code"
-// A device runs compiled code, whatever the queue is like.
+// A device has no interpreter: it runs compiled code for every queue.
 #define EVERKERNEL_NEEDS_INTERPRETER() \
   if (!backend_under_test()->capabilities().interpreter) GTEST_SKIP() << "there is no interpreter"
 
@@ -32,7 +32,7 @@ TEST(Pressure, workers_that_light_work_leaves_over_sleep) {
   if (is_on_cuda()) GTEST_SKIP() << "one thread serves the ring of a device, and runs nothing";
   Runner runner;
   std::uint64_t most = 0;
-  // A machine that is busy elsewhere may start them late, but not for ever.
+  // A machine that is busy otherwise may start the workers late, but not by seconds.
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   while (most < 3 && std::chrono::steady_clock::now() < end) {
     const RunReport report = runner.run({{kWork, 0, 1, 1'000'000}}, {.worker_count = 6});
@@ -93,7 +93,7 @@ TEST(Topology, of_independent_items_is_dense_with_ranges_and_all_workers) {
 TEST(Topology, of_some_that_can_run_is_hybrid_with_tickets_of_32) {
   Runner runner({.slot_count = 1024, .workgroup_size = 1, .worker_count = 1});
   Items items;
-  // Sixteen chains and 84 items that wait for nothing: a tenth of the ring.
+  // Sixteen chains and 84 items that wait for nothing fill a tenth of the ring.
   for (Word i = 0; i < 1600; ++i) items.push_back({kScale, 0, 1 + i % 16, 0});
   for (Word i = 0; i < 84; ++i) items.push_back({kPeek, 20, 0, i});
   const RunReport report = runner.run(items, {.fuse = false, .worker_count = 1});
@@ -121,7 +121,7 @@ TEST(Topology, of_little_memory_has_fewer_workers_and_waves) {
   const RunReport all = runner.run(items, {.worker_count = 8});
   EXPECT_EQ(all.shape.waves, 1u);
   EXPECT_EQ(all.shape.workers, 8u);
-  // Two items with their buffers of 16 bytes fit at one time.
+  // The budget holds two items at one time, each with two buffers of 16 bytes.
   const RunReport some = runner.run(items, {.worker_count = 8, .memory_budget_bytes = 64});
   EXPECT_EQ(some.telemetry.topology, Topology::memory_constrained);
   EXPECT_EQ(some.shape.workers, 4u);
@@ -188,10 +188,10 @@ TEST(ExecutionModes, a_device_compiles_once_for_all_long_queues) {
   EXPECT_EQ(looks.shape.pipeline_id, adds.shape.pipeline_id);
   EXPECT_TRUE(looks.telemetry.compiled_pipeline_cache_hit);
   EXPECT_EQ(runner.word(2), 2u + 4096u);
-  // Without an order, items meet at their buffers: that is what the kernel that is there is for.
+  // Unordered items share buffers and need code for shared memory, which the existing kernel has.
   const RunReport unordered = runner.run(Items(4096, {kAdd, 0, 2, 1}), {.ordered = false});
   EXPECT_EQ(unordered.shape.pipeline_id, runner.kernel->pipeline_id());
-  // There is no time to compile, and no need.
+  // The timeout is too short for compiling, and the existing kernel can run the items.
   Runner other({.slot_count = 64, .workgroup_size = 1, .fuel_per_item = 12345});
   const RunReport late =
       other.run(Items(4096, {kAdd, 0, 2, 1}), {.timeout = std::chrono::seconds(1)});
@@ -252,7 +252,7 @@ TEST(Hits, over_the_capacity_are_counted_as_dropped) {
   EXPECT_EQ(report.hits.size(), 7u);
   EXPECT_EQ(report.hits_dropped, 23u);
   EXPECT_TRUE(std::ranges::is_sorted(report.hits, {}, &abi::Hit::item));
-  // The room of one run is not that of the next.
+  // The next run chooses its own room for hits.
   const RunReport next = runner.run(Items(10, {kEmit, 0, 0, 3}));
   EXPECT_EQ(next.hits.size(), 30u);
   EXPECT_EQ(next.hits_dropped, 0u);
@@ -305,7 +305,7 @@ TEST(Budget, splits_in_waves_that_keep_the_order) {
 // ---- priority ----
 
 TEST(Priority, urgent_items_run_first_where_nothing_says_otherwise) {
-  // Without order the items may share a counter: it says when each of them ran.
+  // Unordered items may share a counter, which shows the order in which they ran.
   Runner runner({.slot_count = 64, .workgroup_size = 1, .worker_count = 1},
                 "handler stamp = 64 { output[0] = atomic_add(input[0], 1); }");
   runner.set_word(20, 0);

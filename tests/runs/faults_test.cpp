@@ -1,4 +1,4 @@
-// Planning rule 8 by example: what a fault takes with it, and what it does not.
+// Planning rule 8 by example: which items a fault poisons, and which it does not.
 #include "run_fixture.hpp"
 
 namespace everkernel::test {

@@ -1,5 +1,5 @@
-// Planning rules 1 to 4 by example: what waits, what is dropped, what runs back to back, and what
-// contributed.
+// Planning rules 1 to 4 by example: which items wait, which are dropped, which run back to back,
+// and which opcodes contributed to a result.
 #include "run_fixture.hpp"
 
 namespace everkernel::test {
@@ -116,7 +116,8 @@ struct BarrierRow {
 
 class Barriers : public testing::TestWithParam<BarrierRow> {};
 
-// Slow items before it and items after it touch nothing that it names.
+// A slow item before the barrier and items after it, none of which touches a buffer that the
+// barrier names.
 TEST_P(Barriers, are_ordered_against_everything) {
   for (const Word workers : {1u, 2u, 4u}) {
     Runner runner;
@@ -206,7 +207,7 @@ TEST(DedupeFate, of_another_tenant_is_another_item) {
   Runner runner;
   const Items items(3, {kCopy, 1, 2, 3});
   const std::vector<Origin> origins = {{.tenant = 1}, {.tenant = 2}, {.tenant = 1, .priority = 4}};
-  // The second writes their output between the other two.
+  // The second item writes the same output between the other two.
   EXPECT_EQ(runner.run(items, {.origins = origins}).deduped_items, 0u);
   const std::vector<Origin> pairs = {{.tenant = 1}, {.tenant = 1, .priority = 0}, {.tenant = 2}};
   EXPECT_EQ(runner.run(items, {.origins = pairs}).deduped_items, 1u);
@@ -330,7 +331,7 @@ TEST(Lineage, follows_what_was_read_and_not_what_was_overwritten) {
                                        {kAddFrom, 2, 4, 0},  // 4 from 2
                                        {kCopy, 4, 5, 0},     // 5 from 4
                                        {kSet, 0, 3, 0},      // overwrites 3
-                                       {kCopy, 6, 2, 0},     // overwrites what others read
+                                       {kCopy, 6, 2, 0},     // overwrites a buffer that others read
                                        {kNop, 4, 4, 0}},
                                       {.fuse = false, .lineage = true});
   EXPECT_EQ(report.region_lineage,
@@ -353,7 +354,7 @@ TEST(Lineage, of_a_region_is_that_of_all_its_items) {
   Runner runner;
   const RunReport report =
       runner.run({{kMove, 1, 2, 0}, {kSet, 0, 2, 0}, {kCopy, 2, 3, 0}}, {.lineage = true});
-  // The second overwrites what the first wrote: they are one chain, and both are its own items.
+  // The second item overwrites the output of the first, but is in one region with it.
   ASSERT_EQ(regions_of(report), (Regions{{0, 1, 2}}));
   EXPECT_EQ(report.region_lineage[0], bit(kMove) | bit(kSet) | bit(kCopy));
 }
@@ -362,7 +363,7 @@ TEST(Lineage, of_more_than_32_opcodes_has_a_bit_each) {
   std::string text;
   Items items;
   for (Word i = 0; i < 40; ++i) {
-    // Every number modulo 32 is that of another one or two.
+    // Every opcode has the same remainder modulo 32 as many others.
     const Word opcode = 100 + i * 32 / 2;
     text += "handler h" + std::to_string(i) + " = " + std::to_string(opcode) +
             " { output[0] = input[0] + output[0]; }\n";

@@ -1,4 +1,4 @@
-// A random job: a program of handlers, the buffers they reach, and the items that run().
+// A random job: a program of handlers, the buffers they use, and the items for run().
 #pragma once
 
 #include <string>
@@ -51,16 +51,16 @@ struct Job {
   backend::Origin origin = {};
   bool is_ordered = true;
   std::vector<JobBuffer> buffers = {};
-  std::vector<std::string> sections = {};  // what the generator put in
+  std::vector<std::string> sections = {};  // names of the parts that the generator chose
 
   backend::Origin origin_of(std::size_t item) const {
     return origins.empty() ? origin : origins[item];
   }
 };
 
-/// What an item of this opcode may touch; nothing for NOP.
+/// The effects that items of this opcode may have; none for NOP.
 const ir::Effects& effects_of(const ir::VerifiedProgram& program, Word opcode);
-/// Whether an item of this opcode is ordered against everything.
+/// Whether an item with these effects is ordered against every other item.
 bool is_barrier(const ir::Effects& effects);
 
 /// Random handlers that verify.
@@ -68,7 +68,8 @@ JobProgram generate_program(Random& random);
 /// The buffers of a batch; `randomize` gives them other words.
 std::vector<JobBuffer> generate_buffers(Random& random, const Handles& handles);
 void randomize(Random& random, std::vector<JobBuffer>& buffers);
-/// A job whose result follows from the order of its items, or from no order at all.
+/// A job whose result is defined: by the order of its items, or because it is the same in every
+/// order.
 Job generate_job(Random& random, const JobProgram& program, const std::vector<JobBuffer>& buffers);
 
 /// Items, handlers that they use and buffers as text, shortened.

@@ -1,4 +1,5 @@
-// What is in a job and how it ends, by name, so that a test can say what the generator reaches.
+// The features of a job and the ways it ends, by name, so that a test can check that the generator
+// reaches them.
 #pragma once
 
 #include <set>
@@ -9,9 +10,9 @@
 
 namespace everkernel::test {
 
-/// Everything that the job has.
+/// Every feature that the job has.
 std::set<std::string> features_of(JobModel& model);
-/// Everything a generator must reach.
+/// Every feature that a generator must reach.
 std::vector<std::string> all_features();
 
 }  // namespace everkernel::test

@@ -76,7 +76,7 @@ class ItemMaker {
   std::vector<Word> pool_ = {};
   Word barrier_rate_ = 0, mischief_rate_ = 0, slow_rate_ = 0;  // in 1000
   bool is_narrow_ = false;  // few params, so that items are equal
-  // By what the planner sees in them.
+  // Handlers by the effects that the planner sees.
   Handlers all_ = {}, plain_ = {}, barriers_ = {}, pure_ = {}, commuting_ = {}, writers_ = {},
            readers_ = {}, movers_ = {}, in_place_ = {};
 };
@@ -108,7 +108,7 @@ Word ItemMaker::some_handle() {
   return random_.pick_from(pool_);
 }
 
-// Seldom that handle.
+// A random handle, seldom `handle` itself.
 Word ItemMaker::other_than(Word handle) {
   const Word first = some_handle();
   return first != handle || random_.chance(3) ? first : some_handle();
@@ -124,7 +124,7 @@ Word ItemMaker::param() {
 void ItemMaker::add(const ir::VerifiedHandler& handler, Word input, Word output) {
   if (is_full()) return;
   const ir::Effects& effects = handler.effects;
-  // A handle that the body does not touch may be none.
+  // A handle that the body does not touch may be 0.
   if (!effects.reads_input && !effects.writes_input && random_.chance(30)) input = 0;
   if (!effects.reads_output && !effects.writes_output && random_.chance(30)) output = 0;
   job_.items.push_back({handler.handler.opcode, input, output, param()});
@@ -138,7 +138,7 @@ void ItemMaker::add_any(const Handlers& handlers, Word input, Word output) {
   if (!some.empty()) add(*random_.pick_from(some), input, output);
 }
 
-// ---- what lists are made of ----
+// ---- pieces of lists ----
 
 void ItemMaker::mixture(Word count) {
   for (Word i = 0; i < count; ++i) {
@@ -259,7 +259,7 @@ void ItemMaker::make_ordered() {
   };
   Word weights[std::size(rows)] = {};
   for (std::size_t i = 0; i < std::size(rows); ++i) weights[i] = rows[i].weight;
-  // Some lists are made of one piece; it may be long then.
+  // Some lists consist of pieces that may each be as long as the list.
   const bool is_one_piece = random_.chance(25);
   for (Word attempts = 0; !is_full() && attempts < 2 * size_ + 10; ++attempts) {
     const Row& row = rows[random_.weighted(weights)];

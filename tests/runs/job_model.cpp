@@ -12,10 +12,10 @@ namespace {
 constexpr Word kNoItem = 0xFFFFFFFFu;
 constexpr Word kInputFaulted = 12;
 
-// What one item does by name. Handle 0 is no handle.
+// The handles that one item reads and writes, as the planner sees them. Handle 0 is no handle.
 struct Named {
-  Word reads[2] = {}, writes[2] = {};  // input, output; 0 = not
-  Word commutes_on = 0;                // the output that it shares with its opcode
+  Word reads[2] = {}, writes[2] = {};  // input, output; 0 = not touched
+  Word commutes_on = 0;  // the output that it updates in any order with items of its opcode
   Word opcode = 0;
   bool is_barrier = false;
 
@@ -41,7 +41,7 @@ std::vector<Named> names_of(const JobProgram& program, const Job& job) {
     if (effects.reads_output) named.reads[1] = item.output_handle;
     if (effects.writes_input) named.writes[0] = item.input_handle;
     if (effects.writes_output) named.writes[1] = item.output_handle;
-    // An output that is the input as well is not only added to.
+    // If output and input are one buffer, items do more than add to it, so they do not commute.
     const bool is_mixed =
         named.reads[0] == item.output_handle || named.writes[0] == item.output_handle;
     if (handler != nullptr && handler->handler.commutes && !is_mixed) {
@@ -52,12 +52,12 @@ std::vector<Named> names_of(const JobProgram& program, const Job& job) {
   return all;
 }
 
-// Whether two items may come to this handle in either order.
+// Whether two items may access this handle in either order.
 bool commute(const Named& a, const Named& b, Word handle) {
   return a.opcode == b.opcode && a.commutes_on == handle && b.commutes_on == handle;
 }
 
-// Whether `later` reads what `earlier` writes.
+// Whether `later` reads a word that `earlier` writes.
 bool reads_from(const Named& later, const Named& earlier) {
   for (const Word handle : later.reads) {
     if (handle != 0 && earlier.does_write(handle) && !commute(earlier, later, handle)) return true;
@@ -100,7 +100,7 @@ struct Machine {
   Word item = 0;
 };
 
-// Runs one item until it has ended; what yields runs again at once.
+// Runs one item until it has ended; an item that yields runs again at once.
 Word run_item(Machine& machine, const ir::VerifiedHandler& handler, const abi::WorkItem& item,
               backend::Origin origin, Word workgroup_size) {
   ir::ItemFrame frame;
@@ -138,7 +138,7 @@ std::vector<Word> keepers_of(const JobProgram& program, const Job& job, bool ded
     if (!dedupe || handler == nullptr || !handler->handler.is_pure) continue;
     if (item.input_handle == item.output_handle) continue;
     for (Word i = j; i-- > 0;) {
-      if (keepers[i] != i) continue;  // what is dropped writes nothing
+      if (keepers[i] != i) continue;  // an item that is dropped writes nothing
       if (job.items[i] == item && job.origin_of(i).tenant == job.origin_of(j).tenant) {
         keepers[j] = i;
         break;
@@ -198,11 +198,11 @@ std::vector<Word> touchers(const std::vector<Named>& named, const std::vector<Wo
   return found;
 }
 
-// The last writer of a handle (all of a group that commutes), and the readers since.
+// Adds the last writer of a handle (all of a group that commutes), and the readers after it.
 void add_hazards(const std::vector<Named>& named, const Named& later, Word handle,
                  const std::vector<Word>& before, std::set<Word>& found) {
   std::size_t at = 0;
-  // A group that commutes waits for what came before the group.
+  // A group that commutes waits for the items before the group.
   while (at < before.size() && commute(named[before[at]], later, handle)) ++at;
   while (at < before.size() && !named[before[at]].does_write(handle)) {
     if (later.does_write(handle)) found.insert(before[at]);
@@ -210,7 +210,8 @@ void add_hazards(const std::vector<Named>& named, const Named& later, Word handl
   }
   if (at == before.size()) return;
   const Named& writer = named[before[at]];
-  // An earlier group of the same opcode is none of its business; the readers since waited for it.
+  // An earlier group of the same opcode commutes with this item; the readers after that group
+  // waited for it.
   if (commute(writer, later, handle)) return;
   do {
     found.insert(before[at]);
@@ -226,7 +227,7 @@ std::vector<std::vector<Word>> predecessors_of(const JobProgram& program, const 
   std::vector<std::vector<Word>> all(job.items.size());
   if (!job.is_ordered) return all;
   std::vector<bool> has_waiter(job.items.size());
-  Word barrier = kNoItem;  // the last one
+  Word barrier = kNoItem;  // the last barrier
   for (Word j = 0; j < job.items.size(); ++j) {
     if (keepers[j] != j) continue;
     const Word begin = barrier == kNoItem ? 0 : barrier + 1;

@@ -1,7 +1,7 @@
-// What run() must come to, worked out item by item and pair by pair.
+// The results that run() must give, computed item by item and pair by pair.
 //
-// Simple before fast: items run one after the other on the reference interpreter, and every rule of
-// the planner is a loop over earlier items.
+// Simple rather than fast: items run one after the other on the reference interpreter, and every
+// rule of the planner is a loop over earlier items.
 #pragma once
 
 #include <optional>
@@ -12,31 +12,31 @@
 
 namespace everkernel::test {
 
-/// What a job comes to.
+/// The results of a job.
 struct JobEnd {
   std::vector<Word> outcomes = {};            // as in RunReport
   std::vector<std::vector<Word>> words = {};  // of each buffer
-  std::vector<abi::Hit> hits = {};            // by item
-  std::size_t again = 0;                      // times an item yielded or asked to be requeued
+  std::vector<abi::Hit> hits = {};            // sorted by item
+  std::size_t again = 0;                      // how often items yielded or asked to be requeued
   std::size_t prints = 0;
 };
 
-/// Of each item the one that runs for it: itself, or the earlier one it is dropped for.
+/// For each item, the item that runs for it: itself, or the earlier equal item.
 std::vector<Word> keepers_of(const JobProgram& program, const Job& job, bool dedupe);
-/// Runs the job; with `order`, only the items it names, in that order. The others remain.
+/// Runs the job; with `order`, only the items it names, in that order. The other items remain.
 JobEnd run_in_order(const JobProgram& program, const Job& job, const std::vector<Word>& keepers,
                     Word workgroup_size, const std::vector<Word>* order = nullptr);
 
-/// Of each item that is kept: those it waits for, without what follows from others.
+/// For each kept item, the items it waits for, without those implied by others.
 std::vector<std::vector<Word>> predecessors_of(const JobProgram& program, const Job& job,
                                                const std::vector<Word>& keepers);
-/// Regions by first item.
+/// Regions, sorted by first item.
 std::vector<std::vector<Word>> regions_of(const JobProgram& program, const Job& job,
                                           const std::vector<Word>& keepers, bool fuse);
 
 /// The distinct opcodes of the items that are kept, ascending.
 std::vector<Word> opcodes_of(const Job& job, const std::vector<Word>& keepers);
-/// Of each item: bit k says whether opcodes[k] contributed to its output. At most 64 opcodes.
+/// For each item: bit k says whether opcodes[k] contributed to its output. At most 64 opcodes.
 std::vector<std::uint64_t> contributors_of(const JobProgram& program, const Job& job,
                                            const std::vector<Word>& keepers,
                                            const std::vector<Word>& opcodes);

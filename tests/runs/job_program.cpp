@@ -1,9 +1,8 @@
-// Random handlers: every mix of attributes that the planner tells apart.
+// Random handlers: every mix of attributes that the planner distinguishes.
 //
-// What an item does must follow from the order of the items alone: no handler looks at its slot, at
-// counters, or at words that commuting items change at one time. The words of `param` steer: bits
-// 0..7 a value, 8..11 mischief (see Maker::mischief), 12..15 a place, 16..27 a buffer, 28 asks for
-// time.
+// The effects of an item must follow from the order of the items alone: no handler reads its slot,
+// counters, or words that commuting items change at the same time. The bits of `param` select: 0..7
+// a value, 8..11 mischief (see Maker::mischief), 12..15 a place, 16..27 a buffer, 28 a slow run.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -18,12 +17,12 @@ namespace {
 constexpr std::string_view kAtomics[] = {"min", "max", "and", "or", "add", "xor"};
 constexpr Word kIdempotentAtomics = 4;
 
-// Text that an item with mischief in its param runs into.
+// Statements that end an item early if its param asks for mischief.
 struct Body {
   std::string attributes = {};
   std::string text = {};
   bool reads_input = false;
-  std::string store = {};  // a store to output at {}; empty: it may not write there
+  std::string store = {};  // a store to output at {}; empty: the handler may not write there
 };
 
 class Maker {
@@ -42,10 +41,10 @@ class Maker {
   static const std::vector<Row>& rows();
 
   Word constant() { return random_.between(1, 9) * 2 + 1; }
-  // `each` splits over lanes, `for` is one after the other.
+  // `each` splits the turns over lanes, `for` runs them one after the other.
   std::string loop() { return random_.chance(scope_ == 0 ? 20 : 80) ? "each" : "for"; }
-  // Turns of an each must not see what others write, and input may be output. So a turn keeps to
-  // its own word, or the item goes through the turns one after the other.
+  // Turns of an each must not see words that other turns write, and input may be output. So a turn
+  // uses only its own word, or the turns run one after the other.
   std::string place_of_turn(std::string_view loop) const {
     return fmt::format("output[({}) % len(output)]", loop == "each" ? "i" : "i + param");
   }
@@ -166,7 +165,7 @@ std::string Maker::handler(std::string_view kind, Word opcode) {
     const std::string_view scopes[] = {"", "scope warp ", "scope group "};
     const std::string trap = random_.chance(75) ? mischief(body) : "";
     const bool is_late = random_.chance(50);
-    // Time for others to come in between, where an order is missing.
+    // Slow items give other items time to run in between, where an order is missing.
     const std::string_view wait =
         random_.chance(50)
             ? "if (param >> 28) != 0 { var w = 0; for y in 0 .. 1500 { w = w + y; } } "
@@ -373,7 +372,7 @@ Body Maker::handles_only() {
 }
 
 Body Maker::control_barrier() {
-  // Tenant 0 may write words that run itself uses, so it does not try.
+  // Tenant 0 could write words that run() itself uses, so it does not store there.
   return {.text = fmt::format(
               "{} = {} * 3 + input[0] + (param & 15); output[param % len(output)] = {}; "
               "atomic_add({}, 1); if tenant != 0 && ((param >> 8) & 15) == 5 {{ control[100] = 1; "

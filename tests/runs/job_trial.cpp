@@ -9,8 +9,8 @@
 namespace everkernel::test {
 namespace {
 
-constexpr int kRunsOfAttempt = 4;                // of shrinking: a race does not show every time
-constexpr std::chrono::seconds kShrinkTime{20};  // a run that hangs takes long every time
+constexpr int kRunsOfAttempt = 4;                // when shrinking: a race does not show every time
+constexpr std::chrono::seconds kShrinkTime{20};  // a run that hangs takes its whole timeout
 
 std::string outcome_name(Word outcome) {
   if (outcome == backend::kItemDone) return "processed";
@@ -92,7 +92,8 @@ std::string check_hits(const JobEnd& end, const RunReport& report) {
     return fmt::format("hits: {} emitted, room for {}; got {} and {} dropped", end.hits.size(),
                        room, report.hits.size(), report.hits_dropped);
   }
-  // Sorted by item, of one item in order: a subsequence of all of them, or all of them.
+  // Hits are sorted by item, and the hits of one item are in order: all of the expected hits, or a
+  // subsequence.
   auto expected = end.hits.begin();
   for (const abi::Hit& hit : report.hits) {
     while (expected != end.hits.end() && *expected != hit) ++expected;
@@ -287,7 +288,7 @@ std::string JobKernel::run(JobModel& model, const RunChoice& choice) {
                    is_rising ? "" : "progress went back"});
 }
 
-// A run that ended early did some of the items, and with each of them all that it waits for.
+// A run that ended early ran some of the items, and for each of them all items it waits for.
 std::string JobKernel::check_part(JobModel& model, const RunChoice& choice) const {
   const std::vector<Word>& keepers = model.keepers(choice.dedupe);
   if (choice.timeout > std::chrono::seconds(1)) return "the run hangs";
@@ -295,7 +296,7 @@ std::string JobKernel::check_part(JobModel& model, const RunChoice& choice) cons
   std::vector<Word> ended;
   for (Word j = 0; j < keepers.size(); ++j) {
     if (keepers[j] != j) continue;
-    // What yielded and did not come to its end may have written.
+    // An item that yielded and did not end may have written words.
     const Word opcode = model.job().items[j].op_handle;
     const bool has_ended = last_report_->end_of(j) != ItemEnd::remaining;
     if (!has_ended && effects_of(model.program().verified, opcode).can_yield) return "";

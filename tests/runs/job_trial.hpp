@@ -1,4 +1,4 @@
-// Runs jobs on one megakernel and holds what comes back against the model.
+// Runs jobs on one megakernel and compares the results with the model.
 #pragma once
 
 #include <chrono>
@@ -32,13 +32,13 @@ struct RunChoice {
   Word hit_capacity = 0;
   std::uint64_t budget_bytes = 0;
   std::vector<Word> quotas = {};
-  std::chrono::nanoseconds timeout = std::chrono::seconds(10);  // whatever takes longer hangs
+  std::chrono::nanoseconds timeout = std::chrono::seconds(10);  // a run that takes longer hangs
 };
 
-/// Both as text.
+/// Shape and choice as text.
 std::string describe(const JobKernelShape& shape, const RunChoice& choice);
 
-/// What the model says about one job, worked out when asked.
+/// The model of one job, whose parts are computed on demand.
 class JobModel {
  public:
   JobModel(const JobProgram& program, const Job& job, Word workgroup_size)
@@ -50,7 +50,7 @@ class JobModel {
   const std::vector<std::uint64_t>& contributors(bool dedupe);
   const std::vector<Word>& opcodes(bool dedupe);
 
-  /// What the job comes to when only these items run.
+  /// The results of the job if only these items run.
   JobEnd end_of_some(bool dedupe, const std::vector<Word>& items);
 
   const JobProgram& program() const { return program_; }
@@ -77,7 +77,7 @@ class JobKernel {
   /// The first difference, empty if there is none.
   std::string run(JobModel& model, const RunChoice& choice);
   const JobKernelShape& shape() const { return shape_; }
-  /// Of the last run that came back.
+  /// The report of the last run that succeeded.
   const std::optional<RunReport>& last_report() const { return last_report_; }
 
  private:

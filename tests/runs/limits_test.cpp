@@ -1,4 +1,4 @@
-// What run() refuses, how it ends in time (planning rule 6), and what it says about items.
+// Calls that run() refuses, its end at the timeout (planning rule 6), and its report on items.
 #include <thread>
 
 #include "run_fixture.hpp"
@@ -17,7 +17,7 @@ bool contains(const std::string& text, std::string_view piece) {
   return text.find(piece) != std::string::npos;
 }
 
-// ---- what is refused ----
+// ---- refused calls ----
 
 TEST(RunArguments, an_unknown_opcode_names_the_item) {
   Runner runner;
@@ -154,7 +154,7 @@ TEST(Run, calls_progress_on_the_calling_thread) {
 }
 
 TEST(Run, keeps_items_of_a_tenant_within_its_quota) {
-  // The first word counts the items that run now, the second the most that ran at one time.
+  // Word 0 counts the items that run now, word 1 the most that ran at one time.
   Runner runner({.slot_count = 64, .workgroup_size = 1, .worker_count = 4}, R"(
 handler meet = 64 commutes { atomic_add(output[0], 1); }
 handler busy = 65 {
@@ -208,7 +208,7 @@ struct TimeRow {
 
 class RunTime : public testing::TestWithParam<TimeRow> {};
 
-// Every item adds 1 to one of 16 words that only its like touch.
+// Every item adds 1 to one of 16 words; items of one word touch no other.
 TEST_P(RunTime, ends_in_time_and_outputs_are_those_of_what_ran) {
   Runner runner({.slot_count = GetParam().slots, .workgroup_size = 1, .worker_count = 2});
   Items items;
@@ -281,7 +281,7 @@ TEST(RunTime, an_item_that_does_not_end_is_given_up) {
   const RunReport report = runner.run({{64, 0, 0, 0}}, {.timeout = milliseconds(20)});
   EXPECT_EQ(codes_of(report), (std::vector<Word>{10}));
   EXPECT_LT(Clock::now() - start, milliseconds(20) + kRunStopTimeout + seconds(5));
-  // The megakernel goes on.
+  // The megakernel can still run jobs.
   EXPECT_EQ(runner.run({{kNop, 0, 0, 0}}).items_processed, 1u);
 }
 
@@ -305,10 +305,10 @@ TEST(RunTime, items_that_yield_forever_remain) {
   EXPECT_EQ(report.items_remaining, 2u);
 }
 
-// ---- many slots in turn ----
+// ---- many laps of a small ring ----
 
-// A slot may be handed back, and hold something else, while the worker that claimed it has not left
-// it: what it waited for has ended elsewhere.
+// A slot may be handed back and hold another portion while the worker that claimed it still uses
+// it, because another worker ran the regions that it waited for.
 TEST(Run, goes_on_when_slots_are_handed_back_by_others) {
   Runner runner({.slot_count = 4, .workgroup_size = 1, .worker_count = 8});
   Items items;

@@ -1,4 +1,4 @@
-// Random jobs: what run() comes back with must be what running the items one after the other gives.
+// Random jobs: run() must give the results of running the items one after the other.
 //
 // Program, megakernels and jobs of a batch follow from its seed alone, so the command that a
 // failure prints repeats it. support/seeds.hpp has the variables that choose seeds and length.
@@ -22,8 +22,9 @@
 namespace everkernel::test {
 namespace {
 
-// A batch runs jobs of one program. Native code is compiled for the opcodes of nearly every job
-// anew, and that takes longer than the job: few jobs have it, and run more often.
+// A batch runs jobs of one program. Native code is compiled again for the opcodes of nearly every
+// job, which takes longer than the job: native batches have few jobs and run each of them more
+// often.
 struct BatchShape {
   std::uint64_t batches;     // of a test run
   Word kernels, jobs, runs;  // runs of a job
@@ -36,7 +37,7 @@ constexpr BatchShape kNative = {
 // A device compiles a program twice, for seconds, and then runs any job of it.
 constexpr BatchShape kOnDevice = {
     .batches = 1, .kernels = 4, .jobs = 60, .runs = 4, .is_native = true};
-// Whatever takes longer hangs, compiling included.
+// A run on a device that takes longer hangs; the time includes compiling.
 constexpr std::chrono::seconds kDeviceTime{90};
 
 struct Tally {
@@ -111,7 +112,7 @@ RunChoice random_choice(Random& random, const BatchShape& batch) {
   return choice;
 }
 
-// A budget that holds every region, so that the run comes in waves.
+// A budget that holds every single region but not all of them, so that the run has several waves.
 void give_budget(Random& random, JobModel& model, RunChoice& choice) {
   std::map<Word, std::uint64_t> bytes;
   for (const JobBuffer& buffer : model.job().buffers) {
@@ -206,7 +207,7 @@ TEST(RandomJobs, native_code_gives_the_same) {
 
 // ---- the model ----
 
-// Any order in which every item comes after its predecessors.
+// A random order in which every item comes after its predecessors.
 std::vector<Word> random_order(Random& random, const std::vector<std::vector<Word>>& predecessors) {
   std::vector<std::vector<Word>> successors(predecessors.size());
   std::vector<std::size_t> missing;
@@ -228,7 +229,7 @@ std::vector<Word> random_order(Random& random, const std::vector<std::vector<Wor
   return order;
 }
 
-// The rules of waiting are enough, and what the generator makes has one result.
+// The rules of waiting are sufficient, and each generated job has one result.
 TEST(JobModel, every_order_that_the_rules_allow_has_the_same_result) {
   for (std::uint64_t seed = 1; seed <= 120; ++seed) {
     Random random(seed);
@@ -247,7 +248,7 @@ TEST(JobModel, every_order_that_the_rules_allow_has_the_same_result) {
   }
 }
 
-// Equal items that are dropped change nothing but how often something runs.
+// Dropping equal items changes nothing but how often items run.
 TEST(JobModel, dropping_equal_items_changes_no_word) {
   for (std::uint64_t seed = 1; seed <= 120; ++seed) {
     Random random(seed);
@@ -290,7 +291,7 @@ TEST(JobGenerator, the_generator_reaches_everything) {
   std::printf("\n");
 }
 
-// What a seed makes, as one number.
+// A digest of the jobs that a seed makes.
 std::uint64_t digest_of(std::uint64_t seed) {
   std::uint64_t digest = 0xCBF29CE484222325u;  // FNV-1a
   const auto add = [&](Word word) { digest = (digest ^ word) * 0x100000001B3u; };

@@ -25,7 +25,7 @@ enum : Word {
   kMove = 67,      ///< output[0] = input[0] * 2 + param; faults with param 666
   kPeek = 68,      ///< reads input
   kSet = 69,       ///< pure: output[0] = param
-  kSlowMove = 70,  ///< as kMove, late
+  kSlowMove = 70,  ///< as kMove, after a delay
   kByHandle = 71,  ///< barrier: buffer(9)[0] = buffer(8)[0] * 3 + param
   kControl = 72,   ///< barrier: an observable
   kMoveArg = 73,   ///< barrier: stores to args[1]
@@ -98,7 +98,7 @@ class Runner {
     buffers.emplace(options.handle, *std::move(made));
   }
 
-  /// Runs; a run that fails fails the test.
+  /// Runs the items; an error fails the test.
   RunReport run(const std::vector<abi::WorkItem>& items, const RunOptions& options = {}) {
     auto report = kernel->run(items, options);
     EXPECT_TRUE(report) << message_of(report);

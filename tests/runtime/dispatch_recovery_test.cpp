@@ -1,4 +1,4 @@
-// Dispatches on a device that fails, delays or goes away.
+// Dispatches on a device that fails, delays or is lost.
 #include "recovery_fixture.hpp"
 
 namespace everkernel::test {

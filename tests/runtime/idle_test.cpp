@@ -1,4 +1,4 @@
-// What an idle session costs.
+// The processor time that an idle session takes.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
@@ -36,7 +36,7 @@ TEST(IdleSession, uses_less_than_a_thousandth_of_a_core) {
   const auto before = processor_time();
   std::this_thread::sleep_for(seconds(3));
   EXPECT_LT(processor_time() - before, std::chrono::milliseconds(3));
-  // And it is still there.
+  // The session still runs items.
   const auto late = session->publish({});
   ASSERT_TRUE(late);
   EXPECT_TRUE(session->wait(*late, seconds(5)));

@@ -1,4 +1,4 @@
-// A megakernel on a device that can be told to fail.
+// A megakernel on a device that tests can make fail.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -28,9 +28,9 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 inline constexpr Word kSlots = 8;
-/// Adds 1 to word 0 of its output: running it twice shows.
+/// Adds 1 to word 0 of its output: a second run changes the result.
 inline constexpr Word kCount = 64;
-/// Writes its parameter to its output: running it twice does not show.
+/// Writes its parameter to its output: a second run does not change the result.
 inline constexpr Word kFill = 65;
 
 inline constexpr std::string_view kHandlers = R"(

@@ -1,4 +1,4 @@
-// Sessions on a device that goes away: what was published is still there.
+// Sessions on a device that is lost: published items survive.
 #include <random>
 #include <thread>
 
@@ -42,7 +42,7 @@ TEST_F(SessionRecovery, claimed_items_run_again_only_when_they_are_pure) {
   ASSERT_TRUE(session.set_tenant_enabled(3, false));
   const Ticket impure = publish_held(session, kCount, 0);
   const Ticket pure = publish_held(session, kFill, 9);
-  device->lose_device(2);  // both were in a worker's hands
+  device->lose_device(2);  // workers held both items
   ASSERT_TRUE(session.recover());
   ASSERT_TRUE(session.set_tenant_enabled(3, true));
   const auto maybe = session.wait(impure, seconds(5));
@@ -100,14 +100,14 @@ TEST_F(SessionRecovery, a_lost_session_stops_and_takes_back_what_is_left) {
   EXPECT_EQ(report.cancelled, 1u);
 }
 
-// A device that goes away again and again under load: every item ends once, and what is DONE was
-// run once.
+// A device that is lost again and again under load: every item ends once, and every item that is
+// DONE ran once.
 TEST_F(SessionRecovery, no_item_is_lost_or_doubled_over_fifty_losses) {
   Session session = start();
   std::mt19937 random(7);
   std::uint64_t done = 0;
   std::uint64_t faulted = 0;
-  // The first observable counts: it lies in memory that outlives the device.
+  // The first observable counts the runs: it lies in memory that outlives the device.
   const std::array<Word, 2> args{1, abi::kControlFirstObservable};
   constexpr auto kAdd = static_cast<Word>(abi::Opcode::atomic_add);
   for (int loss = 0; loss < 50; ++loss) {

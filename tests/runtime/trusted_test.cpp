@@ -1,5 +1,5 @@
-// Trusted handlers on the CPU backend: what they throw, which thread runs them, and what a lost
-// device means for them.
+// Trusted handlers on the CPU backend: exceptions they throw, the thread that runs them, and a lost
+// device.
 #include <atomic>
 #include <stdexcept>
 #include <thread>
@@ -138,7 +138,7 @@ TEST_F(TrustedOnTheCpu, a_thread_that_waits_runs_short_items_and_no_others) {
   EXPECT_NE(last_thread.load(), std::this_thread::get_id());
 }
 
-// ---- a device that goes away ----
+// ---- a device that is lost ----
 
 TEST_F(TrustedOnTheCpu, claimed_items_run_again_only_when_they_are_declared_pure) {
   const DataBuffer output = buffer(2, true);
@@ -146,7 +146,7 @@ TEST_F(TrustedOnTheCpu, claimed_items_run_again_only_when_they_are_declared_pure
   ASSERT_TRUE(session.set_tenant_enabled(3, false));
   const Ticket impure = publish(session, kImpure, {.tenant = 3});
   const Ticket pure = publish(session, kPure, {.tenant = 3});
-  device->lose_device(2);  // both were in a worker's hands
+  device->lose_device(2);  // workers held both items
   ASSERT_TRUE(session.recover());
   ASSERT_TRUE(session.set_tenant_enabled(3, true));
   EXPECT_EQ(session.wait(impure, seconds(5))->fault_code,

@@ -605,7 +605,7 @@ class Machine : public ::testing::Test {
 
 #define EXPECT_HAS(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)
 
-// ---- records of 24 words: two operands, then what came of them ----
+// ---- records of 24 words: two operands, then results ----
 
 constexpr std::size_t kRecord = 24;
 

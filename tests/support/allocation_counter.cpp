@@ -1,6 +1,6 @@
 // Replaces every form of operator new and delete with ones that count. They forward to malloc and
-// free, so that sanitizers keep seeing every block. In a file of its own: a compiler that sees both
-// ends of a pair inlined takes free() for the wrong partner of new.
+// free, so that sanitizers keep seeing every block. In a file of its own: a compiler that inlines
+// both warns that free() does not match new.
 #include "support/allocation_counter.hpp"
 
 #include <algorithm>

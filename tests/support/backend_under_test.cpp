@@ -23,7 +23,7 @@ class BackendEnvironment final : public testing::Environment {
     ASSERT_TRUE(asked_for() == "cpu" || asked_for() == "cuda")
         << "EVERKERNEL_BACKEND=" << asked_for();
     const backend::Capabilities can = backend_under_test()->capabilities();
-    // The words ctest looks for (everkernel_add_cuda_test).
+    // ctest searches the output for these words (everkernel_add_cuda_test).
     if (!can.supported) GTEST_SKIP() << "no backend to test: " << can.reason;
     std::printf("backend: %s\n", is_on_cuda() ? "cuda" : "cpu");
   }

@@ -1,5 +1,6 @@
-// The backend that tests of this program run on: EVERKERNEL_BACKEND=cpu|cuda, cpu unless it says
-// otherwise. Where it cannot run, the whole program is skipped and says why.
+// The backend that tests of this program run on: EVERKERNEL_BACKEND=cpu
+// cuda, by default cpu. If the backend cannot run here, the whole program is skipped with the
+// reason.
 #pragma once
 
 #include <memory>
@@ -11,11 +12,11 @@ namespace everkernel::test {
 /// Whether tests run on a GPU.
 bool is_on_cuda();
 
-/// The backend. All tests of a program share the one of a GPU, and with it what it has compiled.
+/// The backend. All tests of a program share one GPU backend, and with it the code it has compiled.
 std::shared_ptr<backend::Backend> backend_under_test();
 
-/// How handlers run there without being asked to be fast: nothing is compiled where that takes
-/// longer than the test.
+/// The execution for tests that do not need speed: the interpreter where the backend has one,
+/// because compiling takes longer than the test.
 inline backend::Execution usual_execution() {
   return is_on_cuda() ? backend::Execution::native : backend::Execution::interpreter;
 }

@@ -1,4 +1,4 @@
-// Says which batch of a random test was running when the program crashes.
+// Prints which batch of a random test was running when the program crashes.
 #pragma once
 
 #include <signal.h>
@@ -12,8 +12,8 @@
 
 namespace everkernel::test {
 
-/// While it lives, a crash prints the last batch that was set; then the signal takes its ordinary
-/// course. One at a time.
+/// While an object of this class exists, a crash prints the last batch that was set; then the
+/// signal takes its ordinary course. At most one object exists at a time.
 class CrashReport {
  public:
   CrashReport() {

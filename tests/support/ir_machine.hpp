@@ -1,5 +1,5 @@
-// One item on the reference interpreter or in a trusted handler, with buffers, control words and
-// hooks that are looked at afterwards.
+// Runs one item on the reference interpreter or in a trusted handler, with buffers, control words
+// and hooks that tests check afterwards.
 #pragma once
 
 #include <deque>

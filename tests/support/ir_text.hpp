@@ -48,7 +48,7 @@ inline std::string in_handler(std::string_view body, std::string_view attributes
   return text;
 }
 
-/// Whatever failed did so for this reason at this place.
+/// The error has this place and contains this text.
 inline void expect_error(const Error& error, std::string_view place, std::string_view fragment) {
   EXPECT_EQ(error.code, Code::invalid_argument);
   EXPECT_TRUE(error.message.starts_with(std::string(place) + " "))
@@ -116,8 +116,8 @@ inline std::string repeated(std::string_view piece, std::size_t count) {
   std::_Exit(check_text(printed) ? 0 : 3);
 }
 
-/// Text that verifies, as deep as text can be: in a process of its own, since a walk over it that
-/// needs too much stack ends the process.
+/// Text of the greatest allowed depth verifies. Runs in a process of its own, since a recursion
+/// that needs too much stack ends the process.
 inline void expect_accepted_in_a_child(const std::string& text) {
   SCOPED_TRACE(text.substr(0, 200));
   EXPECT_EXIT(exit_by_verdict(text), testing::ExitedWithCode(0), "");

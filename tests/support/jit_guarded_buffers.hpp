@@ -1,6 +1,6 @@
-// Memory for handlers whose edge is a page nobody may touch: an access outside a buffer ends the
-// test program instead of passing unseen. Generated code is not instrumented by sanitizers; this is
-// what checks it.
+// Memory for handlers that ends at an inaccessible page: an access outside a buffer ends the test
+// program instead of passing unseen. Sanitizers do not instrument generated code, so these pages
+// are its only check.
 #pragma once
 
 #include <sys/mman.h>
@@ -69,7 +69,7 @@ class GuardedRegion {
     if (memory_ != nullptr) munmap(memory_, mapped_bytes_);
     memory_ = nullptr;
   }
-  // Without the guards the tests would prove nothing.
+  // Without the inaccessible pages the tests would prove nothing.
   [[noreturn]] static void die(const char* what) {
     std::perror(what);
     std::abort();

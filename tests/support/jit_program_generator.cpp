@@ -58,8 +58,8 @@ class HandlerGenerator {
       : random_(random), request_(request) {}
 
   std::string run() {
-    // Mostly small: what is compiled faster is tried more often. Some large ones for what only they
-    // do.
+    // Mostly small handlers, which compile faster, so that more of them are tried. Large ones reach
+    // code paths that small ones cannot.
     const Word size = random_.below(100);
     budget_ = size < 55 ? 30 : size < 85 ? 80 : 240;
     std::string head = declaration();
@@ -507,7 +507,7 @@ class HandlerGenerator {
     }
   }
 
-  // What a store writes: floats pass through bits_u32, so that they are seen.
+  // The value of a store: floats pass through bits_u32, so that their bits are compared.
   std::string stored(int depth) {
     const Word kind = random_.below(10);
     if (kind < 3) return fmt::format("bits_u32({})", expr(Type::f32, depth));
@@ -536,7 +536,7 @@ class HandlerGenerator {
     if (random_.chance(10)) at = fmt::format("{}", random_.below(2));
     if (random_.chance(15)) at = fmt::format("{} % 12", expr(Type::u32, 1));
     if (random_.chance(3)) at = expr(Type::u32, 1);
-    // A handle that is overwritten stays a handle, mostly.
+    // A handle that is overwritten mostly gets another handle.
     if ((at == "0" || at == "1") && random_.chance(80)) {
       return line(level, fmt::format("args[{}] = {};", at, random_.pick(kHandles)));
     }
@@ -602,7 +602,7 @@ class HandlerGenerator {
     }
     // The counter moves first, so that no continue can make the loop endless.
     const std::string counter = declare(Type::u32, true);
-    variables_.back().is_variable = false;  // nothing else assigns it
+    variables_.back().is_variable = false;  // no other statement assigns it
     text = line(level, fmt::format("var {} = 0;", counter));
     loops_.push_back(LoopKind::ordinary);
     std::string inside = block(level);
@@ -646,7 +646,7 @@ class HandlerGenerator {
   std::optional<AtomicOp> only_atomic_;
   std::vector<Variable> variables_;
   std::vector<LoopKind> loops_;
-  int budget_ = 0;  // expressions, about
+  int budget_ = 0;  // left for expressions, approximately
   int spent_ = 0;
   int declared_ = 0;
 };
@@ -746,7 +746,8 @@ constexpr std::string_view kStrangers[] = {
     "select", "min",   "bits_f32",   "f32",   "i32",     "u32",    "lane",     "param", "v0",
     "v1",     "v2",    "..",         ",",     "handler", "pure",   "commutes", "scope", "payload"};
 
-// Tokens as the eye sees them; what is no token of the language stays one character.
+// Splits a text into tokens; a character that begins no token of the language is a token of its
+// own.
 std::vector<std::string> tokens_of(std::string_view text) {
   const auto is_wordy = [&](std::size_t i) {
     const auto c = static_cast<unsigned char>(text[i]);
@@ -764,7 +765,7 @@ std::vector<std::string> tokens_of(std::string_view text) {
   return tokens;
 }
 
-// With a space only before words: `<` and `=` that were one sign stay one.
+// Puts a space only before words, so that `<` and `=` that were one token stay one.
 std::string joined(const std::vector<std::string>& tokens) {
   std::string text;
   for (std::size_t i = 0; i < tokens.size(); ++i) {
@@ -853,7 +854,7 @@ ir::Program generate_survivors(Random& random, std::size_t handler_count, std::s
     auto parsed = ir::parse(text);
     if (!parsed || !ir::verify(*parsed)) continue;
     for (ir::Handler& handler : parsed->handlers) {
-      // Together in one program they need names of their own.
+      // Handlers of one program need distinct names and opcodes.
       handler.name = fmt::format("h_{}", survivors.handlers.size());
       handler.opcode = static_cast<std::uint32_t>(1000 + survivors.handlers.size());
       handler.is_payload = false;

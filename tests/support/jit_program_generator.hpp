@@ -1,7 +1,7 @@
 // Random handlers that always verify, frames to run them on, and damaged texts that mostly do not.
 //
-// The biases aim at runs that get somewhere: most indices are guarded, most handles are known, most
-// loops are short; the rest is left to chance so that every fault happens too.
+// The generator prefers runs that reach their end: most indices are guarded, most handles are
+// known, most loops are short. The rest is random, so that every fault happens too.
 #pragma once
 
 #include <functional>
@@ -15,7 +15,7 @@
 
 namespace everkernel::test {
 
-/// What to generate.
+/// Which kind of handler to generate.
 struct HandlerRequest {
   std::size_t index = 0;    // makes name and opcode unique
   bool is_payload = false;  // a payload instead of a handler
@@ -33,8 +33,9 @@ FrameSpec generate_frame(Random& random, ir::Scope scope, Word opcode);
 /// The text with a few tokens deleted, doubled, swapped or replaced.
 std::string mutate(Random& random, std::string_view text);
 
-/// A program of that many handlers at least, each from a damaged text that verifies all the same.
-/// Adds the damaged texts it took to `tried`, and shows each to `look` before it is parsed.
+/// A program of at least `handler_count` handlers, each from a damaged text that still verifies.
+/// Adds the number of damaged texts it tried to `tried`, and passes each to `look` before it is
+/// parsed.
 ir::Program generate_survivors(Random& random, std::size_t handler_count, std::size_t& tried,
                                const std::function<void(const std::string& text)>& look);
 

@@ -1,5 +1,5 @@
 // Random numbers that are the same on every machine: a seed in a report replays anywhere. The
-// distributions of the standard library differ between implementations, so there are none here.
+// distributions of the standard library differ between implementations, so this file uses none.
 #pragma once
 
 #include <cstddef>

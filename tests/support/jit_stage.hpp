@@ -1,4 +1,5 @@
-// The memory one execution of an item runs on, set from a FrameSpec. Buffers touch forbidden pages.
+// The memory that one execution of an item uses, set from a FrameSpec. Buffers touch forbidden
+// pages.
 #pragma once
 
 #include <deque>
@@ -13,9 +14,9 @@ namespace everkernel::test {
 /// Kept between runs, because mapping pages costs more than a run.
 class Stage {
  public:
-  /// The frame of an item; valid until the next.
+  /// The frame of an item; valid until the next call.
   ir::ItemFrame& set(const FrameSpec& spec);
-  /// What a run of that frame left behind.
+  /// The words and calls that a run of that frame left.
   RunResult collect(ir::Outcome outcome) const;
 
  private:

@@ -14,14 +14,14 @@
 namespace everkernel::test {
 namespace {
 
-// A function, because kinds are added before main() in any order.
+// A function, because kinds are registered before main() in any order.
 std::vector<const SubjectKind*>& linked_kinds() {
   static std::vector<const SubjectKind*> kinds;
   return kinds;
 }
 
-/// Notices words that one turn of an each writes and another one touches. Atomics of one kind that
-/// commute, their results unused, may meet.
+/// Detects words that one turn of an each writes and another turn touches. Atomics of one kind that
+/// commute and whose results are unused may touch the same word.
 class RaceWatch : public ir::TouchWatch {
  public:
   void on_each() override {
@@ -50,9 +50,9 @@ class RaceWatch : public ir::TouchWatch {
 
  private:
   struct Note {
-    Word turn;  // that touched it
+    Word turn;  // that touched the word
     ir::Touch touch;
-    bool has_many;  // turns touched it
+    bool has_many;  // several turns touched the word
   };
   std::unordered_map<const Word*, Note> notes_;
   Word turn_ = 0;

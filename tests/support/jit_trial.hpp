@@ -1,9 +1,10 @@
-// Runs one item on the interpreter and in every way some compiled code offers, each on its own copy
-// of the same memory, and says where the results differ.
+// Runs one item on the interpreter and in every way that some compiled code offers, each on its own
+// copy of the same memory, and reports where the results differ.
 //
 // One set of tables and random programs serves every kind of compiled code: a test program links
-// the kinds it knows, and EVERKERNEL_SUBJECT=native|cuda_text|gpu chooses one. Native code is the
-// usual one.
+// the kinds it knows, and EVERKERNEL_SUBJECT=native
+// cuda_text
+// gpu chooses one. The default is native.
 #pragma once
 
 #include <array>
@@ -25,7 +26,7 @@ using abi::Word;
 /// One buffer of a frame.
 struct BufferSpec {
   Word handle = 0;
-  std::vector<Word> words = {};  // what it holds; of an alias, only its length counts
+  std::vector<Word> words = {};  // contents; of an alias, only the length counts
   memory::Access access = memory::Access::read_write;
   Word owner = memory::kEveryTenant;
   Edge edge = Edge::end;
@@ -33,10 +34,10 @@ struct BufferSpec {
   std::size_t alias_first = 0;               // … from this word on
 };
 
-/// Whether the frame has an abort word, and what it says.
+/// Whether the frame has an abort word, and its value.
 enum class Abort : std::uint8_t { absent, clear, set };
 
-/// Everything an item sees.
+/// Everything that an item can read.
 struct FrameSpec {
   std::array<Word, abi::kSlotArgs> args = {};
   Word opcode = 0;
@@ -80,14 +81,14 @@ std::string difference(const RunResult& expected, const RunResult& actual);
 
 /// One way to run an item.
 struct Run {
-  std::string way = {};       // in words
-  bool is_parallel = false;   // turns of an each ran side by side: no order of theirs is known
+  std::string way = {};       // description
+  bool is_parallel = false;   // turns of an each ran side by side, in no known order
   bool has_two_logs = false;  // calls of emit come behind those of printf, each in their order
   RunResult result = {};
 };
 
-/// The first difference of a run, empty if there is none or none can be told: what racing turns
-/// leave behind is one of several possible results.
+/// The first difference of a run, empty if there is none or if none can be decided: turns that race
+/// have several possible results.
 std::string difference(const RunResult& expected, const Run& run);
 
 /// Compiled code of one program.
@@ -98,8 +99,8 @@ class Subject {
   virtual std::vector<Run> run(std::size_t handler_index, const FrameSpec& spec) const = 0;
 };
 
-/// One kind of compiled code. A file that defines a kind has one of these at namespace scope;
-/// making it adds the kind to the program.
+/// One kind of compiled code. A file that defines a kind has one of these at namespace scope; its
+/// constructor registers the kind.
 struct SubjectKind {
   std::string_view name;
   /// Compiles, or loads from the cache where this kind of code has one.
@@ -124,7 +125,7 @@ class Trial {
 
   struct Compared {
     RunResult interpreted = {};
-    std::string difference = {};  // names the way; empty if all agree
+    std::string difference = {};  // names the way of the run; empty if all agree
   };
   Compared run(std::size_t handler_index, const FrameSpec& spec) const;
   const ir::VerifiedProgram& program() const { return program_; }

@@ -1,4 +1,4 @@
-// Runs a program to its end and keeps what it said. A program that hangs is killed and the test
+// Runs a program to its end and keeps its output. A program that hangs is killed and the test
 // fails, so that no test waits for ever.
 #pragma once
 
@@ -66,7 +66,7 @@ inline void redirect(posix_spawn_file_actions_t& actions, int descriptor, bool c
 
 }  // namespace detail
 
-/// Runs it. What it prints goes through files: they hold any amount, and /dev/full is one too.
+/// Runs a program. Its output goes through files, which hold any amount; /dev/full is one of them.
 inline Outcome run(const Command& command) {
   const TempDir streams;
   const std::string out = streams.path() / "out";

@@ -1,8 +1,8 @@
 // Reads PTX and finds accesses to global memory that bypass the accessors of device code.
 //
-// Device code accesses global memory only by inline PTX, and each such line has a marker that says
-// what it accesses: a comment `ek:WHAT`. The compiler generated an access without a marker from
-// ordinary C++, so that it has neither order nor scope.
+// Device code accesses global memory only by inline PTX, and each such line has a marker that names
+// the memory it accesses: a comment `ek:NAME`. The compiler generated an access without a marker
+// from ordinary C++, so that it has neither order nor scope.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Looks at Results without trusting them.
+// Reads Results that may hold an error.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// Whether a sanitizer watches this build: its tests do less in the same time.
+// Whether a sanitizer instruments this build: tests run slower then and do less.
 #pragma once
 
 namespace everkernel::test {

@@ -1,11 +1,11 @@
 // Seeds and lengths of random tests.
 //
-// A test run has a fixed first seed and a fixed number of batches, so that every run of it does the
-// same. A soak sets EVERKERNEL_SEED=N, which begins with batch N, and EVERKERNEL_SECONDS=S, which
-// goes on for S seconds (0: one batch). EVERKERNEL_SEED_STEP=K goes from batch N to batch N + K, so
-// that processes can share the batches. A batch follows from its seed alone; EVERKERNEL_TRIALS=N
-// stops after the first N rings or jobs of each batch. EVERKERNEL_SOAK=1 has tests that leave
-// something out for the sake of time leave nothing out.
+// A test run has a fixed first seed and a fixed number of batches, so that every run does the same.
+// A soak sets EVERKERNEL_SEED=N, which begins with batch N, and EVERKERNEL_SECONDS=S, which goes on
+// for S seconds (0: one batch). EVERKERNEL_SEED_STEP=K goes from batch N to batch N + K, so that
+// processes can share the batches. A batch follows from its seed alone; EVERKERNEL_TRIALS=N stops
+// after the first N rings or jobs of each batch. With EVERKERNEL_SOAK=1, tests leave nothing out to
+// save time.
 #pragma once
 
 #include <fmt/format.h>
@@ -29,7 +29,7 @@ inline std::optional<std::uint64_t> number_from(const char* name) {
   return std::strtoull(text, nullptr, 0);
 }
 
-/// Whether this run is to try everything, however long it takes: EVERKERNEL_SOAK is set.
+/// Whether EVERKERNEL_SOAK is set: tests then try everything, however long it takes.
 inline bool is_soak() {
   return std::getenv("EVERKERNEL_SOAK") != nullptr;
 }
@@ -39,19 +39,19 @@ inline std::uint64_t first_seed() {
   return number_from("EVERKERNEL_SEED").value_or(1);
 }
 
-/// From one seed to the next.
+/// The step from one seed to the next.
 inline std::uint64_t seed_step() {
   return number_from("EVERKERNEL_SEED_STEP").value_or(1);
 }
 
-/// The seconds that EVERKERNEL_SECONDS names, else `usual`: for tests on a GPU, whose machines
-/// differ so much in speed that a count says nothing about time.
+/// The seconds that EVERKERNEL_SECONDS names, else `usual`: for tests on GPUs, whose speeds differ
+/// so much that a number of batches does not bound the time.
 inline double seconds_to_run(double usual) {
   if (const auto given = number_from("EVERKERNEL_SECONDS")) return static_cast<double>(*given);
   return usual;
 }
 
-/// How many rings or jobs of a batch: as asked, else as usual.
+/// How many rings or jobs a batch has: EVERKERNEL_TRIALS if set, else `usual`.
 inline std::uint64_t trials_to_run(std::uint64_t usual) {
   return number_from("EVERKERNEL_TRIALS").value_or(usual);
 }

@@ -40,10 +40,10 @@ class TempDir {
     std::filesystem::remove_all(path_, ignored);
   }
 
-  /// Where it is.
+  /// The path of the folder.
   const std::filesystem::path& path() const { return path_; }
 
-  /// Writes a file into it.
+  /// Writes a file into the folder.
   void write(std::string_view name, const Bytes& bytes) const {
     std::ofstream file(path_ / name, std::ios::binary);
     file.write(reinterpret_cast<const char*>(bytes.data()),
@@ -51,7 +51,7 @@ class TempDir {
     ASSERT_TRUE(file.good());
   }
 
-  /// All bytes of a file in it; a missing file fails the test.
+  /// All bytes of a file of the folder; a missing file fails the test.
   Bytes read(std::string_view name) const {
     const std::string text = read_text(path_ / name);
     Bytes bytes(text.size());
@@ -59,7 +59,7 @@ class TempDir {
     return bytes;
   }
 
-  /// Names of everything in it, hidden files included, sorted.
+  /// Names of everything in the folder, hidden files included, sorted.
   std::vector<std::string> names() const {
     std::vector<std::string> names;
     for (const auto& entry : std::filesystem::directory_iterator(path_)) {

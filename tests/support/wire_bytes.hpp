@@ -1,5 +1,5 @@
-// Builds control buffers and rings word by word, without the library's encoders: what the decoders
-// are tested against must not come from the code beside them.
+// Builds control buffers and rings word by word, without the library's encoders: decoders must be
+// tested against bytes that do not come from the library itself.
 #pragma once
 
 #include <array>

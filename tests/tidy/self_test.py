@@ -1,4 +1,4 @@
-"""Shows that tidy and public_docs find what they are for, and nothing else.
+"""Shows that tidy and public_docs report each violation, and nothing else.
 
     self_test.py ROOT DOXYGEN
 

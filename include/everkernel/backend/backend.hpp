@@ -46,7 +46,7 @@ enum class Schedule : Word {
 /// The schedule in snake case.
 std::string_view schedule_name(Schedule schedule);
 
-/// What a kernel is compiled from.
+/// The sources and options that a kernel is compiled from.
 struct KernelOptions {
   protocol::Geometry geometry = {};                 ///< slots, and lanes of a group
   Schedule schedule = Schedule::direct;             ///< in which order workers visit slots
@@ -114,14 +114,14 @@ struct DrainCounts {
 
 /// A bounded drain of one or many submissions in one native submission.
 struct Launch {
-  std::span<const DeviceBuffers> submissions = {};        ///< what to drain
+  std::span<const DeviceBuffers> submissions = {};        ///< rings to drain
   memory::BufferTableView buffers = {};                   ///< the buffers that handles name
-  Clock::time_point deadline = Clock::time_point::max();  ///< when the launch returns what is done
+  Clock::time_point deadline = Clock::time_point::max();  ///< latest return of the launch
   std::span<DrainCounts> counts = {};                     ///< filled, one for each submission
   std::span<const HitBuffer> hits = {};                   ///< one for each submission, or empty
 };
 
-/// What a launch cost, counted where it happened.
+/// Costs of a launch, counted where they arise.
 struct LaunchStats {
   Word kernel_launches = 0;  ///< native submissions
   Word sync_points = 0;      ///< times the host waited for the device
@@ -153,10 +153,10 @@ class Backend {
  public:
   virtual ~Backend();  ///< after every object it made
 
-  /// What it can do.
+  /// The properties of the device.
   virtual const Capabilities& capabilities() const = 0;
-  /// Compiles a kernel. Fails with `unsupported` for what the device cannot do, and with
-  /// `device_lost`.
+  /// Compiles a kernel. Fails with `unsupported` for options that the device does not support, and
+  /// with `device_lost`.
   virtual Result<std::unique_ptr<Kernel>> compile(const KernelOptions& options) = 0;
   /// Zeroed memory on the device. Fails with `out_of_memory` and with `device_lost`.
   virtual Result<std::unique_ptr<Memory>> allocate(std::size_t size_bytes) = 0;

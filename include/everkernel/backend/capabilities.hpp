@@ -1,4 +1,4 @@
-// What a backend can do on this machine.
+// Properties of a backend on this machine.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace everkernel::backend {
 
 using abi::Word;
 
-/// What a backend can do on this machine. `info` shows it, the planner uses it.
+/// Properties of a backend on this machine. `info` shows them, the planner uses them.
 struct Capabilities {
   bool supported = false;          ///< whether it can run anything
   Word max_worker_count = 0;       ///< workers it can keep busy at one time

@@ -1,4 +1,4 @@
-// How the code of handlers runs: what a caller asks for, what the planner recommends, what ran.
+// How the code of handlers runs: as a caller requests, as the planner recommends, and as it ran.
 #pragma once
 
 #include <string_view>

@@ -1,4 +1,4 @@
-// What the workers of a live kernel counted.
+// The counters of the workers of a live kernel.
 #pragma once
 
 #include <array>

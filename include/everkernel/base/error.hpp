@@ -22,7 +22,7 @@ enum class Code : std::uint8_t {
 /// The code in snake case.
 std::string_view code_name(Code code);
 
-/// A failure. `message` states the fact, `hint` what to do about it.
+/// A failure. `message` states the fact, `hint` the next step.
 struct Error {
   Code code = Code::invalid_argument;  ///< for decisions of the caller
   std::string message = {};            ///< the fact, with its numbers

@@ -147,7 +147,7 @@ struct Handler {
   Scope scope = Scope::lane;   ///< how many lanes run an item
   bool is_pure = false;        ///< declared: running an item twice is the same as running it once
   bool commutes = false;       ///< declared: items on one output may run in any order
-  bool is_payload = false;     ///< runs for every slot, whatever its opcode
+  bool is_payload = false;     ///< runs for every slot, with any opcode
   std::size_t text_bytes = 0;  ///< length of its text; 0 if built from C++
   Location location = {};      ///< where it begins
   Body body = {};              ///< its statements

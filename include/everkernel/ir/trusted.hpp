@@ -50,8 +50,9 @@ struct TrustedHandler {
   std::string name = {};      ///< letters, digits and _; reports show it
   Word opcode = 0;            ///< the opcode of its slots; not reserved, and no other handler's
   Scope scope = Scope::lane;  ///< how many lanes run an item
-  /// What it can touch and how it can end. A plan orders items by these effects: an access that is
-  /// not declared races with other items. Without `writes_args`, changes to args are dropped.
+  /// The memory it can touch and the ways it can end. A plan orders items by these effects: an
+  /// access that is not declared races with other items. Without `writes_args`, changes to args are
+  /// dropped.
   Effects effects = kTouchesEverything;
   bool is_pure = false;    ///< running an item twice is the same as running it once
   bool commutes = false;   ///< items on one output may run in any order, or at one time
@@ -85,7 +86,7 @@ struct HandlerTraits {
   Word opcode = 0;             ///< the opcode of its slots
   bool is_pure = false;        ///< running an item twice is the same as running it once
   bool commutes = false;       ///< items on one output may run in any order
-  Effects effects = {};        ///< what it can touch
+  Effects effects = {};        ///< memory it can touch
 };
 
 /// The traits of a verified handler.

@@ -25,7 +25,8 @@ struct Local {
   bool is_variable = false;  ///< may be assigned
 };
 
-/// What a handler can touch and how it can end. Planner and schedulers order items by it.
+/// The memory a handler can touch and the ways it can end. Planner and schedulers order items by
+/// it.
 struct Effects {
   bool reads_input = false;     ///< loads or atomics on input
   bool writes_input = false;    ///< stores or atomics on input
@@ -50,7 +51,7 @@ struct VerifiedHandler {
   std::vector<LocalId> expr_locals = {};  ///< of each expression that is a name
   std::vector<LocalId> stmt_locals = {};  ///< of each statement that declares or assigns a name
   std::vector<Local> locals = {};         ///< every variable
-  Effects effects = {};                   ///< what it can touch and how it can end
+  Effects effects = {};                   ///< memory it can touch and ways it can end
 
   /// Type of an expression.
   Type type(ExprId id) const { return types[static_cast<std::size_t>(id)]; }

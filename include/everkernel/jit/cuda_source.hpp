@@ -11,7 +11,7 @@
 
 namespace everkernel::jit {
 
-/// What the code may rely on.
+/// Assumptions of the generated code.
 struct CudaOptions {
   MemoryUse memory = MemoryUse::shared;  ///< whether other items use the buffers
   bool payload = false;  ///< whether the payload runs for every slot; if not, it is left out

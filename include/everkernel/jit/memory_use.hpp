@@ -1,4 +1,4 @@
-// What generated code may assume about the memory that it uses.
+// Assumptions of generated code about the memory that it uses.
 #pragma once
 
 #include <cstdint>

@@ -17,7 +17,7 @@
 
 namespace everkernel::jit {
 
-/// What the code may rely on.
+/// Assumptions of the compiled code.
 struct NativeOptions {
   MemoryUse memory = MemoryUse::shared;  ///< whether other items use the buffers
   CodeCache* cache = nullptr;            ///< loads and keeps compiled code; may be null

@@ -17,7 +17,7 @@ namespace everkernel::memory {
 
 using abi::Word;
 
-/// What a handler may do with a buffer.
+/// The accesses to a buffer that handlers may make.
 enum class Access : Word {
   read = 1,        ///< load only
   write = 2,       ///< store only
@@ -65,7 +65,7 @@ struct BufferTableView {
 struct BufferOptions {
   Word handle = 0;                     ///< 1..2^31−1, not yet in the table
   std::size_t word_count = 0;          ///< words, zeroed
-  Access access = Access::read_write;  ///< what handlers may do
+  Access access = Access::read_write;  ///< accesses of handlers
   Word owner = kEveryTenant;           ///< a tenant 0..28, or every tenant
 };
 

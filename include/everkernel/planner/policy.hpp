@@ -78,10 +78,10 @@ inline constexpr Word kDenseBps = 4000;
 inline constexpr Word kMemoryPressureBps = 8500;
 /// How far past its threshold a topology is held when the run before had it.
 ///
-/// The thresholds above are for entering, from no topology or from any other one. What the run
-/// before was is left only beyond them: sparse above 750, dense and fused dense (which share the
-/// threshold) below 3750, memory constrained below 8250. Hybrid and empty own no threshold and hold
-/// nothing. The order of the topologies stays: memory that is short now ends a held sparse or
+/// The thresholds above are for entering a topology, from none or from any other one. The topology
+/// of the run before is left only beyond them: sparse above 750, dense and fused dense (which share
+/// the threshold) below 3750, memory constrained below 8250. Hybrid and empty have no threshold and
+/// are not held. The order of the topologies stays: memory that is short now ends a held sparse or
 /// dense.
 inline constexpr Word kHysteresisBps = 250;
 /// Workers that memory pressure at its threshold takes away, of 10,000.
@@ -95,11 +95,11 @@ inline constexpr Word kSparseWorkers = 32;
 /// Recommendations that are remembered.
 inline constexpr std::size_t kPolicyCacheEntries = 128;
 
-/// What is known before a launch. A field that is not known is absent or 0.
+/// Facts that are known before a launch. A field that is not known is absent or 0.
 struct LaunchRequest {
   std::uint64_t queue_length = 0;         ///< items
   Word requested_workers = 0;             ///< 0 = kDefaultWorkers
-  Word possible_workers = 0;              ///< what the device can keep busy; 0 = not known
+  Word possible_workers = 0;              ///< most that the device can keep busy; 0 = not known
   Word requested_workgroup = 0;           ///< 0 = kDefaultWorkgroup
   Word hot_opcodes = 0;                   ///< opcodes that carry much of the work
   Word hot_windows = 0;                   ///< route windows that carry much of the work
@@ -119,7 +119,7 @@ struct LaunchRequest {
   friend bool operator==(const LaunchRequest&, const LaunchRequest&) = default;
 };
 
-/// What to do.
+/// The decisions for a launch.
 struct LaunchPolicy {
   Topology topology = Topology::empty;           ///< how work is spread
   Pressure pressure = Pressure::empty;           ///< how much work there is

@@ -52,10 +52,10 @@ struct Operation {
 
 /// Operations for consecutive slots, followed by a fence that completes after all of them.
 struct BatchRequest {
-  Word first_slot = 0;                         ///< slot of the first operation
-  Word tenant = 0;                             ///< owner of the operations, 0..28
-  Word priority = kDefaultPriority;            ///< 0..4
-  Word tag = 0;                                ///< what the fence stores into the first observable
+  Word first_slot = 0;               ///< slot of the first operation
+  Word tenant = 0;                   ///< owner of the operations, 0..28
+  Word priority = kDefaultPriority;  ///< 0..4
+  Word tag = 0;                      ///< word that the fence stores into the first observable
   std::span<const Operation> operations = {};  ///< one for each slot, then the fence
 };
 

@@ -1,4 +1,4 @@
-// A buffer that handlers reach by its handle, on whatever device the megakernel runs.
+// A buffer that handlers access by its handle, on the device of the megakernel.
 #pragma once
 
 #include <cstddef>
@@ -16,11 +16,11 @@ using abi::Word;
 struct DataBufferOptions {
   Word handle = 0;                                     ///< 1..2^31−1, not yet in use
   std::size_t word_count = 0;                          ///< words, zeroed
-  memory::Access access = memory::Access::read_write;  ///< what handlers may do
+  memory::Access access = memory::Access::read_write;  ///< accesses of handlers
   Word owner = memory::kEveryTenant;                   ///< a tenant 0..28, or every tenant
   /// Whether the host keeps a copy, refreshed after every write, dispatch and run, from which the
-  /// buffer is restored after the device was lost. A session does not refresh it: what its items
-  /// wrote since is lost with the device.
+  /// buffer is restored after the device was lost. A session does not refresh the copy: words that
+  /// its items wrote are lost with the device.
   bool keep_host_copy = false;
 };
 

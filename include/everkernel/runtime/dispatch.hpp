@@ -36,7 +36,7 @@ struct HostBuffers {
 /// Buffers to drain: host bytes, or buffers that are resident on the device.
 using Submission = std::variant<HostBuffers, ResidentBuffers*>;
 
-/// What a dispatch copies back.
+/// Which buffers a dispatch copies back.
 enum class Readback {
   none,     ///< nothing but the counts
   control,  ///< the control buffer
@@ -67,15 +67,15 @@ class Workspace {
 /// How to dispatch.
 struct DispatchOptions {
   std::span<const Submission> submissions = {};  ///< one or many, in one native submission
-  Readback readback = Readback::full;            ///< what to copy back
+  Readback readback = Readback::full;            ///< buffers to copy back
   Recovery recovery = Recovery::retry_once;      ///< what to do when the device is lost
   Workspace* workspace = nullptr;                ///< storage to reuse; null makes fresh storage
   std::chrono::nanoseconds timeout =
-      kDefaultDispatchTimeout;  ///< after which it returns what is done
+      kDefaultDispatchTimeout;  ///< after which it returns, complete or not
   Word hit_capacity = 0;        ///< room for hits of emit, in each submission
 };
 
-/// What a dispatch cost. Every field is counted where it happens.
+/// Costs of a dispatch. Every field is counted where it arises.
 struct DispatchStats {
   std::uint64_t input_bytes = 0;              ///< copied to the device
   std::uint64_t output_bytes = 0;             ///< of the buffers that were drained
@@ -114,7 +114,7 @@ struct SubmissionReport {
   std::span<const std::byte> debug_log = {};  ///< PRINTF records
   std::span<const std::byte> io_queue = {};   ///< IO requests
   backend::DrainCounts counts = {};           ///< items by how they ended
-  std::span<const abi::Hit> hits = {};        ///< what was emitted, sorted by slot
+  std::span<const abi::Hit> hits = {};        ///< emitted hits, sorted by slot
 };
 
 /// The result of a dispatch. Move-only.

@@ -17,11 +17,11 @@
 
 namespace everkernel {
 
-/// What a megakernel is made of.
+/// The options of a megakernel.
 struct MegakernelOptions {
   Word slot_count = abi::kDefaultSlotCount;                ///< slots of its rings
   Word workgroup_size = abi::kDefaultWorkgroupSize;        ///< lanes of a group
-  std::optional<ir::VerifiedProgram> handlers = {};        ///< what user opcodes run
+  std::optional<ir::VerifiedProgram> handlers = {};        ///< code of user opcodes
   std::vector<ir::TrustedHandler> trusted_handlers = {};   ///< your own code for other opcodes
   bool payload = false;                                    ///< run the payload for every slot
   backend::Schedule schedule = backend::Schedule::direct;  ///< how a dispatch visits slots
@@ -30,9 +30,9 @@ struct MegakernelOptions {
   Word worker_count = 0;                           ///< 0 = as many as the device can keep busy
 };
 
-/// What a recovery did.
+/// The result of a recovery.
 struct RecoveryDecision {
-  bool recompiled = false;           ///< the kernel was compiled anew
+  bool recompiled = false;           ///< the kernel was compiled again
   std::size_t buffers_restored = 0;  ///< buffers written back from their host copies
   std::size_t buffers_lost = 0;      ///< buffers without a host copy: they are zero now
 };
@@ -41,10 +41,10 @@ struct RecoveryDecision {
 /// the other. Move-only. Sessions and buffers may outlive it.
 class Megakernel {
  public:
-  /// Compiles. Fails with `invalid_argument` for a geometry that does not fit (the slot count is
-  /// a positive multiple of the workgroup size), a payload that is not there or trusted handlers
-  /// that do not fit (see ir::check_trusted), and with `unsupported` for what the backend cannot
-  /// do, such as a trusted handler without code for it.
+  /// Compiles. Fails with `invalid_argument` for a geometry that does not fit (the slot count is a
+  /// positive multiple of the workgroup size), a missing payload or trusted handlers that do not
+  /// fit (see ir::check_trusted), and with `unsupported` for an option that the backend does not
+  /// support, such as a trusted handler without code for it.
   static Result<Megakernel> create(std::shared_ptr<backend::Backend> backend,
                                    const MegakernelOptions& options = {});
 
@@ -62,16 +62,17 @@ class Megakernel {
   Result<ResidentBuffers> make_resident(const HostBuffers& buffers,
                                         const ResidentOptions& options = {});
 
-  /// Drains every submission and comes back when nothing can run, or at the deadline with what is
-  /// done and what remains. Fails with `corrupt` or `invalid_argument` for bytes that do not fit,
-  /// and with `device_lost`; then nothing of the workspace's last report has changed.
+  /// Drains every submission. Returns when nothing can run, or at the deadline; the report says
+  /// which items remain. Fails with `corrupt` or `invalid_argument` for bytes that do not fit, and
+  /// with `device_lost`; then the last report of the workspace is unchanged.
   Result<DispatchReport> dispatch(const DispatchOptions& options);
 
   /// Plans a whole work queue, runs it on a ring of its own and reports: the result is that of
-  /// running the items one after the other. Items are opcodes of the handlers and NOP, of 0 to
-  /// kMaxRunItems. Nothing else may use the buffers meanwhile. Fails with `invalid_argument` for an
-  /// item or setting that is not allowed (the message names it) and a budget in which an item does
-  /// not fit, with `unsupported` for what the backend cannot do, and with `device_lost`.
+  /// running the items one after the other. Items are opcodes of the handlers and NOP; there are 0
+  /// to kMaxRunItems of them. No other call may use the buffers meanwhile. Fails with
+  /// `invalid_argument` for an item or setting that is not allowed (the message names it) and a
+  /// budget in which an item does not fit, with `unsupported` for an option that the backend does
+  /// not support, and with `device_lost`.
   Result<RunReport> run(std::span<const abi::WorkItem> items, const RunOptions& options = {});
 
   /// Launches the kernel to stay on a ring of its own. Fails with `invalid_argument` unless the

@@ -46,7 +46,7 @@ struct RunOptions {
   bool fuse = true;      ///< whether chains of items run back to back
   bool lineage = false;  ///< whether the report says which opcodes contributed to each region
   std::chrono::nanoseconds timeout =
-      kDefaultRunTimeout;  ///< after which the run returns what is done
+      kDefaultRunTimeout;  ///< after which the run returns, complete or not
   Word worker_count = 0;   ///< 0 = the launch policy decides
   backend::Execution execution =
       backend::Execution::automatic;         ///< `automatic`: the launch policy decides
@@ -62,7 +62,7 @@ struct RunOptions {
 /// Costs and decisions of the launch.
 struct RunTelemetry {
   std::uint64_t bytes_uploaded = 0;               ///< written for the kernel: control words, slots
-  std::uint64_t bytes_read_back = 0;              ///< read from what the kernel wrote
+  std::uint64_t bytes_read_back = 0;              ///< read from words that the kernel wrote
   std::uint64_t bytes_moved = 0;                  ///< both
   Word resident_allocations = 0;                  ///< memory allocated for this run
   Word kernel_launches = 0;                       ///< kernels started
@@ -106,7 +106,7 @@ struct FaultCount {
   std::uint64_t first_item = 0;  ///< the first of them in the list
 };
 
-/// What one bit of a lineage means.
+/// The meaning of one bit of a lineage.
 struct LineageRule {
   Word bit = 0;           ///< in region_lineage
   Word wide_bit = 0;      ///< in region_lineage_wide, where there is one

@@ -59,13 +59,13 @@ struct PublishOptions {
   std::chrono::nanoseconds timeout = {};       ///< of waiting for room in the ring; 0 = do not wait
 };
 
-/// What stop does with items that have not run.
+/// How stop() treats items that have not run.
 enum class StopMode {
   drain,   ///< waits until every item has ended, then stops
   cancel,  ///< waits for running items and cancels the rest
 };
 
-/// What a stopped session leaves.
+/// The counts of a stopped session.
 struct StopReport {
   std::uint64_t done = 0;       ///< items that reached DONE
   std::uint64_t faulted = 0;    ///< items that reached FAULT
@@ -79,13 +79,13 @@ struct SessionCounters {
   std::uint64_t reaped = 0;            ///< tickets whose slots are free again
   std::uint64_t full_waits = 0;        ///< times a publisher found the ring full
   std::uint64_t forgotten_faults = 0;  ///< fault codes dropped before they were asked for
-  backend::LiveCounters kernel = {};   ///< what the workers counted
+  backend::LiveCounters kernel = {};   ///< counted by the workers
 };
 
 /// A snapshot of a running session.
 struct SessionSnapshot {
   telemetry::RingTelemetry telemetry = {};   ///< control words and slots, decoded
-  telemetry::RuntimeEvidence evidence = {};  ///< what the snapshot was decoded from
+  telemetry::RuntimeEvidence evidence = {};  ///< bytes copied, and times of decoding
   SessionCounters counters = {};             ///< totals, 64 bits wide
 };
 

@@ -26,7 +26,7 @@ struct DecodeRequest {
   bool observables = false;                   ///< copy the observables too
 };
 
-/// Decodes into `telemetry`, replacing what it held. Fails with `corrupt` on bytes that break the
+/// Decodes into `telemetry`, replacing its contents. Fails with `corrupt` on bytes that break the
 /// format, naming buffer, word and length, and then leaves `telemetry` unchanged.
 Result<void> decode(const DecodeRequest& request, DecodeScratch& scratch, RingTelemetry& telemetry);
 
@@ -45,7 +45,7 @@ class DecodeScratch {
   friend class WindowGrouper;
   std::vector<Word> window_opcodes_;  // sorted, without repeats
   std::vector<Word> table_;           // open addressing: 1 + index into the windows, 0 = free
-  std::uint64_t seed_;                // of the hash, drawn anew for each scratch
+  std::uint64_t seed_;                // of the hash, drawn for each scratch
 };
 
 }  // namespace everkernel::telemetry

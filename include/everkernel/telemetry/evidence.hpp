@@ -78,7 +78,7 @@ struct DecodeCapacityEvidence {
   std::size_t window_accumulator_scratch_capacity = 0;  ///< windows the scratch has room for
   bool uses_caller_owned_scratch = false;               ///< always true of decode()
 
-  /// Whether the storage covers what was decoded, under this schema.
+  /// Whether the storage covers all decoded data, under this schema.
   bool is_complete() const;
 };
 

@@ -10,10 +10,10 @@ namespace everkernel::backend::cpu {
 
 using abi::Word;
 
-/// What a built-in operation works on.
+/// The memory that a built-in operation uses.
 struct BuiltinMemory {
   protocol::LiveWords& control;     ///< the control words
-  memory::BufferTableView buffers;  ///< what handles mean
+  memory::BufferTableView buffers;  ///< the buffers that handles name
 };
 
 /// Whether the opcode is one of those below.

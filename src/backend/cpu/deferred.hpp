@@ -52,7 +52,7 @@ class DeferredList {
   /// Forgets everything.
   void clear();
 
-  /// Guards the queues, and whatever else must be ordered with them.
+  /// Guards the queues, and other state that must be ordered with them.
   SpinLock& lock() { return lock_; }
 
  private:

@@ -14,14 +14,14 @@
 
 namespace everkernel::backend::cpu {
 
-/// What a drain works on.
+/// The buffers and options of a drain.
 struct DrainSetup {
   std::span<std::byte> control = {};     ///< flags, counters, observables
   std::span<std::byte> slots = {};       ///< work slots
   std::span<std::byte> debug_log = {};   ///< PRINTF records
   std::span<std::byte> io_queue = {};    ///< IO requests
   memory::BufferTableView buffers = {};  ///< the buffers that handles name
-  const Executor* executor = nullptr;    ///< what opcodes run
+  const Executor* executor = nullptr;    ///< runs the opcodes
   Schedule schedule = Schedule::direct;  ///< in which order workers visit slots
   std::uint64_t fuel_per_item = 0;       ///< turns of loops
   Word worker_count = 1;                 ///< most that may take part

@@ -24,7 +24,7 @@ struct HandlerInfo {
   bool writes_args = false;  ///< its args go back to the slot
   bool is_long = false;      ///< may take long
   bool commutes = false;     ///< items on one output may run in any order
-  ir::Effects effects = {};  ///< what it can touch
+  ir::Effects effects = {};  ///< memory it can touch
 };
 
 /// Compiled handlers and where to find them. Immutable, so that any worker may use it.
@@ -48,7 +48,7 @@ class Executor {
   }
   /// The payload that runs instead of the opcode of every slot, or kNone.
   Word payload() const { return payload_; }
-  /// What the handler is.
+  /// The properties of a handler.
   const HandlerInfo& info(Word handler) const { return infos_[handler]; }
   /// Whether an item of this opcode is short by construction.
   bool is_short(Word opcode) const {

@@ -31,7 +31,7 @@ std::atomic_ref<Word> shared_word(std::span<Word> words, std::size_t index) {
 
 }  // namespace
 
-// ---- what workers share ----
+// ---- state that workers share ----
 
 void GraphWork::share(std::span<const Word> regions) {
   {

@@ -24,14 +24,14 @@ struct Continuation {
   std::array<Word, abi::kSlotArgs> args;  ///< as the item left them
 };
 
-/// What the workers of one planned run share.
+/// State that the workers of one planned run share.
 class GraphWork {
  public:
   /// The graph and the ring outlive it.
   GraphWork(const WorkGraph& planned, RingState& slots, TicketDesk& desk)
       : graph(planned), ring(slots), desk_(desk) {}
 
-  const WorkGraph& graph;  ///< what to run
+  const WorkGraph& graph;  ///< the planned work
   RingState& ring;         ///< where its slots lie
   /// Whether any item has faulted so far. Until then no handle is poisoned and none is looked up.
   std::atomic<bool> has_faults{false};
@@ -107,7 +107,7 @@ class GraphWorker {
   }
 
   GraphWork& work_;
-  // Copies of what every item needs, which saves an indirection.
+  // Copies of data that every item needs, which saves an indirection.
   const WorkGraph graph_;
   RingState& ring_;
   const Executor& executor_;

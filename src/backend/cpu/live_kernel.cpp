@@ -2,7 +2,8 @@
 //
 // The slot of the next ticket is always EMPTY until it is published: publishers reserve one slot
 // less than the ring has, and a slot is emptied before it is given out again. So the status of the
-// slot at the head says all there is to know, and a worker polls the very line it will read.
+// slot at the head tells whether the next ticket is published, and the cache line that a worker
+// polls is the one it reads next.
 #include "backend/cpu/live_kernel.hpp"
 
 #include <algorithm>
@@ -22,24 +23,26 @@ using std::chrono::milliseconds;
 constexpr Word kLargestBatch = 64;
 // Claimed slots whose lines are fetched ahead of running them.
 constexpr Word kFetchAhead = 6;
-// A row of published items this long is worth coming for, or a quarter of the ring.
+// A worker polls more often once this many items, or a quarter of the ring, are published in a row.
 constexpr Word kLongRow = 256;
-// Pauses between two looks at the next slot, and empty looks after which they get fewer again.
+// Pauses between two polls of the next slot, and empty polls after which the pauses are halved.
 constexpr int kShortInterval = 2;
 constexpr int kLongInterval = 1024;
 constexpr int kPollsPerInterval = 32;
-// Pauses after which an idle worker lets others run, and after how many more it sleeps.
+// Pauses after which an idle worker yields its core, and further pauses after which it sleeps.
 constexpr int kPausesBeforeYield = 4000;
 constexpr int kPausesBeforeSleep = 64;
-// Where workers outnumber cores, one that only waits is in the way of another.
+// Pauses before the first yield where workers outnumber cores: a worker that only polls keeps
+// another worker off its core.
 constexpr int kPausesOnSharedCores = 64;
-// A sleeping worker looks at deferred slots by itself, in case nobody tells it that they can go on.
+// A worker that sleeps while slots are deferred wakes up by itself after a nap, because a deferred
+// slot may become ready without a wake-up. Other workers sleep for kLongSleep.
 constexpr milliseconds kShortestNap(1);
 constexpr milliseconds kLongestNap(16);
 constexpr std::chrono::hours kLongSleep(1);
-// Looks at whether workers have left.
+// Interval at which stop() checks whether the workers have left.
 constexpr auto kLeaveLook = microseconds(50);
-// Ends between two additions to the control words while a worker never rests.
+// Items that a worker ends between two additions to the control words while it is never idle.
 constexpr std::uint64_t kFlushInterval = 1 << 16;
 
 }  // namespace
@@ -61,7 +64,7 @@ class CpuLiveKernel::Loop {
     const FloatGuard floats;
     while (!must_leave()) {
       const bool has_run = run_batch(false) != 0;
-      // Deferred items get a look after every batch, and all of a worker's time when it is idle.
+      // Deferred items are visited after every batch, and on every turn of an idle worker.
       const bool has_moved = (kernel_.deferred_.size() != 0 && visit_deferred()) ||
                              (planned_ && planned_->run_waiting());
       if (has_run || has_moved) {
@@ -80,19 +83,19 @@ class CpuLiveKernel::Loop {
       }
     }
     end_busy();
-    kernel_.desk_.close();  // after SHUTDOWN those that sleep must leave as well
+    kernel_.desk_.close();  // after SHUTDOWN, sleeping workers must leave as well
     kernel_.present_.fetch_sub(1, std::memory_order_acq_rel);
     kernel_.bell_.wake();
   }
 
-  // What a host thread does that waits anyway. Planned work may lead it far, so that it keeps out
-  // of that.
+  // Runs items on a host thread that waits anyway. It takes no planned work, which could keep the
+  // thread for long.
   Word run_as_helper() {
     if (must_leave() || planned_) return 0;
     const FloatGuard floats;
     const Word count = run_batch(true);
     if (count == 0) return 0;
-    // A helper goes its way: what it left undone is a worker's.
+    // The helper returns to its caller, so that a worker must run the items it deferred.
     if (kernel_.deferred_.size() != 0) kernel_.desk_.wake_all();
     if (kernel_.ring_.is_shut_down()) kernel_.desk_.close();
     kernel_.bell_.ring(index_);
@@ -112,16 +115,16 @@ class CpuLiveKernel::Loop {
     return status(ticket) == SlotStatus::published && is_short_item(ticket);
   }
 
-  // A slot of planned work is claimed alone: how much is in it was decided when it was published.
+  // A slot of planned work is claimed alone: its amount of work was chosen when it was published.
   bool is_short_item(std::uint64_t ticket) const {
     if (planned_) return false;
     const std::size_t line = std::size_t{kernel_.slot_of(ticket)} * abi::kSlotWords;
     return kernel_.executor_->is_short(kernel_.ring_.slots.load_relaxed(line + 1));
   }
 
-  // Claims the published tickets at the head: a row of short items together, any other alone, so
-  // that nothing waits behind an item that may take long while another worker is idle. Gives their
-  // number.
+  // Claims the published tickets at the head: consecutive short items together, any other item
+  // alone, so that nothing waits behind an item that may take long while another worker is idle.
+  // Returns how many tickets it claimed.
   Word claim(std::uint64_t& first, bool only_short) {
     first = kernel_.head_.load(std::memory_order_acquire);
     if (status(first) != SlotStatus::published) return 0;
@@ -137,11 +140,12 @@ class CpuLiveKernel::Loop {
     return is_ours ? count : 0;
   }
 
-  // How long to stay away from the next slot. Every look takes its line away from the publisher
-  // that is about to write it, and every item that is run here moves its line here and back. For an
-  // item of a few nanoseconds that is most of its cost, and whoever waits for it runs it where it
-  // is (help). So while short items are few, the worker comes by less and less often, until there
-  // is a long row of them and the publisher is far from the end it works at.
+  // Chooses how long to pause before the next poll. Every poll takes the cache line of the slot
+  // away from the publisher that is about to write it, and every item that runs here moves its line
+  // to this core and back. For an item of a few nanoseconds that is most of its cost, and a host
+  // thread that waits for the item runs it on its own core (help()). So while few short items are
+  // published, the worker polls less and less often, until a long row of them is published and the
+  // publisher writes slots far from those that the worker reads.
   void choose_interval(std::uint64_t first, bool is_short) {
     if (!is_short) {
       interval_ = kShortInterval;
@@ -171,14 +175,14 @@ class CpuLiveKernel::Loop {
     }
   }
 
-  // Claims and runs a few tickets; gives their number.
+  // Claims and runs a few tickets; returns how many it claimed.
   Word run_batch(bool only_short) {
     std::uint64_t first = 0;
     const Word count = claim(first, only_short);
     if (count == 0) return 0;
     for (Word i = 0; i < count; ++i) {
       const Word slot = kernel_.slot_of(first + i);
-      if (must_leave()) return count;  // the host takes the rest back
+      if (must_leave()) return count;  // the host cancels the rest
       if (i + kFetchAhead < count) {
         kernel_.ring_.slots.prefetch_slot(kernel_.slot_of(first + i + kFetchAhead));
       }
@@ -209,7 +213,8 @@ class CpuLiveKernel::Loop {
     return has_moved;
   }
 
-  // Two looks at the clock each time a worker of planned work finds something after it had nothing.
+  // Busy time is measured for planned work only: the clock is read once when a worker finds work
+  // after it had none, and once when it runs out of work.
   void begin_busy() {
     if (!planned_ || is_busy_) return;
     is_busy_ = true;
@@ -231,7 +236,7 @@ class CpuLiveKernel::Loop {
 
   void flush() {
     flushed_at_ = seat_.tally.ended();
-    if (!kernel_.flush_lock_.try_lock()) return;  // later then: nothing is lost
+    if (!kernel_.flush_lock_.try_lock()) return;  // the next flush adds these counts
     seat_.tally.flush(kernel_.ring_.control);
     kernel_.flush_lock_.unlock();
   }
@@ -240,8 +245,8 @@ class CpuLiveKernel::Loop {
     flush();
     seat_.sleeps.store(seat_.sleeps.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     if (!kernel_.desk_.fall_asleep(kernel_.head_.load(std::memory_order_acquire))) return;
-    // Whoever defers an item and goes, and whoever asks for another look, wakes all sleepers
-    // afterwards: either that finds this one, or this one finds what they did.
+    // A helper that defers an item, and look_again(), wake all sleepers after their change. This
+    // worker counts as a sleeper already, so it either gets that wake-up or sees the change here.
     const std::uint32_t requests = kernel_.look_requests_.load(std::memory_order_acquire);
     const bool has_deferred =
         kernel_.deferred_.size() != 0 || (kernel_.graph_ && kernel_.graph_->put_aside() != 0);
@@ -308,8 +313,8 @@ CpuLiveKernel::CpuLiveKernel(const LiveLaunch& launch, std::shared_ptr<const Exe
   }
 }
 
-// A ring that another kernel left: what has been published and has not ended is deferred, and the
-// head goes behind it, or to the first ticket that is still being written.
+// Takes over a ring that another kernel left: items that were published and have not ended are
+// deferred. The head moves behind them, or to the first ticket whose slot is still being written.
 void CpuLiveKernel::take_over(std::uint64_t first_ticket) {
   const std::uint64_t end = desk_.next_ticket();
   std::uint64_t head = first_ticket;

@@ -56,7 +56,7 @@ class CpuLiveKernel final : public LiveKernel {
   Word long_row_;
   DeferredList deferred_;
   std::unique_ptr<GraphWork> graph_;  // null unless the work is planned
-  std::unique_ptr<Seat[]> seats_;     // one a worker, and the last for a host thread that helps
+  std::unique_ptr<Seat[]> seats_;     // one for each worker, the last for a host thread that helps
   Word worker_count_;
   Word seat_count_;
   SpinLock helper_lock_;
@@ -66,7 +66,7 @@ class CpuLiveKernel final : public LiveKernel {
   std::atomic<bool> must_leave_{false};
   std::atomic<Word> present_;  // workers that have not left
   std::atomic<std::uint32_t> look_requests_{0};
-  alignas(64) std::atomic<std::uint64_t> head_;  // the next ticket nobody has claimed
+  alignas(64) std::atomic<std::uint64_t> head_;  // the next ticket to claim
 };
 
 }  // namespace everkernel::backend::cpu

@@ -64,7 +64,7 @@ class alignas(64) Tally {
   /// Waits until all items announced so far are counted; usually that takes nanoseconds.
   void wait_until_counted() const;
 
-  /// Adds what is new to the control words. One thread at a time.
+  /// Adds the counts since the last call to the control words. One thread at a time.
   void flush(protocol::LiveWords& control);
   /// Adds its totals to `totals`.
   void add_to(LiveCounters& totals) const;

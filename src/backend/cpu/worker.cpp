@@ -266,7 +266,8 @@ Visit Worker::run_fence(Deferred& memory, const Slot& slot, Word priority) {
   if (ring_.control.size() > abi::kControlFirstObservable) {
     ring_.control.store_relaxed(abi::kControlFirstObservable, slot.args[1]);
   }
-  // Every status was read with acquire: a host that acquires EPOCH sees what the batch wrote.
+  // Every status was read with acquire: a host that acquires EPOCH sees the words that the batch
+  // wrote.
   ring_.control.add_release(abi::kControlEpoch.first, 1);
   return end_done(memory.slot, slot.opcode);
 }

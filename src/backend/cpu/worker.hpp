@@ -16,7 +16,7 @@
 
 namespace everkernel::backend::cpu {
 
-/// The four buffers of one ring and what its workers share beside them.
+/// The four buffers of one ring and other state that its workers share.
 struct RingState {
   protocol::LiveWords control;                     ///< flags, counters, observables
   protocol::LiveWords slots;                       ///< work slots
@@ -25,8 +25,8 @@ struct RingState {
   protocol::LiveIoQueueWriter io;                  ///< IO requests, for asking
   Word slot_count = 0;                             ///< slots of the ring
   Word worker_count = 1;                           ///< most that can hold a slot at one time
-  const Executor* executor = nullptr;              ///< what opcodes run
-  memory::BufferTableView buffers = {};            ///< what handles mean
+  const Executor* executor = nullptr;              ///< runs the opcodes
+  memory::BufferTableView buffers = {};            ///< the buffers that handles name
   std::uint64_t fuel_per_item = ir::kDefaultFuel;  ///< turns of loops
   const Word* abort = nullptr;                     ///< non-zero ends items that run
   HitBuffer hits = {};                             ///< where emit puts its hits
@@ -56,9 +56,10 @@ struct RingState {
   /// Whether running items must end as FAULT (deadline).
   bool is_aborted() const;
 
-  /// What a tenant may do.
+  /// The rights of a tenant.
   enum class Standing { enabled, disabled, unknown };
-  /// What a tenant may do now. TENANT_BASE is read once, because a handler may change it meanwhile.
+  /// The rights of a tenant now. TENANT_BASE is read once, because a handler may change it
+  /// meanwhile.
   Standing standing_of(Word tenant) const {
     const std::uint64_t base = control.load_relaxed(abi::kControlTenantBase.first);
     const std::uint64_t index = base + tenant;
@@ -81,7 +82,7 @@ struct RingState {
   bool take_counted_quota(Word tenant, Word quota);
 };
 
-/// A slot to visit again, and what earlier visits found.
+/// A slot to visit again, and the results of earlier visits.
 struct Deferred {
   Word slot = 0;               ///< which
   Word checked = 0;            ///< of a fence: slots before it that are known to have ended

@@ -1,4 +1,4 @@
-// Computes sizes of launches from what the driver says about a kernel.
+// Computes sizes of launches from properties of a kernel that the driver reports.
 #include "backend/cuda/crew_grid.hpp"
 
 #include <algorithm>

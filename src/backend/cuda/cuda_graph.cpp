@@ -1,5 +1,5 @@
-// The host's half of planned work on a device: arrays there and back, and a launch whenever
-// something can run.
+// The host's half of planned work on a device: copies arrays to the device and back, and launches
+// crews whenever a region can run.
 #include "backend/cuda/cuda_graph.hpp"
 
 #include <fmt/format.h>
@@ -30,32 +30,32 @@ static_assert(kItemDone == device::kItemDone && kItemRemaining == 0);
 static_assert(sizeof(Node) == sizeof(device::Waiters) && sizeof(Origin) == 2);
 static_assert(sizeof(FreshRegion) == 16 && sizeof(Continuation) == 64);
 
-// Regions on their way to one launch.
+// Regions gathered for one launch, unless a single slot holds more.
 constexpr std::size_t kFreshRegions = std::size_t{1} << 16;
-// Room for regions that are put aside, at least.
+// Least room for regions that a launch puts aside.
 constexpr std::size_t kContinuations = 1024;
-// Arrays of a run that together are smaller are copied as one.
+// Arrays of a run that are together no larger than this are copied as one.
 constexpr std::size_t kPackedBytes = std::size_t{1} << 20;
 constexpr std::size_t kAlignment = 256;
-// Looks at the ring before the thread that serves it sleeps.
+// Looks at the ring before the serving thread sleeps.
 constexpr int kSpinLooks = 2000;
 constexpr int kLooksPerRefill = 64;
 constexpr auto kShortestNap = milliseconds(1);
 constexpr auto kLongestNap = milliseconds(16);
 constexpr auto kLongSleep = std::chrono::hours(1);
-// Between looks at whether the device was given up while a launch runs.
+// While a launch runs, interval of checks whether the device was given up.
 constexpr auto kLaunchLook = milliseconds(100);
 constexpr auto kLeaveLook = microseconds(50);
 std::size_t aligned(std::size_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-// Two words the device reads as one number.
+// Tenant and priority as the one number that the device reads.
 Word origin_word(const Origin& origin) {
   return Word{origin.tenant} | Word{origin.priority} << 8;
 }
 
-// The limit on workers, or 0 if the device could not have more anyway.
+// The limit on workers, or 0 if the device has no more workers than that.
 Word worker_limit(const CrewKernel& kernel, const LiveLaunch& launch) {
   return launch.worker_count < kernel.max_workers() ? launch.worker_count : 0;
 }
@@ -78,8 +78,8 @@ Result<std::shared_ptr<GraphMemory>> GraphMemory::create(const std::shared_ptr<C
   return memory;
 }
 
-// Arrays one behind the other: first those that are copied, then those that begin as zeros, then
-// the rest.
+// Lays arrays out one behind the other: first those copied from the host, then those that begin as
+// zeros, then the rest.
 class CudaGraphKernel::Layout {
  public:
   std::size_t copy(std::span<const std::byte> bytes) {
@@ -96,7 +96,7 @@ class CudaGraphKernel::Layout {
   }
   std::size_t end() const { return end_; }
 
-  // Copies all that is to be copied; the memory holds it.
+  // Copies the arrays of the host to the device. `memory` has room for all of them.
   Result<void> write_to(Memory& memory) const {
     if (copied_end_ <= kPackedBytes) {
       std::vector<std::byte> packed(aligned(copied_end_));
@@ -159,7 +159,8 @@ CudaGraphKernel::CudaGraphKernel(GraphCode code, std::shared_ptr<GraphMemory> me
       nap_(kShortestNap),
       head_(launch.first_ticket) {}
 
-// Lists of waiters as lanes read them: whole chunks, no way from one to the next.
+// Gathers the waiters of each node in whole chunks, which lanes read side by side without following
+// links.
 void CudaGraphKernel::gather_waiters() {
   gather_waiters(graph_.nodes, node_waiters_);
   gather_waiters(graph_.joins, join_waiters_);
@@ -181,7 +182,7 @@ void CudaGraphKernel::gather_waiters(std::span<const Node> nodes,
   }
 }
 
-// Everything of the graph in one piece of memory.
+// Lays out all arrays of the graph in one block of memory.
 CudaGraphKernel::Layout CudaGraphKernel::lay_out() {
   const std::size_t item_words = graph_.items.size() * abi::kWordBytes;
   Layout layout;
@@ -226,7 +227,8 @@ Result<void> CudaGraphKernel::upload() {
                                           (offsets_.zeros_end - offsets_.zeros) / abi::kWordBytes,
                                           context().copy_stream()),
       "clearing the memory of a run"));
-  EVERKERNEL_TRY(layout.write_to(*memory_->block));  // on the same stream: all of it is done now
+  // write() waits for its stream, on which the memset runs as well.
+  EVERKERNEL_TRY(layout.write_to(*memory_->block));
   totals_.bytes_uploaded = offsets_.zeros;
   node_waiters_ = {};
   join_waiters_ = {};
@@ -237,7 +239,7 @@ Result<void> CudaGraphKernel::upload() {
   return {};
 }
 
-// What items need, as in a drain.
+// Fills the parameters that items use, as in a drain.
 void CudaGraphKernel::fill_params() {
   device::LaunchParams& params = params_.launch;
   device::Submission& row = params.first;
@@ -315,7 +317,7 @@ Result<void> CudaGraphKernel::serve_ring() {
   return {};
 }
 
-// Gathers the regions of the slots that are published, in order.
+// Gathers the regions of all published slots, in order of tickets.
 Result<void> CudaGraphKernel::collect() {
   fresh_count_ = 0;
   for (std::uint64_t ticket = head_.load(std::memory_order_relaxed);; ++ticket) {
@@ -353,7 +355,7 @@ Crews CudaGraphKernel::choose_crews() const {
                             (regions + max_crews_.count - 1) / max_crews_.count);
 }
 
-// A launch puts every region aside once at most.
+// A launch puts each region aside at most once, so there is room for every outstanding region.
 Result<void> CudaGraphKernel::provide_continuations() {
   const std::size_t regions = std::max(std::bit_ceil(std::size_t{outstanding_}), kContinuations);
   return provide(code_.context, regions * sizeof(Continuation), memory_->continuations[1]);
@@ -380,7 +382,7 @@ Result<void> CudaGraphKernel::run_launch() {
   const auto took = std::chrono::nanoseconds(Clock::now() - begin).count();
   const std::scoped_lock held(lock_);
   ++totals_.launches;
-  // Nobody knows what a lane did in between: it counts as busy while its launch runs.
+  // The device does not measure when a lane is idle: a lane counts as busy while its launch runs.
   totals_.busy_ns += static_cast<std::uint64_t>(took) * params_.launch.context.worker_count;
   totals_.bytes_uploaded += fresh_count_ * sizeof(FreshRegion);
   return {};
@@ -395,7 +397,7 @@ Result<void> CudaGraphKernel::wait_for_launch() {
   }
 }
 
-// Counts what the launch came to, and gives the host the slots that have ended.
+// Takes over the counts of the launch, and hands slots that have ended back to the host.
 void CudaGraphKernel::hand_back() {
   const GraphReport& report = this->report();
   {
@@ -465,7 +467,7 @@ void CudaGraphKernel::stop(Clock::time_point deadline) {
   if (!has_left(deadline)) {
     send(Signal::abort);
     if (!has_left(deadline_after(kAbortTimeout))) {
-      // It is still there and cannot be told to go.
+      // The launch still runs and does not react to the signal.
       static_cast<void>(context().lose(
           {.code = Code::device_lost,
            .message = "cuda: planned work did not end after its deadline",
@@ -477,7 +479,8 @@ void CudaGraphKernel::stop(Clock::time_point deadline) {
   note(read_back());
 }
 
-// By a copy on another stream: the launch may have every multiprocessor.
+// Writes the signal by a copy on another stream, because the launch may occupy every
+// multiprocessor.
 void CudaGraphKernel::send(Signal signal) {
   if (!is_running()) return;
   const auto current = context().enter();
@@ -508,11 +511,11 @@ Result<void> CudaGraphKernel::read_back() {
   }
   EVERKERNEL_TRY(block.read(offsets_.control, launch_.control));
   const std::scoped_lock held(lock_);
-  flushed_ = {};  // counters are the host's: the device has none in its words
+  flushed_ = {};  // the control words of the device contain no counts: all are added again
   return {};
 }
 
-// ---- what the host asks ----
+// ---- calls of the host ----
 
 LiveCounters CudaGraphKernel::flush_counters() {
   const std::scoped_lock held(lock_);

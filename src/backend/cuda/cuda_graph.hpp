@@ -1,4 +1,4 @@
-// Planned work on a device: one launch after the other over what is ready
+// Planned work on a device: one launch after another over the regions that can run
 // (device/graph_kernel.cuh).
 #pragma once
 
@@ -29,23 +29,24 @@ struct GraphCode {
   std::uint64_t fuel_per_item = 0;  // turns of loops
 };
 
-// What a run needs on the device and for its way there. Kept from run to run, used by one at a
+// Memory that a run uses on the device and for copies. Kept from run to run, used by one run at a
 // time.
 struct GraphMemory {
   // Fails with `out_of_memory` and `device_lost`.
   static Result<std::shared_ptr<GraphMemory>> create(const std::shared_ptr<Context>& context);
 
   std::unique_ptr<Memory> block;                         // the arrays of the graph
-  std::array<std::unique_ptr<Memory>, 2> continuations;  // of the last launch, and of the next
-  std::optional<Stream> stream;                          // of launches
+  std::array<std::unique_ptr<Memory>, 2> continuations;  // put aside by the last and next launch
+  std::optional<Stream> stream;                          // on which launches run
   std::optional<PinnedMemory> fresh;                     // regions a launch begins with
   std::optional<PinnedMemory> finished;                  // slots that have ended
-  std::optional<PinnedMemory> report;                    // what a launch came to
+  std::optional<PinnedMemory> report;                    // results and counts of a launch
   std::optional<PinnedMemory> one;                       // the word 1, to be copied to a signal
 };
 
 // A thread of the host serves the ring: it gathers the regions of published slots, launches crews
-// over them and over what earlier launches left, and hands back the slots that have ended.
+// over them and over regions that earlier launches put aside, and hands back the slots that have
+// ended.
 class CudaGraphKernel final : public LiveKernel {
  public:
   // Fails as the driver does, and for buffers as protocol::LiveWords does.
@@ -61,7 +62,7 @@ class CudaGraphKernel final : public LiveKernel {
   Result<void> health() const override;
 
  private:
-  // Where arrays lie in the block.
+  // Offsets of the arrays in the block.
   struct Offsets {
     std::size_t control, debug_log, table, items, origins, places, nodes, joins, chunks;
     std::size_t waiting_for, join_waiting_for, keys;
@@ -125,29 +126,29 @@ class CudaGraphKernel final : public LiveKernel {
   protocol::LiveWords ring_;
   protocol::LiveWords control_;
   const Word slot_mask_;
-  const Crews max_crews_;      // of a launch
-  const unsigned tile_bytes_;  // that the table's buffers can use
+  const Crews max_crews_;      // the most of a launch
+  const unsigned tile_bytes_;  // that buffers of the table can use
   Offsets offsets_ = {};
-  std::vector<device::Waiters> node_waiters_;  // these three only until they are on the device
+  std::vector<device::Waiters> node_waiters_;  // these three are freed once they are on the device
   std::vector<device::Waiters> join_waiters_;
   std::vector<Word> chunks_;
 
-  // Of the thread that serves.
+  // Used by the serving thread alone.
   device::GraphParams params_ = {};
   std::size_t fresh_count_ = 0;         // regions gathered for the next launch
   std::uint64_t outstanding_ = 0;       // regions of slots that have not ended
   std::uint64_t aside_ = 0;             // regions the last launch put aside
-  bool has_moved_ = false;              // whether anything ran in it
-  bool has_rested_ = false;             // since the last launch
-  int looks_ = 0;                       // without finding anything
-  Clock::duration nap_ = {};            // the next
+  bool has_moved_ = false;              // whether anything ran in the last launch
+  bool has_rested_ = false;             // whether the thread has slept since the last launch
+  int looks_ = 0;                       // in a row that found nothing
+  Clock::duration nap_ = {};            // length of the next one
   std::atomic<std::uint64_t> head_{0};  // the next ticket
   std::atomic<bool> must_leave_{false};
   std::atomic<bool> is_running_{false};
 
-  mutable std::mutex lock_;  // of the next three
+  mutable std::mutex lock_;  // guards the next three
   LiveCounters totals_;
-  LiveCounters flushed_;  // of them, what is in the control words
+  LiveCounters flushed_;  // the part of totals_ that is in the control words
   std::optional<Error> failure_;
 
   std::mutex stop_lock_;

@@ -1,4 +1,4 @@
-// Compiles the kernels, launches drains over the rows of submissions, and counts what they did.
+// Compiles the kernels, launches drains over the rows of submissions, and collects their counts.
 // megakernel.cu is the device's side of a launch.
 #include "backend/cuda/cuda_kernel.hpp"
 

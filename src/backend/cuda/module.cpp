@@ -87,7 +87,7 @@ Result<Module> Module::load(std::shared_ptr<const Context> context, const Nvrtc&
   CompiledModule code = EVERKERNEL_TRY(compile_module(nvrtc, cache, request, driver_version));
   auto module = load_bytes(context, code);
   if (module || !code.is_from_cache || context->is_lost()) return module;
-  // The driver refuses the cached code, for whatever reason. This is a miss, not an error.
+  // The driver refuses the cached code. Any reason makes this a miss, not an error.
   cache->reject(code.key, module.error().message);
   code = EVERKERNEL_TRY(compile_module(nvrtc, cache, request, driver_version));
   return load_bytes(std::move(context), code);

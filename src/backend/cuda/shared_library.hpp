@@ -1,5 +1,5 @@
-// A shared library opened at run time. If it is missing, the program starts all the same and can
-// show an error.
+// A shared library opened at run time. If it is missing, the program still starts and can show an
+// error.
 #pragma once
 
 #include <span>

@@ -13,7 +13,7 @@ using device::Submission;
 using device::Wide;
 
 // Cells of a queue carry a tag that grows with every lap, so that a launch need not clear them.
-// Above this tag base the cells are allocated anew, zeroed, before tags wrap and meet old ones.
+// Above this tag base new zeroed cells are allocated, before tags wrap and equal old ones.
 constexpr Word kLastTagBase = Word{1} << 30;
 
 }  // namespace

@@ -4,7 +4,7 @@
 // the order of regions instead of one operation. A region is named by its first item. Its next item
 // is the only waiter of the item before, unless the place of that waiter is 0. The count of a
 // waiting region includes the claim of its own slot. The worker that brings the count to zero runs
-// the region; it passes neither the host nor the ring again.
+// the region, which passes neither the host nor the ring again.
 #pragma once
 
 #include <cstddef>
@@ -97,8 +97,8 @@ struct WorkGraph {
   std::span<Word> poisoned_by = {};  ///< of a handle: the opcode whose fault poisoned it; atomic
   HitBuffer hits = {};               ///< where emit puts its hits
 
-  /// A worker without slots may call it, on any thread, which saves waking the host. The host feeds
-  /// the ring as well, so a backend need not call it.
+  /// A worker that has run out of slots may call it, on any thread, which saves waking the host.
+  /// The host feeds the ring as well, so a backend need not call it.
   Refill refill = {};
 
   /// The item that follows this one in its region, or kNoNode.

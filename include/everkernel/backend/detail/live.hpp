@@ -1,4 +1,4 @@
-// A kernel that stays on a ring, and what it shares with the host that feeds it.
+// A kernel that stays on a ring, and the objects it shares with the host that feeds it.
 //
 // Publishers reserve tickets at the TicketDesk, fill the ring's slots and store PUBLISHED; workers
 // find the next ticket by the status of its slot. An item passes no other shared word: the word
@@ -32,14 +32,14 @@ class TicketDesk {
   /// The next ticket will be `first_ticket`.
   explicit TicketDesk(std::uint64_t first_ticket) : word_(first_ticket << kSleeperBits) {}
 
-  /// What a publisher got.
+  /// The tickets that a publisher reserved.
   struct Reservation {
     std::uint64_t first_ticket = 0;  ///< its tickets are this and the following
     Word sleepers = 0;               ///< workers it must wake once the slots are published
   };
 
-  /// Takes `count` tickets below `limit`, or nothing when there are not so many or the desk is
-  /// closed. The caller fills the slots, then wakes.
+  /// Reserves `count` tickets below `limit`; nothing if there are fewer or the desk is closed. The
+  /// caller fills the slots, then calls wake().
   std::optional<Reservation> reserve(std::uint64_t count, std::uint64_t limit) {
     std::uint64_t word = word_.load(std::memory_order_relaxed);
     for (;;) {
@@ -53,10 +53,10 @@ class TicketDesk {
       }
     }
   }
-  /// Takes them only if `first` is the next ticket.
+  /// As reserve(), but only if `first` is the next ticket.
   std::optional<Reservation> reserve_at(std::uint64_t first, std::uint64_t count,
                                         std::uint64_t limit);
-  /// Lets that many sleeping workers go on.
+  /// Wakes that many sleeping workers.
   void wake(Word sleepers) {
     if (sleepers != 0) give_permits(sleepers);
   }
@@ -67,20 +67,21 @@ class TicketDesk {
   /// Lets workers sleep again: for another kernel on the same ring.
   void reopen();
 
-  /// Tickets handed out so far, as the number of the next.
+  /// The next ticket that will be handed out.
   std::uint64_t next_ticket() const {
     return word_.load(std::memory_order_acquire) >> kSleeperBits;
   }
 
-  /// A worker that found nothing says that it will sleep. Gives false when it must look again: a
-  /// ticket from `next_unclaimed` on is reserved, or the desk is closed. What others did before
-  /// they woke everybody is visible afterwards, so that this is the time for a last look.
+  /// Announces that the calling worker will sleep. Returns false if the worker must look again: a
+  /// ticket from `next_unclaimed` on is reserved, or the desk is closed. After it has returned
+  /// true, changes that another thread made before it woke all workers are visible, so that the
+  /// worker can look for them before it calls sleep().
   bool fall_asleep(std::uint64_t next_unclaimed);
-  /// Sleeps until it is woken or the timeout is over. Only after fall_asleep().
+  /// Sleeps until woken or until the timeout. Only after fall_asleep() has returned true.
   void sleep(std::chrono::nanoseconds timeout);
 
  private:
-  static constexpr unsigned kSleeperBits = 12;  // and one of them says closed
+  static constexpr unsigned kSleeperBits = 12;  // one of these bits means closed
   static constexpr std::uint64_t kClosed = std::uint64_t{1} << (kSleeperBits - 1);
   static constexpr std::uint64_t kSleeperMask = kClosed - 1;
 
@@ -103,16 +104,16 @@ class CompletionBell {
   /// For that many workers.
   explicit CompletionBell(Word worker_count);
 
-  /// A worker's call after its items are stored as ended.
+  /// Called by a worker after it has stored its items as ended.
   void ring(Word worker_index) {
     if (words_[worker_index].flag.exchange(0, std::memory_order_acq_rel) != 0) wake();
   }
 
-  /// Raises the flags and gives a ticket for sleep(). Look again between the two.
+  /// Raises the flags and returns a number for sleep(). Look for ended items between the two calls.
   std::uint32_t prepare();
-  /// Sleeps until a worker rang since prepare(), or until the deadline.
+  /// Sleeps until a worker has rung since prepare(), or until the deadline.
   void sleep(std::uint32_t prepared, Clock::time_point deadline);
-  /// Wakes every host thread: for stopping, and for changes no worker makes.
+  /// Wakes every host thread: for stopping, and for changes that no worker makes.
   void wake();
 
  private:
@@ -124,17 +125,17 @@ class CompletionBell {
   alignas(64) std::atomic<std::uint32_t> rings_{0};
 };
 
-/// What a live kernel works on. Everything in it outlives the kernel.
+/// The memory and objects that a live kernel works on. All of them outlive the kernel.
 struct LiveLaunch {
   std::span<std::byte> control = {};     ///< on a 64-byte line
   std::span<std::byte> ring = {};        ///< a power of two of slots, on a 64-byte line
   std::span<std::byte> debug_log = {};   ///< on a 64-byte line
   std::span<std::byte> io_queue = {};    ///< on a 64-byte line
-  memory::BufferTableView buffers = {};  ///< what handles mean
+  memory::BufferTableView buffers = {};  ///< the buffers that handles name
   TicketDesk* desk = nullptr;            ///< where tickets come from
   CompletionBell* bell = nullptr;        ///< rung after items ended
-  std::uint64_t first_ticket = 0;        ///< tickets from here on are looked at
-  Word worker_count = 0;                 ///< 0 = the kernel's
+  std::uint64_t first_ticket = 0;        ///< the first ticket the kernel looks at
+  Word worker_count = 0;                 ///< 0 = all workers of the kernel
   const WorkGraph* graph = nullptr;      ///< planned work: slots stand for portions of it
 };
 
@@ -143,18 +144,18 @@ class LiveKernel {
  public:
   virtual ~LiveKernel();  ///< stops at once
 
-  /// Workers finish the item they hold and leave; comes back when they have. At the deadline items
-  /// that still run are ended as FAULT (deadline) at their next turn of a loop. May be called
-  /// again.
+  /// Each worker finishes the item it holds and leaves; returns when all have left. At the
+  /// deadline, items that still run are ended as FAULT (deadline) at their next turn of a loop. May
+  /// be called again.
   virtual void stop(Clock::time_point deadline) = 0;
-  /// Adds what workers have counted so far to the control words, and gives the totals since the
+  /// Adds the counts of the workers so far to the control words, and returns the totals since the
   /// start. Includes every item whose end the caller has seen.
   virtual LiveCounters flush_counters() = 0;
-  /// Runs published items that are short by construction (built-in, or handlers without loops) on
-  /// the calling thread, and gives their number: what a thread that waits anyway does instead of
-  /// spinning. 0 when there are none, or the backend cannot.
+  /// Runs published items that are short by construction (built-in operations, or handlers without
+  /// loops) on the calling thread and returns how many: for a thread that would spin otherwise.
+  /// Returns 0 if there are none or the backend does not support it.
   virtual Word help() { return 0; }
-  /// Whether workers are still there. They leave at stop(), and when SHUTDOWN is set.
+  /// Whether workers are still running. They leave at stop(), and when SHUTDOWN is set.
   virtual bool is_running() const = 0;
   /// Makes workers look again at items that could not run: after a change of a tenant's mask or
   /// quota, or when an IO request was served.

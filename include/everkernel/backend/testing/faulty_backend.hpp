@@ -43,8 +43,8 @@ struct InjectedFault {
   std::chrono::nanoseconds delay = {};  ///< of `delay`
 };
 
-/// Wraps a backend. Thread-safe. When the device is lost, everything made before is lost with it
-/// until revive() and making it anew, as on a real device.
+/// Wraps a backend. Thread-safe. When the device is lost, everything made before is lost with it,
+/// as on a real device: call revive(), then make it again.
 class FaultyBackend : public Backend {
  public:
   /// Wraps `inner`; no step fails until a fault is injected.

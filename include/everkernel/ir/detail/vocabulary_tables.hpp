@@ -1,5 +1,5 @@
-// How the handler language spells its operators, functions, atomics and given values, and what each
-// takes. For the library itself; programs that use it need none of this.
+// How the handler language spells its operators, functions, atomics and given values, and the
+// operands of each. For the library itself; programs that use it need none of this.
 //
 // Parser, printer, verifier, interpreter and code generators read these tables. The lexer has its
 // own list of signs: a new operator is added there too.

@@ -73,8 +73,8 @@ class Fibers {
  private:
   struct Fiber {
     alignas(16) char stack[kStackBytes];
-    ucontext_t context;  // of its first instruction
-    jmp_buf place;       // where it continues
+    ucontext_t context;  // of the lane's first instruction
+    jmp_buf place;       // where the lane continues
     Word where;
     Word meetings;
     bool has_begun;
@@ -108,7 +108,7 @@ inline void Fibers::begin() {
   fibers.lanes_[fibers.current_].has_ended = true;
   _longjmp(fibers.main_, 1);
 }
-// By jumps: swapcontext() makes a system call for the signal mask each time.
+// By longjmp: swapcontext() makes a system call for the signal mask each time.
 inline void Fibers::resume(Fiber& fiber) {
   if (_setjmp(main_) != 0) return;
   if (fiber.has_begun) _longjmp(fiber.place, 1);
