@@ -18,7 +18,7 @@ class ReplayHint : public testing::EmptyTestEventListener {
   explicit ReplayHint(std::string seed) : seed_(std::move(seed)) {}
   void OnTestEnd(const testing::TestInfo& test) override {
     if (!test.result()->Failed()) return;
-    std::cout << "replay: EVERKERNEL_SEED=" << seed_ << " " << program_invocation_short_name
+    std::cout << "replay: EVERKERNEL_SEED=" << seed_ << " " << program_invocation_name
               << " --gtest_filter=" << test.test_suite_name() << '.' << test.name() << '\n';
   }
 

@@ -62,7 +62,7 @@ inline std::string replay_command(std::uint64_t seed) {
   const ssize_t length = readlink("/proc/self/exe", path.data(), path.size() - 1);
   const auto* const test = testing::UnitTest::GetInstance()->current_test_info();
   std::string choices;
-  for (const char* name : {"EVERKERNEL_BACKEND", "EVERKERNEL_SUBJECT"}) {
+  for (const char* name : {"EVERKERNEL_BACKEND", "EVERKERNEL_LIBCUDA", "EVERKERNEL_SUBJECT"}) {
     if (const char* value = std::getenv(name)) choices += fmt::format("{}={} ", name, value);
   }
   return fmt::format("{}EVERKERNEL_SEED={} EVERKERNEL_SECONDS=0 {} --gtest_filter={}.{}", choices,
