@@ -9,8 +9,10 @@ failed, or that none did. Exit status 1 if a mutant was not found, could not be 
 compile.
 """
 
+import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -101,14 +103,18 @@ MUTANTS = [
 ]
 
 
-def call(command, folder=TREE):
+def call(command, seconds=None):
+    """Whether a command succeeded within its time, and its output, which is added to the log."""
+    process = subprocess.Popen(command, cwd=TREE, text=True, stdout=subprocess.PIPE,
+                               stderr=subprocess.STDOUT, start_new_session=True)
+    try:
+        output, _ = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        output = process.communicate()[0] + "***Timeout\n"
     with open(LOG, "a") as log:
-        log.write(f"\n$ {' '.join(map(str, command))}\n")
-        log.flush()
-        done = subprocess.run(command, cwd=folder, text=True, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT)
-        log.write(done.stdout)
-    return done.returncode == 0, done.stdout
+        log.write(f"\n$ {' '.join(map(str, command))}\n{output}")
+    return process.returncode == 0, output
 
 
 def programs_of(mutant):
@@ -141,8 +147,8 @@ def verdict(mutant, path, text):
     if not succeeded:
         return False, "does not compile"
     for test in mutant.tests.split():
-        passed, output = call(["ctest", "--test-dir", BUILD, "-R", f"^{test}$", "--timeout",
-                               str(TEST_SECONDS), "--output-on-failure", "--no-tests=error"])
+        passed, output = call(["ctest", "--test-dir", BUILD, "-R", f"^{test}$",
+                               "--output-on-failure", "--no-tests=error"], TEST_SECONDS)
         if "***Not Run" in output or "***Skipped" in output:
             return False, f"{test} did not run"
         if not passed:
