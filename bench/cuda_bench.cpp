@@ -731,7 +731,7 @@ Start start_backend(const std::optional<jit::CodeCacheOptions>& cache) {
     kernel = must(
         cuda->compile({.geometry = {.slot_count = 1024}, .program = program_of(start_handlers())}));
   });
-  start.is_from_cache = kernel->is_from_cache();
+  start.is_from_cache = kernel->code_counts().compiled == 0;
   return start;
 }
 

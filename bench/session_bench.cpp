@@ -48,20 +48,19 @@ Megakernel make_kernel(Word slots, unsigned workers, std::string_view handlers =
 
 const PublishOptions kPatient{.timeout = seconds(10)};
 
-std::uint64_t publish_in_batches(Session& session, std::size_t items) {
+// Into a queue, or into a session, which publishes into a queue with full entries.
+void publish_in_batches(auto& target, const auto& patience, std::size_t items) {
   const std::vector<abi::WorkItem> batch(kBatch, abi::WorkItem{});
   for (std::size_t sent = 0; sent < items; sent += kBatch) {
     const std::size_t count = std::min(kBatch, items - sent);
-    checked(session.publish_items({batch.data(), count}, kPatient));
+    checked(target.publish_items({batch.data(), count}, patience));
   }
-  check(session.wait_all(seconds(10)));
-  return session.counters().kernel.done;
+  check(target.wait_all(seconds(10)));
 }
 
-std::uint64_t publish_one_by_one(Session& session, std::size_t items) {
-  for (std::size_t i = 0; i < items; ++i) checked(session.publish({}, kPatient));
-  check(session.wait_all(seconds(10)));
-  return session.counters().kernel.done;
+void publish_one_by_one(auto& target, const auto& patience, std::size_t items) {
+  for (std::size_t i = 0; i < items; ++i) checked(target.publish({}, patience));
+  check(target.wait_all(seconds(10)));
 }
 
 double timed_ns(const auto& call) {
@@ -74,13 +73,22 @@ double timed_ns(const auto& call) {
 std::vector<Contender> throughput_contenders(Megakernel& kernel, std::size_t items) {
   const auto with_session = [&kernel, items](const auto& publish) {
     Session session = checked(kernel.start());
-    publish(session, kSlots);  // the first lap touches fresh pages
-    return timed_ns([&] { publish(session, items); });
+    publish(session, kPatient, kSlots);  // the first lap touches fresh pages
+    return timed_ns([&] { publish(session, kPatient, items); });
   };
+  const auto with_queue = [&kernel, items](const auto& publish) {
+    Session session = checked(kernel.start());
+    Queue queue = checked(session.open_queue({.capacity = kSlots}));
+    publish(queue, kPatient.timeout, kSlots);
+    return timed_ns([&] { publish(queue, kPatient.timeout, items); });
+  };
+  const auto in_batches = [](auto&... arguments) { publish_in_batches(arguments...); };
+  const auto one_by_one = [](auto&... arguments) { publish_one_by_one(arguments...); };
   return {
-      {.name = "session, batches of 256",
-       .measure = [=] { return with_session(publish_in_batches); }},
-      {.name = "session, one by one", .measure = [=] { return with_session(publish_one_by_one); }}};
+      {.name = "compact queue, batches of 256", .measure = [=] { return with_queue(in_batches); }},
+      {.name = "compact queue, one by one", .measure = [=] { return with_queue(one_by_one); }},
+      {.name = "session, batches of 256", .measure = [=] { return with_session(in_batches); }},
+      {.name = "session, one by one", .measure = [=] { return with_session(one_by_one); }}};
 }
 
 void ask_throughput(Suite& suite, const Options& options) {

@@ -25,7 +25,7 @@ Result<void> produce(Session& session, Word tenant) {
   Ticket last = {};
   for (Word i = 0; i < kItems; ++i) {
     last = EVERKERNEL_TRY(session.publish({.opcode = Word(abi::Opcode::atomic_add), .args = args},
-                                          {.tenant = tenant, .timeout = kTimeout}));
+                                          {.tenant = TenantId(tenant), .timeout = kTimeout}));
   }
   return session.wait(last, kTimeout).map([](const Completion&) {});
 }

@@ -28,7 +28,8 @@ BUILD = ROOT / "build"
 LOGS = BUILD / "soak"
 CORES = len(os.sched_getaffinity(0))
 CI, ASAN, TSAN = BUILD / "ci/bin", BUILD / "asan/bin", BUILD / "tsan/bin"
-FUZZED = ("control", "debug_log", "handler_text", "io_queue", "packed", "ring")
+FUZZED = ("control", "debug_log", "handler_text", "handler_tree", "io_queue", "packed", "queue",
+          "ring")
 LONGEST_MINUTES = 45  # of a part of fixed length
 LEAST_SECONDS = 30  # of a campaign
 
@@ -64,6 +65,8 @@ def make_parts():
     cases = {"RC_PARAMS": "max_success=20000"}
     model = [sys.executable, "-B", ROOT / "tests/model/check.py"]
     spin = ["spin", "cc", LOGS / "model"]
+    queues = [sys.executable, "-B", ROOT / "tests/model/queue_check.py"]
+    queue_spin = ["spin", "cc", LOGS / "queue_model"]
     return [
         # Fixed length.
         Part("stress", test("stress_test"), environment={"EVERKERNEL_ITEMS": "200000000"}),
@@ -72,10 +75,14 @@ def make_parts():
         Part("properties of planning", test("planner_property_test"), environment=cases),
         Part("model", [*model, "model", *spin]),
         Part("model mutants", [*model, "mutants", *spin]),
+        Part("model of queues", [*queues, "model", *queue_spin]),
+        Part("model mutants of queues", [*queues, "mutants", *queue_spin]),
         Part("device compilers", test("cuda_compile_test"), environment=everything),
         Part("conformance under ASan", test("cpu_conformance_test", folder=ASAN),
              environment=everything),
         Part("conformance under TSan", test("cpu_conformance_test", folder=TSAN),
+             environment=everything),
+        Part("failing system calls of the program", test("program_reliability_test"),
              environment=everything),
         simulated("handler tables", "jit_test"),
         simulated("conformance", "cuda_conformance_test"),
@@ -94,6 +101,10 @@ def make_parts():
         simulated("random jobs", "random_job_test", 6),
         Part("mutated jobs", test("cli_run_test", "MutatedJobs.*"), share=4),
         Part("mutated jobs under ASan", test("cli_run_test", "MutatedJobs.*", ASAN), share=4),
+        Part("flipped bits and signals",
+             test("reliability_test", "FlippedBits.*:SignalsEveryMillisecond.*"), share=2),
+        Part("flipped bits and signals under TSan",
+             test("reliability_test", "FlippedBits.*:SignalsEveryMillisecond.*", TSAN), share=2),
         *map(fuzz, FUZZED),
     ]
 

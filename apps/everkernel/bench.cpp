@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -17,6 +18,7 @@
 #include <system_error>
 
 #include "commands.hpp"
+#include "delivery.hpp"
 #include "files.hpp"
 
 namespace everkernel::cli {
@@ -116,8 +118,18 @@ std::string run(std::vector<std::string> words, bool quiet) {
   } else if (quiet) {
     posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
   }
+  // This program ignores SIGPIPE; the benchmark must not.
+  sigset_t defaults;
+  sigemptyset(&defaults);
+  sigaddset(&defaults, SIGPIPE);
+  sigaddset(&defaults, SIGXFSZ);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  posix_spawnattr_setsigdefault(&attributes, &defaults);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
   pid_t child = 0;
-  const int error = posix_spawn(&child, argv[0], &actions, nullptr, argv.data(), environ);
+  const int error = posix_spawn(&child, argv[0], &actions, &attributes, argv.data(), environ);
+  posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
   if (error != 0) return std::strerror(error);
   int status = 0;
@@ -163,23 +175,25 @@ Json gathered(const std::vector<std::pair<std::string, Json>>& results) {
   return object;
 }
 
-Result<void> bench(const BenchOptions& options) {
+Result<Ending> bench(const BenchOptions& options) {
   std::error_code error;
   const fs::path folder = fs::read_symlink("/proc/self/exe", error).parent_path();
   const std::vector<std::string> names = EVERKERNEL_TRY(chosen_benchmarks(options, folder));
   if (options.list) {
-    if (options.json) return print(Json{{"benchmarks", names}}.dump() + "\n");
-    return print(fmt::format("{}\n", fmt::join(names, "\n")));
+    if (options.json) return deliver_text(Json{{"benchmarks", names}}.dump() + "\n");
+    return deliver_text(fmt::format("{}\n", fmt::join(names, "\n")));
   }
   const ScratchFolder scratch = EVERKERNEL_TRY(ScratchFolder::make());
   std::vector<std::pair<std::string, Json>> results;
   for (const std::string& name : names) {
-    if (!options.json) EVERKERNEL_TRY(print(fmt::format("# {}\n", name)));
+    if (!options.json && deliver_text(fmt::format("# {}\n", name)) != Ending::done) {
+      return Ending::undelivered;
+    }
     const fs::path program = folder / (name + std::string(kSuffix));
     results.emplace_back(name, EVERKERNEL_TRY(measure(program, scratch.path(), options)));
   }
-  if (!options.json) return {};
-  return print(gathered(results).dump() + "\n");
+  if (!options.json) return Ending::done;
+  return deliver_text(gathered(results).dump() + "\n");
 }
 
 }  // namespace

@@ -6,10 +6,11 @@
 #include <string>
 
 #include "commands.hpp"
+#include "delivery.hpp"
+#include "everkernel/backend/cuda/translation_unit.hpp"
 #include "everkernel/base/json_writer.hpp"
 #include "everkernel/ir/printer.hpp"
 #include "everkernel/ir/verifier.hpp"
-#include "everkernel/jit/cuda_source.hpp"
 #include "everkernel/jit/native.hpp"
 #include "files.hpp"
 #include "handler_file.hpp"
@@ -20,6 +21,7 @@ namespace {
 
 struct CheckOptions {
   std::string path = {};
+  std::optional<std::uint64_t> handlers_limit = {};
   bool print = false;
   std::optional<std::string> emit = {};
   bool json = false;
@@ -34,12 +36,13 @@ struct Checked {
 
 // The generated code: `kind` is llvm or cuda.
 Result<std::string> emit(const ir::VerifiedProgram& program, std::string_view kind) {
-  if (kind == "cuda") return jit::emit_cuda(program, {.payload = program.payload() != nullptr});
+  if (kind == "cuda") return backend::cuda::emit_translation_unit(program);
   return jit::emit_llvm(program, {});
 }
 
 Result<Checked> check_file(const CheckOptions& options) {
-  ir::Program program = EVERKERNEL_TRY(parse_handlers(options.path));
+  ir::Program program = EVERKERNEL_TRY(
+      parse_handlers(options.path, options.handlers_limit.value_or(kDefaultHandlersLimit)));
   std::string printed = options.print ? ir::print(program) : "";
   const ir::VerifiedProgram verified =
       EVERKERNEL_TRY(verify_handlers(options.path, std::move(program)));
@@ -115,11 +118,11 @@ std::string table_text(const CheckOptions& options, const Checked& checked) {
                      counted(checked.program.handlers().size(), "handler"), table.text(2));
 }
 
-Result<void> check(const CheckOptions& options) {
+Result<Ending> check(const CheckOptions& options) {
   const Checked checked = EVERKERNEL_TRY(check_file(options));
-  if (options.json) return print(json_text(options, checked));
-  if (options.print || options.emit) return print(checked.printed + checked.code);
-  return print(table_text(options, checked));
+  if (options.json) return deliver_text(json_text(options, checked));
+  if (options.print || options.emit) return deliver_text(checked.printed + checked.code);
+  return deliver_text(table_text(options, checked));
 }
 
 }  // namespace
@@ -130,13 +133,17 @@ Command check_command() {
   command.add_path("FILE", options.path, "Handlers in the handler language (docs/handlers.md)");
   command.add_flag("--print", options.print, "Print the handlers as the parser understood them");
   command.add_choice("--emit", options.emit, {"llvm", "cuda"},
-                     "Print the code generated for the CPU or the GPU");
+                     "Print the code generated for the CPU, or for the GPU as a file\n"
+                     "that nvcc compiles alone");
+  command.add_bytes("--handlers-limit", options.handlers_limit,
+                    "Longest file of handlers, 64MiB by default");
+  command.add_memory_limit();
   command.add_json(options.json);
   command.set_footer(
       "Examples:\n"
       "  everkernel check ops.ek\n"
       "  everkernel check ops.ek --print\n"
-      "  everkernel check ops.ek --emit cuda\n"
+      "  everkernel check ops.ek --emit cuda > ops.cu && nvcc -ptx ops.cu\n"
       "A mistake is reported as FILE:LINE:COLUMN with a hint; the exit status is 2.");
   return command;
 }

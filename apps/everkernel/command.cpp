@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "everkernel/memory/available.hpp"
+
 namespace everkernel::cli {
 namespace {
 
@@ -148,6 +150,22 @@ void Command::add_flag(const std::string& name, bool& target, const std::string&
 
 void Command::add_json(bool& target) {
   add_flag("--json", target, "Print one JSON object instead of text");
+}
+
+void Command::add_memory_limit() {
+  const auto read = [](const Texts& texts) -> Result<void> {
+    const std::uint64_t bytes = EVERKERNEL_TRY(parse_bytes("--memory-limit", texts.back()));
+    if (bytes == 0) {
+      return bad_usage("--memory-limit: nothing fits in 0 bytes", "give more, or omit the option");
+    }
+    memory::set_limit(bytes);
+    return {};
+  };
+  options_.push_back({.name = "--memory-limit",
+                      .type = "SIZE",
+                      .help = "Memory that this command may use, such as 512MiB or 4GiB; by\n"
+                              "default what the machine and the container have left",
+                      .read = read});
 }
 
 void Command::add_backend(std::string& target) {

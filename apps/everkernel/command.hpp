@@ -11,7 +11,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <type_traits>
 #include <vector>
 
 #include "everkernel/base/result.hpp"
@@ -21,12 +20,13 @@ namespace everkernel::cli {
 
 /// How a command ended that did not fail.
 enum class Ending {
-  done,        ///< everything it was asked for is done
-  incomplete,  ///< it ran, but items became FAULT or remain
+  done,         ///< everything it was asked for is done
+  incomplete,   ///< it ran, but items became FAULT or remain
+  undelivered,  ///< it ran, but results could not be written or printed; it has said so
 };
 
-/// Does the work of a command: reads files, prints the report, writes files. Files are written
-/// last, so that a command that fails has written none.
+/// Does the work of a command: reads files, writes files, prints the report. A command that fails
+/// has written none.
 using Action = std::function<Result<Ending>()>;
 
 /// The texts of one option, in the order they were given.
@@ -59,16 +59,10 @@ class Command {
   Command(std::string name, std::string help) : name_(std::move(name)), help_(std::move(help)) {}
 
   /// Makes it call `run`. Gives the options that `run` will get, for the add_ functions to fill.
-  template <class Options, class Value>
-  Options& set_action(Result<Value> (*run)(const Options&)) {
+  template <class Options>
+  Options& set_action(Result<Ending> (*run)(const Options&)) {
     const auto options = std::make_shared<Options>();
-    action_ = [options, run]() -> Result<Ending> {
-      if constexpr (std::is_void_v<Value>) {
-        return run(*options).map([] { return Ending::done; });
-      } else {
-        return run(*options);
-      }
-    };
+    action_ = [options, run] { return run(*options); };
     return *options;
   }
   /// Sets the text below the options in its help.
@@ -125,6 +119,9 @@ class Command {
   void add_flag(const std::string& name, bool& target, const std::string& help);
   /// Adds `--json`, which every command has.
   void add_json(bool& target);
+  /// Adds `--memory-limit`, which every command that reads files has. The limit is that of the
+  /// process, so the option sets it at once.
+  void add_memory_limit();
   /// Adds `--backend`, which every command that runs items has.
   void add_backend(std::string& target);
 

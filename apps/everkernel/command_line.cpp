@@ -9,8 +9,8 @@
 #include <memory>
 #include <utility>
 
+#include "delivery.hpp"
 #include "everkernel/base/version.hpp"
-#include "files.hpp"
 
 namespace everkernel::cli {
 namespace {
@@ -134,7 +134,7 @@ Failure usage_error(const CLI::App& program, const CLI::ParseError& error, const
 }
 
 Action printer(std::string text) {
-  return [text = std::move(text)] { return print(text).map([] { return Ending::done; }); };
+  return [text = std::move(text)] { return deliver_text(text); };
 }
 
 }  // namespace

@@ -12,13 +12,14 @@
 
 #include "backends.hpp"
 #include "commands.hpp"
+#include "delivery.hpp"
 #include "dispatch_outcome.hpp"
 #include "everkernel/protocol/debug_log.hpp"
 #include "everkernel/protocol/io_queue.hpp"
 #include "everkernel/runtime/megakernel.hpp"
-#include "files.hpp"
 #include "handler_file.hpp"
 #include "input.hpp"
+#include "interrupt.hpp"
 
 namespace everkernel::cli {
 namespace {
@@ -32,6 +33,7 @@ struct DispatchArguments {
   std::optional<std::string> debug_log = {};
   std::optional<std::string> io_queue = {};
   std::optional<std::string> handlers = {};
+  std::optional<std::uint64_t> handlers_limit = {};
   bool jit = false;
   std::vector<std::string> buffers = {};
   std::vector<std::string> files = {};
@@ -66,7 +68,7 @@ struct DispatchInput {
 // --- reading -----------------------------------------------------------------------------------
 
 // An option of a later version is an error: ignoring it would give other results than asked for.
-Result<void> check_served(const DispatchArguments& arguments) {
+Result<void> check_usage(const DispatchArguments& arguments) {
   if (!arguments.files.empty()) {
     return bad_usage("--file: this version has no IO service",
                      "items that request IO remain WAIT_IO, with the request in io_queue.bin; use "
@@ -76,7 +78,7 @@ Result<void> check_served(const DispatchArguments& arguments) {
     return bad_usage("--jit needs --handlers",
                      "--jit runs the payload of the handler file for every slot");
   }
-  return {};
+  return check_hit_capacity(arguments.hit_capacity.value_or(0));
 }
 
 // Removes the access from the end of `text` and gives it; without one it is read and write.
@@ -126,7 +128,8 @@ Result<BufferInput> read_buffer(std::string_view text) {
 
 Result<void> read_handlers(const DispatchArguments& arguments, DispatchInput& input) {
   if (!arguments.handlers) return {};
-  ir::Program program = EVERKERNEL_TRY(parse_handlers(*arguments.handlers));
+  ir::Program program = EVERKERNEL_TRY(parse_handlers(
+      *arguments.handlers, arguments.handlers_limit.value_or(kDefaultHandlersLimit)));
   ir::VerifiedProgram verified =
       EVERKERNEL_TRY(verify_handlers(*arguments.handlers, std::move(program)));
   if (arguments.jit && verified.payload() == nullptr) {
@@ -179,7 +182,8 @@ Result<Megakernel> make_kernel(const DispatchArguments& arguments, const Dispatc
        .handlers = input.handlers,
        .payload = arguments.jit,
        .schedule = schedule_of(arguments.schedule),
-       .worker_count = arguments.workers.value_or(0)});
+       .worker_count = arguments.workers.value_or(0),
+       .compile_timeout = std::chrono::nanoseconds(0)});  // the deadline covers compiling
 }
 
 Result<std::vector<DataBuffer>> make_buffers(Megakernel& kernel, const DispatchInput& input) {
@@ -194,14 +198,25 @@ Result<std::vector<DataBuffer>> make_buffers(Megakernel& kernel, const DispatchI
   return buffers;
 }
 
+// Everything is read. The backend copies it, and the results are copied once more for the report
+// and the files.
+Result<void> check_copies(const DispatchInput& input) {
+  constexpr std::uint64_t kCopies = 3;
+  std::uint64_t bytes = input.control.bytes.size() + input.ring.bytes.size();
+  if (input.debug_log) bytes += input.debug_log->bytes.size();
+  for (const BufferInput& buffer : input.buffers) bytes += buffer.words.size() * sizeof(Word);
+  return check_memory(bytes * kCopies, "dispatch");
+}
+
 Result<DispatchReport> run(Megakernel& kernel, const DispatchArguments& arguments,
-                           const DispatchInput& input) {
+                           const DispatchInput& input, const Interrupt& interrupt) {
   HostBuffers buffers{.control = input.control.bytes, .ring = input.ring.bytes};
   if (input.debug_log) buffers.debug_log = input.debug_log->bytes;
   if (input.io_queue) buffers.io_queue = input.io_queue->bytes;
   const Submission submissions[] = {buffers};
   return kernel.dispatch({.submissions = submissions,
                           .timeout = arguments.timeout.value_or(kDefaultDispatchTimeout),
+                          .stop = &interrupt.flag(),
                           .hit_capacity = arguments.hit_capacity.value_or(kDefaultHitCapacity)});
 }
 
@@ -211,6 +226,23 @@ Result<void> stage(OutputFolder& folder, const std::string& name, std::span<cons
                    DispatchOutcome& outcome) {
   std::string path = EVERKERNEL_TRY(folder.stage(name, bytes));
   outcome.files.push_back({.path = std::move(path), .bytes = bytes.size()});
+  return {};
+}
+
+std::string file_name(Word handle) {
+  return fmt::format("buffer-{}.bin", handle);
+}
+
+// A name that cannot be written is reported before anything runs.
+Result<void> check_names(const OutputFolder& folder, const DispatchInput& input) {
+  for (const char* const name :
+       {"control.bin", "ring.bin", "debug_log.bin", "io_queue.bin", "hits.bin"}) {
+    EVERKERNEL_TRY(folder.check(name));
+  }
+  for (const BufferInput& buffer : input.buffers) {
+    if (buffer.access == memory::Access::read) continue;
+    EVERKERNEL_TRY(folder.check(file_name(buffer.handle)));
+  }
   return {};
 }
 
@@ -226,8 +258,8 @@ Result<void> stage_all(OutputFolder& folder, const SubmissionReport& report,
     if (input.buffers[i].access == memory::Access::read) continue;
     std::vector<Word> words(buffers[i].word_count());
     EVERKERNEL_TRY(buffers[i].read(0, words));
-    EVERKERNEL_TRY(stage(folder, fmt::format("buffer-{}.bin", buffers[i].handle()),
-                         std::as_bytes(std::span(words)), outcome));
+    EVERKERNEL_TRY(
+        stage(folder, file_name(buffers[i].handle()), std::as_bytes(std::span(words)), outcome));
   }
   return {};
 }
@@ -256,23 +288,33 @@ Result<DispatchOutcome> judge(const Megakernel& kernel, const ChosenBackend& cho
 }
 
 Result<Ending> dispatch(const DispatchArguments& arguments) {
-  EVERKERNEL_TRY(check_served(arguments));
+  EVERKERNEL_TRY(check_usage(arguments));
   const DispatchInput input = EVERKERNEL_TRY(read_all(arguments));
+  EVERKERNEL_TRY(check_copies(input));
   const ChosenBackend chosen = EVERKERNEL_TRY(choose_backend(arguments.backend));
   Megakernel kernel = EVERKERNEL_TRY(make_kernel(arguments, input, chosen.backend));
   const std::vector<DataBuffer> buffers = EVERKERNEL_TRY(make_buffers(kernel, input));
+  // From here on a signal ends the dispatch, not the process: what is done is written.
+  const Interrupt interrupt;
   // Opened before the run, which may take a minute: a folder that cannot be written is reported at
   // once.
   OutputFolder folder = EVERKERNEL_TRY(OutputFolder::open(arguments.out));
+  EVERKERNEL_TRY(check_names(folder, input));
 
-  const DispatchReport report = EVERKERNEL_TRY(run(kernel, arguments, input));
+  const DispatchReport report = EVERKERNEL_TRY(run(kernel, arguments, input, interrupt));
   DispatchOutcome outcome = EVERKERNEL_TRY(judge(kernel, chosen, input, report));
   outcome.schedule = schedule_of(arguments.schedule);
-  EVERKERNEL_TRY(stage_all(folder, report.submissions.front(), input, buffers, outcome));
-  EVERKERNEL_TRY(print(arguments.json ? json_text(outcome) : human_text(outcome)));
-  EVERKERNEL_TRY(folder.commit());
-  const bool is_whole = outcome.stats.items_faulted == 0 && outcome.stats.items_remaining == 0;
-  return is_whole ? Ending::done : Ending::incomplete;
+  auto written = stage_all(folder, report.submissions.front(), input, buffers, outcome);
+  if (written) written = folder.commit();
+  if (!written) outcome.files.clear();
+  const DispatchStats& stats = outcome.stats;
+  const bool is_whole =
+      stats.items_faulted == 0 && stats.items_remaining == 0 && stats.hits_dropped == 0;
+  return deliver({.report = arguments.json ? json_text(outcome) : human_text(outcome),
+                  .report_name = arguments.json ? "report.json" : "report.txt",
+                  .folder = &folder,
+                  .files_written = std::move(written),
+                  .ending = is_whole ? Ending::done : Ending::incomplete});
 }
 
 void add_inputs(Command& command, DispatchArguments& arguments) {
@@ -285,6 +327,8 @@ void add_inputs(Command& command, DispatchArguments& arguments) {
                    "IO queue to start from; one empty slot by default");
   command.add_path("--handlers", arguments.handlers,
                    "Handlers of the ring's opcodes (docs/handlers.md)");
+  command.add_bytes("--handlers-limit", arguments.handlers_limit,
+                    "Longest file of handlers, 64MiB by default");
   command.add_flag("--jit", arguments.jit, "Run the payload of --handlers for every slot");
   command.add_texts("--buffer", arguments.buffers,
                     "Buffer that handlers address by HANDLE; repeat for more.\n"
@@ -306,10 +350,11 @@ void add_how(Command& command, DispatchArguments& arguments) {
                    "Lanes of a workgroup; must divide the number of slots. By\n"
                    "default the largest power of two up to 256 that does");
   command.add_duration("--deadline", arguments.timeout,
-                       "Time limit, such as 500ms, 5s or 2m; 60s by default. Items\n"
+                       "Time limit, such as 500ms, 5s or 2h; 60s by default. Items\n"
                        "that have not ended by then remain");
   command.add_word("--workers", arguments.workers,
                    "Number of workers; by default as many as the device has");
+  command.add_memory_limit();
   command.add_backend(arguments.backend);
 }
 
@@ -333,9 +378,12 @@ Command dispatch_command() {
       "    --buffer 1=x.bin:r --buffer 2=y.bin --deadline 5s --out results\n"
       "Exit status:\n"
       "  0  every item is done\n"
-      "  1  items ended as FAULT or have not ended\n"
+      "  1  items ended as FAULT or have not ended: the time limit was reached, or the first\n"
+      "     SIGINT (Ctrl-C), SIGTERM or SIGHUP came; what was done is written\n"
       "  2  wrong usage or wrong input; no file was written\n"
-      "  3  the backend failed or is not available; no file was written");
+      "  3  the backend failed or is not available; no file was written\n"
+      "  4  the ring ran, but results could not be written or printed; the message says what is\n"
+      "     where");
   return command;
 }
 

@@ -8,6 +8,7 @@
 #include "backends.hpp"
 #include "dispatch_outcome.hpp"
 #include "everkernel/abi/fault.hpp"
+#include "everkernel/base/duration_text.hpp"
 #include "everkernel/base/json_writer.hpp"
 #include "everkernel/ir/limits.hpp"
 #include "fault_text.hpp"
@@ -31,6 +32,8 @@ std::string open_reason(SlotStatus status, DrainEnd end) {
   switch (end) {
     case DrainEnd::deadline:
       return "had not ended at the deadline";
+    case DrainEnd::stopped:
+      return "had not ended when the dispatch was interrupted";
     case DrainEnd::shutdown:
       return "shutdown is set";
     case DrainEnd::complete:
@@ -47,6 +50,8 @@ std::string end_text(DrainEnd end) {
       return "shutdown was set";
     case DrainEnd::deadline:
       return "the deadline was reached";
+    case DrainEnd::stopped:
+      return "it was interrupted";
   }
   return "";
 }

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "commands.hpp"
+#include "delivery.hpp"
 #include "everkernel/base/json_writer.hpp"
 #include "everkernel/protocol/control.hpp"
 #include "everkernel/protocol/debug_log.hpp"
@@ -68,25 +69,31 @@ std::string report_text(const EncodeOptions& options, protocol::Buffer buffer, s
 
 // A regular file is put in place after its report is printed: a command that fails leaves no file.
 // Bytes written to a device cannot be taken back, so for a device the report is printed last.
-Result<void> write_buffer(const EncodeOptions& options, protocol::Buffer buffer, const Bytes& bytes,
-                          std::initializer_list<Fact> facts) {
+Result<Ending> write_buffer(const EncodeOptions& options, protocol::Buffer buffer,
+                            const Bytes& bytes, std::initializer_list<Fact> facts) {
   OutputFile file = EVERKERNEL_TRY(OutputFile::stage(options.output, bytes));
-  if (file.is_standard_output()) return file.commit();
+  if (file.is_standard_output()) return file.commit().map([] { return Ending::done; });
   const std::string report = report_text(options, buffer, bytes.size(), facts);
   if (file.is_direct()) {
     EVERKERNEL_TRY(file.commit());
-    return print(report);
+    return deliver_text(report);
   }
-  EVERKERNEL_TRY(print(report));
-  return file.commit();
+  const Ending ending = deliver_text(report);
+  if (ending == Ending::done) EVERKERNEL_TRY(file.commit());
+  return ending;
 }
 
-Result<void> encode_control(const EncodeControlOptions& options) {
+Result<Bytes> make_bytes(const EncodeOptions& options, std::size_t size) {
+  EVERKERNEL_TRY(check_memory(size, in_quotes(options.output)));
+  return Bytes(size);
+}
+
+Result<Ending> encode_control(const EncodeControlOptions& options) {
   const protocol::ControlLayout layout{.shutdown = options.shutdown,
                                        .tenant_count = options.tenants,
                                        .observable_slots = options.observable_slots.value_or(0)};
   const std::size_t size = EVERKERNEL_TRY(protocol::control_bytes(layout));
-  Bytes bytes(size);
+  Bytes bytes = EVERKERNEL_TRY(make_bytes(options, size));
   EVERKERNEL_TRY(protocol::encode_control(layout, bytes));
   if (options.priority_slots) {
     protocol::ControlWriter writer = EVERKERNEL_TRY(protocol::ControlWriter::bind(bytes));
@@ -97,7 +104,7 @@ Result<void> encode_control(const EncodeControlOptions& options) {
                        {"observable_slots", "observable", layout.observable_slots}});
 }
 
-Result<void> encode_ring(const EncodeRingOptions& options) {
+Result<Ending> encode_ring(const EncodeRingOptions& options) {
   const std::size_t size = EVERKERNEL_TRY(protocol::ring_bytes(options.slots));
   std::vector<abi::WorkItem> items;
   if (options.items) {
@@ -108,7 +115,7 @@ Result<void> encode_ring(const EncodeRingOptions& options) {
                                  counted(items.size(), "item"), counted(options.slots, "slot")),
                      fmt::format("make the ring larger: --slots {}", items.size()));
   }
-  Bytes bytes(size);
+  Bytes bytes = EVERKERNEL_TRY(make_bytes(options, size));
   // Without items this makes an empty ring and still checks the tenant.
   EVERKERNEL_TRY(
       protocol::encode_items({.tenant = options.tenant.value_or(0), .items = items}, bytes));
@@ -116,17 +123,17 @@ Result<void> encode_ring(const EncodeRingOptions& options) {
                       {{"slots", "slot", options.slots}, {"items", "item", items.size()}});
 }
 
-Result<void> encode_debug_log(const EncodeDebugLogOptions& options) {
+Result<Ending> encode_debug_log(const EncodeDebugLogOptions& options) {
   const std::size_t size = EVERKERNEL_TRY(protocol::debug_log_bytes(options.records));
-  Bytes bytes(size);
+  Bytes bytes = EVERKERNEL_TRY(make_bytes(options, size));
   EVERKERNEL_TRY(protocol::encode_debug_log(options.records, bytes));
   return write_buffer(options, protocol::Buffer::debug_log, bytes,
                       {{"records", "record", options.records}});
 }
 
-Result<void> encode_io_queue(const EncodeIoQueueOptions& options) {
+Result<Ending> encode_io_queue(const EncodeIoQueueOptions& options) {
   const std::size_t size = EVERKERNEL_TRY(protocol::io_queue_bytes(options.slots));
-  Bytes bytes(size);
+  Bytes bytes = EVERKERNEL_TRY(make_bytes(options, size));
   EVERKERNEL_TRY(protocol::encode_io_queue(options.slots, bytes));
   return write_buffer(options, protocol::Buffer::io_queue, bytes,
                       {{"slots", "slot", options.slots}});
@@ -134,6 +141,7 @@ Result<void> encode_io_queue(const EncodeIoQueueOptions& options) {
 
 void add_common(Command& command, EncodeOptions& options) {
   command.add_path("-o,--output", options.output, "File to write; an existing file is replaced");
+  command.add_memory_limit();
   command.add_json(options.json);
 }
 

@@ -56,6 +56,8 @@ std::string fault_advice(Word code, FaultSource source) {
     case abi::FaultCode::input_faulted:
       return is_run ? "not run, because an item it depends on is FAULT: fix that item first"
                     : "an item it depends on is FAULT: fix that item first";
+    case abi::FaultCode::bad_entry:
+      return "the entry changed while it was taken, or breaks the format: see its producer";
     case abi::FaultCode::none:
       break;
   }

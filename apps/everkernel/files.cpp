@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -14,17 +15,27 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <thread>
 #include <utility>
 
+#include "everkernel/backend/detail/hit_store.hpp"
+#include "everkernel/base/duration_text.hpp"
+#include "everkernel/memory/available.hpp"
 #include "numbers.hpp"
 
 namespace everkernel::cli {
 namespace {
 
-// No buffer is longer than the largest ring.
-constexpr std::size_t kMaxFileBytes = std::size_t{abi::kMaxRingSlots} * abi::kSlotBytes;
-// Limit for files without a size (a pipe, /dev/zero), so that reading one cannot fill the memory.
+// Limit for a pipe, whose length nobody knows.
 constexpr std::size_t kMaxStreamBytes = std::size_t{1} << 30;
+// How long a pipe may have no writer, and how long its writer may write nothing. The writer of
+// `<(command)` is there from the beginning; the command may need time to compute.
+constexpr auto kWriterTimeout = std::chrono::seconds(2);
+constexpr auto kSilenceTimeout = std::chrono::minutes(1);
+// How long the reader of a pipe may read nothing.
+constexpr auto kReaderTimeout = std::chrono::minutes(1);
+// How often a lock that another process holds is tried.
+constexpr auto kLockInterval = std::chrono::milliseconds(5);
 constexpr std::size_t kReadBytes = std::size_t{1} << 20;
 // Linux moves at most about 2 GiB a call.
 constexpr std::size_t kWriteBytes = std::size_t{1} << 30;
@@ -49,6 +60,14 @@ int open_retrying(const char* path, int flags, mode_t mode = 0) {
   }
 }
 
+// Waits until a pipe takes bytes again; false if its reader has not read anything until then. The
+// write that follows reports any other problem.
+bool wait_for_reader(int descriptor) {
+  const std::chrono::milliseconds timeout = kReaderTimeout;
+  pollfd entry{.fd = descriptor, .events = POLLOUT, .revents = 0};
+  return ::poll(&entry, 1, static_cast<int>(timeout.count())) != 0;
+}
+
 // Writes everything; 0 or the errno. `offset` below 0 writes where the descriptor stands.
 int write_all(int descriptor, std::span<const std::byte> bytes, off_t offset = -1) {
   while (!bytes.empty()) {
@@ -56,6 +75,10 @@ int write_all(int descriptor, std::span<const std::byte> bytes, off_t offset = -
     const ssize_t written = offset < 0 ? ::write(descriptor, bytes.data(), size)
                                        : ::pwrite(descriptor, bytes.data(), size, offset);
     if (written < 0 && errno == EINTR) continue;
+    if (written < 0 && errno == EAGAIN) {  // a pipe whose reader is slower
+      if (!wait_for_reader(descriptor)) return ETIMEDOUT;
+      continue;
+    }
     if (written < 0) return errno;
     bytes = bytes.subspan(static_cast<std::size_t>(written));
     if (offset >= 0) offset += written;
@@ -63,41 +86,43 @@ int write_all(int descriptor, std::span<const std::byte> bytes, off_t offset = -
   return 0;
 }
 
+Failure too_long(const std::string& path, std::size_t limit) {
+  return fail(Code::io, fmt::format("cannot read {}: it is longer than {} bytes", in_quotes(path),
+                                    grouped(limit)));
+}
+
 // Reads to the end of the file into `target`, behind its first `first` records. Gives the number of
 // bytes read; `target` may be longer.
 template <class Record>
-Result<std::size_t> read_behind(int descriptor, const std::string& path,
-                                std::vector<Record>& target, std::size_t first) {
-  struct stat info {};
-  if (::fstat(descriptor, &info) != 0) return io_error("read", path, errno);
-  if (S_ISDIR(info.st_mode)) return io_error("read", path, EISDIR);
-  const bool is_regular = S_ISREG(info.st_mode);
-  const std::size_t limit = is_regular ? kMaxFileBytes : kMaxStreamBytes;
+Result<std::size_t> read_behind(InputFile& file, std::vector<Record>& target, std::size_t first,
+                                std::size_t limit) {
+  if (!file.size_bytes()) limit = std::min(limit, kMaxStreamBytes);
+  const std::uint64_t guess = file.size_bytes().value_or(kReadBytes);
+  if (guess > limit) return too_long(file.path(), limit);
+  const auto grow = [&](std::size_t count) -> Result<void> {
+    EVERKERNEL_TRY(check_memory(count * sizeof(Record), in_quotes(file.path())));
+    target.resize(count);
+    return {};
+  };
   // One record more than the size, so that the read that finds the end has a non-empty target.
-  const std::size_t guess =
-      is_regular ? std::min(static_cast<std::size_t>(info.st_size), limit) : kReadBytes;
-  target.resize(first + guess / sizeof(Record) + 1);
+  EVERKERNEL_TRY(grow(first + guess / sizeof(Record) + 1));
   std::size_t size = 0;
   for (;;) {
     if (size == (target.size() - first) * sizeof(Record)) {
-      target.resize(target.size() + std::max(target.size() - first, kReadBytes / sizeof(Record)));
+      EVERKERNEL_TRY(
+          grow(target.size() + std::max(target.size() - first, kReadBytes / sizeof(Record))));
     }
     const auto room = std::as_writable_bytes(std::span(target)).subspan(first * sizeof(Record));
-    const ssize_t count = ::read(descriptor, room.data() + size, room.size() - size);
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return io_error("read", path, errno);
+    const std::size_t count = EVERKERNEL_TRY(file.read(room.subspan(size)));
     if (count == 0) return size;
-    size += static_cast<std::size_t>(count);
-    if (size > limit) {
-      return fail(Code::io, fmt::format("cannot read {}: it is longer than {} bytes",
-                                        in_quotes(path), grouped(limit)));
-    }
+    size += count;
+    if (size > limit) return too_long(file.path(), limit);
   }
 }
 
-Result<Bytes> read_all(int descriptor, const std::string& path) {
+Result<Bytes> read_all(InputFile& file, std::size_t limit) {
   Bytes bytes;
-  const std::size_t size = EVERKERNEL_TRY(read_behind(descriptor, path, bytes, 0));
+  const std::size_t size = EVERKERNEL_TRY(read_behind(file, bytes, 0, limit));
   bytes.resize(size);
   return bytes;
 }
@@ -106,11 +131,9 @@ Result<Bytes> read_all(int descriptor, const std::string& path) {
 template <class Record>
 Result<void> append_records(const std::string& path, std::vector<Record>& records,
                             std::string_view what, std::string_view hint) {
-  const int descriptor = open_retrying(path.c_str(), O_RDONLY);
-  if (descriptor < 0) return io_error("read", path, errno);
+  InputFile file = EVERKERNEL_TRY(InputFile::open(path));
   const std::size_t first = records.size();
-  const auto size = read_behind(descriptor, path, records, first);
-  ::close(descriptor);
+  const auto size = read_behind(file, records, first, kMaxFileBytes);
   records.resize(first + (size ? *size / sizeof(Record) : 0));
   if (!size) return Failure(size.error());
   const std::size_t rest = *size % sizeof(Record);
@@ -164,12 +187,30 @@ Result<void> print(std::string_view text) {
   return {};
 }
 
-Result<Bytes> read_file(const std::string& path) {
-  const int descriptor = open_retrying(path.c_str(), O_RDONLY);
-  if (descriptor < 0) return io_error("read", path, errno);
-  auto bytes = read_all(descriptor, path);
-  ::close(descriptor);
-  return bytes;
+void say(std::string_view text) {
+  static_cast<void>(write_all(STDERR_FILENO, std::as_bytes(std::span(text))));
+}
+
+void say(const Error& error) {
+  say(fmt::format("error: {}\n", error.message));
+  if (!error.hint.empty()) say(fmt::format("hint: {}\n", error.hint));
+}
+
+Result<void> check_memory(std::uint64_t bytes, std::string_view what) {
+  auto checked = memory::check_available(bytes, what);
+  if (checked) return checked;
+  checked.error().code = Code::invalid_argument;  // nothing has failed yet: the request is refused
+  checked.error().hint = "use less, or give --memory-limit SIZE if there is more";
+  return checked;
+}
+
+Result<void> check_hit_capacity(abi::Word hits) {
+  return check_memory(backend::HitStore::peak_bytes(hits), "--hit-capacity");
+}
+
+Result<Bytes> read_file(const std::string& path, std::size_t limit) {
+  InputFile file = EVERKERNEL_TRY(InputFile::open(path));
+  return read_all(file, limit);
 }
 
 Result<std::vector<abi::WorkItem>> read_items(const std::string& path) {
@@ -194,24 +235,63 @@ InputFile::InputFile(std::string path, int descriptor)
     : path_(std::move(path)), descriptor_(descriptor) {}
 
 InputFile::InputFile(InputFile&& other) noexcept
-    : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)) {}
+    : path_(std::move(other.path_)),
+      descriptor_(std::exchange(other.descriptor_, -1)),
+      size_bytes_(other.size_bytes_),
+      has_writer_(other.has_writer_) {}
 
 InputFile::~InputFile() {
   if (descriptor_ >= 0) ::close(descriptor_);
 }
 
 Result<InputFile> InputFile::open(const std::string& path) {
-  InputFile file(path, open_retrying(path.c_str(), O_RDONLY));
+  // O_NONBLOCK: open() must not wait for the writer of a pipe.
+  return adopt(path, open_retrying(path.c_str(), O_RDONLY | O_NONBLOCK));
+}
+
+Result<InputFile> InputFile::adopt(const std::string& path, int descriptor) {
+  InputFile file(path, descriptor);
   if (file.descriptor_ < 0) return io_error("read", path, errno);
+  struct stat info {};
+  if (::fstat(file.descriptor_, &info) != 0) return io_error("read", path, errno);
+  if (S_ISDIR(info.st_mode)) return io_error("read", path, EISDIR);
+  if (S_ISREG(info.st_mode)) {
+    file.size_bytes_ = static_cast<std::uint64_t>(info.st_size);
+  } else if (!S_ISFIFO(info.st_mode)) {
+    return fail(Code::io, fmt::format("cannot read {}: it is a device", in_quotes(path)),
+                "give a regular file or a pipe");
+  }
   return file;
 }
 
-Result<std::size_t> InputFile::read(std::span<char> target) {
+Result<std::size_t> InputFile::read(std::span<std::byte> target) {
   for (;;) {
     const ssize_t count = ::read(descriptor_, target.data(), target.size());
-    if (count >= 0) return static_cast<std::size_t>(count);
-    if (errno != EINTR) return io_error("read", path_, errno);
+    if (count > 0) has_writer_ = true;
+    // A pipe that no program has opened for writing yet reads like an empty file.
+    if (count > 0 || (count == 0 && (size_bytes_ || has_writer_))) {
+      return static_cast<std::size_t>(count);
+    }
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0 && errno != EAGAIN) return io_error("read", path_, errno);
+    if (count < 0) has_writer_ = true;
+    EVERKERNEL_TRY(wait_for_data());
   }
+}
+
+// Waits until the pipe has data or its writer has closed it.
+Result<void> InputFile::wait_for_data() {
+  const std::chrono::milliseconds timeout = has_writer_ ? kSilenceTimeout : kWriterTimeout;
+  pollfd entry{.fd = descriptor_, .events = POLLIN, .revents = 0};
+  const int ready = ::poll(&entry, 1, static_cast<int>(timeout.count()));
+  if (ready < 0 && errno != EINTR) return io_error("read", path_, errno);
+  if (ready > 0) has_writer_ = true;
+  if (ready != 0) return {};
+  return fail(Code::io,
+              fmt::format("cannot read {}: {} for {}", in_quotes(path_),
+                          has_writer_ ? "its writer wrote nothing" : "no program writes to it",
+                          duration_text(timeout)),
+              "it is a pipe: start the program that writes to it first, or give a regular file");
 }
 
 Result<OutputFile> OutputFile::stage(const std::string& path, std::span<const std::byte> bytes) {
@@ -227,7 +307,8 @@ Result<OutputFile> OutputFile::stage(const std::string& path, std::span<const st
       return file;
     }
     if (!S_ISREG(info.st_mode)) {
-      file.descriptor_ = open_retrying(path.c_str(), O_WRONLY);
+      // O_NONBLOCK: open() must not wait for the reader of a pipe.
+      file.descriptor_ = open_retrying(path.c_str(), O_WRONLY | O_NONBLOCK);
       if (file.descriptor_ < 0) return io_error("write", path, errno);
       file.direct_ = bytes;
       return file;
@@ -298,7 +379,8 @@ Result<OutputFolder> OutputFolder::open(const std::string& path) {
 OutputFolder::OutputFolder(OutputFolder&& other) noexcept
     : path_(std::move(other.path_)),
       made_(std::exchange(other.made_, {})),
-      files_(std::exchange(other.files_, {})) {}
+      files_(std::exchange(other.files_, {})),
+      committed_(other.committed_) {}
 
 OutputFolder::~OutputFolder() {
   files_.clear();
@@ -306,21 +388,54 @@ OutputFolder::~OutputFolder() {
   for (auto folder = made_.rbegin(); folder != made_.rend(); ++folder) ::rmdir(folder->c_str());
 }
 
-Result<std::string> OutputFolder::stage(const std::string& name, std::span<const std::byte> bytes) {
+Result<void> OutputFolder::check(const std::string& name) const {
   const std::string path = std::filesystem::path(path_) / name;
-  OutputFile file = EVERKERNEL_TRY(OutputFile::stage(path, bytes));
+  struct stat info {};
+  if (::stat(path.c_str(), &info) != 0) {
+    if (errno != ENOENT) return io_error("write", path, errno);
+    return {};
+  }
+  if (S_ISDIR(info.st_mode)) return io_error("write", path, EISDIR);
   // Bytes written to a device could not be taken back if another file failed.
-  if (file.is_direct()) {
+  if (!S_ISREG(info.st_mode)) {
     return fail(Code::io,
                 fmt::format("cannot write {}: it is not a regular file", in_quotes(path)));
   }
-  files_.push_back(std::move(file));
+  if (::access(path.c_str(), W_OK) != 0) return io_error("write", path, errno);
+  return {};
+}
+
+std::string OutputFolder::free_name(const std::string& name) const {
+  const std::filesystem::path file(name);
+  for (int i = 1; i < kTemporaryNames; ++i) {
+    const std::string number = i == 1 ? "" : fmt::format("-{}", i);
+    const std::string tried = file.stem().string() + number + file.extension().string();
+    struct stat info {};
+    const std::string path = std::filesystem::path(path_) / tried;
+    if (::lstat(path.c_str(), &info) != 0 && errno == ENOENT) return tried;
+  }
+  return {};
+}
+
+Result<std::string> OutputFolder::stage(const std::string& name, std::span<const std::byte> bytes) {
+  EVERKERNEL_TRY(check(name));
+  const std::string path = std::filesystem::path(path_) / name;
+  files_.push_back(EVERKERNEL_TRY(OutputFile::stage(path, bytes)));
   return path;
 }
 
 Result<void> OutputFolder::commit() {
-  for (OutputFile& file : files_) EVERKERNEL_TRY(file.commit());
+  for (OutputFile& file : files_) {
+    auto done = file.commit();
+    if (!done) {
+      files_.clear();
+      return done;
+    }
+    ++committed_;
+    made_.clear();
+  }
   made_.clear();
+  files_.clear();
   return {};
 }
 
@@ -334,7 +449,8 @@ InPlaceFile::~InPlaceFile() {
   if (descriptor_ >= 0) ::close(descriptor_);
 }
 
-Result<InPlaceFile> InPlaceFile::open(const std::string& path) {
+Result<InPlaceFile> InPlaceFile::open(const std::string& path,
+                                      std::chrono::nanoseconds lock_timeout) {
   // O_NONBLOCK: open() must not wait for the other end of a pipe, which is refused below.
   InPlaceFile file(path, open_retrying(path.c_str(), O_RDWR | O_NONBLOCK));
   if (file.descriptor_ < 0) return io_error("change", path, errno);
@@ -346,13 +462,25 @@ Result<InPlaceFile> InPlaceFile::open(const std::string& path) {
   }
   // Without the lock, two publishers could both find a slot free, and one operation would be lost.
   // On a file system without locks (ENOLCK, EOPNOTSUPP) users must avoid that themselves.
-  while (::flock(file.descriptor_, LOCK_EX) != 0 && errno == EINTR) {
+  const auto deadline = std::chrono::steady_clock::now() + lock_timeout;
+  while (::flock(file.descriptor_, LOCK_EX | LOCK_NB) != 0) {
+    if (errno == EINTR) continue;
+    if (errno != EWOULDBLOCK) break;
+    if (std::chrono::steady_clock::now() >= deadline) {
+      return fail(Code::io,
+                  fmt::format("cannot change {}: another process held its lock for {}",
+                              in_quotes(path), duration_text(lock_timeout)),
+                  "`lslocks` names the process; end it, or give a longer --lock-timeout");
+    }
+    std::this_thread::sleep_for(kLockInterval);
   }
   return file;
 }
 
 Result<Bytes> InPlaceFile::read() const {
-  return read_all(descriptor_, path_);
+  InputFile file =
+      EVERKERNEL_TRY(InputFile::adopt(path_, ::fcntl(descriptor_, F_DUPFD_CLOEXEC, 0)));
+  return read_all(file, kMaxFileBytes);
 }
 
 Result<void> InPlaceFile::write(std::size_t offset, std::span<const std::byte> bytes) const {

@@ -4,7 +4,10 @@
 // Functions fail with `io` and the path in the message, unless their comment says otherwise.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -24,9 +27,28 @@ void reserve_standard_streams();
 
 /// Writes text to standard output. Fails when not all of it could be written.
 Result<void> print(std::string_view text);
+/// Writes text to standard error. A failure is ignored: the exit status still tells the result.
+void say(std::string_view text);
+/// Writes an error to standard error, as `error:` and `hint:`.
+void say(const Error& error);
 
-/// Reads a file, pipe or device to its end.
-Result<Bytes> read_file(const std::string& path);
+/// Fails with `invalid_argument` if `bytes` are more than this process may use; `what` names what
+/// needs them.
+Result<void> check_memory(std::uint64_t bytes, std::string_view what);
+
+/// As check_memory, for the value of --hit-capacity.
+Result<void> check_hit_capacity(abi::Word hits);
+
+/// Most bytes of a file unless its kind has a limit of its own: no buffer is longer than the
+/// largest ring.
+inline constexpr std::size_t kMaxFileBytes = std::size_t{abi::kMaxRingSlots} * abi::kSlotBytes;
+
+// Inputs are regular files or pipes. Before one is read, its length is compared with the limit of
+// its kind and with the memory of the process. A device is refused; a pipe must have a writer
+// within seconds, and the writer must write something every minute.
+
+/// Reads a file to its end.
+Result<Bytes> read_file(const std::string& path, std::size_t limit = kMaxFileBytes);
 
 /// Reads a file of work items. Fails with `corrupt` when it is not whole items.
 Result<std::vector<abi::WorkItem>> read_items(const std::string& path);
@@ -36,11 +58,13 @@ Result<void> append_items(const std::string& path, std::vector<abi::WorkItem>& i
 /// Reads a file of words. Fails with `corrupt` when it is not whole words.
 Result<std::vector<abi::Word>> read_words(const std::string& path);
 
-/// A file that is read piece by piece. Move-only.
+/// A file or pipe that is read piece by piece. Move-only.
 class InputFile {
  public:
-  /// Opens it for reading.
+  /// Opens it for reading, without waiting.
   static Result<InputFile> open(const std::string& path);
+  /// Takes over a descriptor of the file; one below 0 is the failure that errno names.
+  static Result<InputFile> adopt(const std::string& path, int descriptor);
 
   InputFile(InputFile&& other) noexcept;
   InputFile& operator=(InputFile&&) = delete;
@@ -48,14 +72,22 @@ class InputFile {
   InputFile& operator=(const InputFile&) = delete;
   ~InputFile();
 
-  /// Reads at most `target.size()` bytes; gives their number, 0 at the end of the file.
-  Result<std::size_t> read(std::span<char> target);
+  /// Reads at most `target.size()` bytes; gives their number, 0 at the end of the file. Waits for
+  /// the writer of a pipe, but not for ever.
+  Result<std::size_t> read(std::span<std::byte> target);
+  /// The length of a regular file, nothing for a pipe.
+  std::optional<std::uint64_t> size_bytes() const { return size_bytes_; }
+  /// As the user wrote it.
+  const std::string& path() const { return path_; }
 
  private:
   InputFile(std::string path, int descriptor);
+  Result<void> wait_for_data();
 
   std::string path_;
   int descriptor_;
+  std::optional<std::uint64_t> size_bytes_ = {};
+  bool has_writer_ = false;  // of a pipe: whether one was seen
 };
 
 /// Bytes that will become a file. A regular file is replaced atomically: until commit() the bytes
@@ -102,10 +134,21 @@ class OutputFolder {
   /// Without a commit, removes the staged files and the folders that open() created.
   ~OutputFolder();
 
+  /// Fails if stage() of this name could not replace what is there: a folder, a device, or a file
+  /// without write permission. For a check before the work whose results are staged.
+  Result<void> check(const std::string& name) const;
+  /// `name`, or the first of `name-2`, `name-3` … (before its extension) that no file has; empty
+  /// if a hundred files have them.
+  std::string free_name(const std::string& name) const;
   /// Stages one file; gives its path.
   Result<std::string> stage(const std::string& name, std::span<const std::byte> bytes);
-  /// Puts every staged file in place.
+  /// Puts every staged file in place. If it fails, the files behind the one that failed are
+  /// dropped.
   Result<void> commit();
+  /// Files that commit() has put in place so far.
+  std::size_t committed() const { return committed_; }
+  /// As the user wrote it.
+  const std::string& path() const { return path_; }
 
  private:
   explicit OutputFolder(std::string path) : path_(std::move(path)) {}
@@ -113,13 +156,14 @@ class OutputFolder {
   std::string path_;                    // as the user wrote it
   std::vector<std::string> made_ = {};  // folders that were not there, outermost first
   std::vector<OutputFile> files_ = {};  // staged
+  std::size_t committed_ = 0;
 };
 
 /// A regular file that is changed in place under an exclusive lock.
 class InPlaceFile {
  public:
-  /// Opens the file for reading and writing and waits for its lock.
-  static Result<InPlaceFile> open(const std::string& path);
+  /// Opens the file for reading and writing and waits for its lock, at most `lock_timeout`.
+  static Result<InPlaceFile> open(const std::string& path, std::chrono::nanoseconds lock_timeout);
 
   InPlaceFile(InPlaceFile&& other) noexcept;
   InPlaceFile& operator=(InPlaceFile&&) = delete;

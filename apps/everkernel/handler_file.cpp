@@ -19,9 +19,13 @@ Failure at_place(const std::string& path, Error error) {
 
 }  // namespace
 
-Result<ir::Program> parse_handlers(const std::string& path) {
-  const Bytes bytes = EVERKERNEL_TRY(read_file(path));
-  auto program = ir::parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+Result<ir::Program> parse_handlers(const std::string& path, std::uint64_t limit) {
+  auto read = read_file(path, limit);
+  if (!read && read.error().native == 0 && read.error().hint.empty()) {
+    read.error().hint = "--handlers-limit SIZE sets the length of the longest file of handlers";
+  }
+  const Bytes bytes = EVERKERNEL_TRY(std::move(read));
+  auto program = ir::parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, limit);
   if (!program) return at_place(path, program.error());
   return program;
 }

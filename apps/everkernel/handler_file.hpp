@@ -1,6 +1,7 @@
 // Files of handlers. Errors begin with FILE:LINE:COLUMN.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "everkernel/base/result.hpp"
@@ -9,8 +10,12 @@
 
 namespace everkernel::cli {
 
-/// Reads and parses a file. Fails with `io`, or `invalid_argument` on the first mistake.
-Result<ir::Program> parse_handlers(const std::string& path);
+/// Longest file of handlers, unless --handlers-limit says otherwise.
+inline constexpr std::uint64_t kDefaultHandlersLimit = std::uint64_t{64} << 20;
+
+/// Reads and parses a file of at most `limit` bytes. Fails with `io`, or `invalid_argument` on the
+/// first mistake.
+Result<ir::Program> parse_handlers(const std::string& path, std::uint64_t limit);
 /// Verifies the program of that file. Fails with `invalid_argument` on the first mistake.
 Result<ir::VerifiedProgram> verify_handlers(const std::string& path, ir::Program program);
 

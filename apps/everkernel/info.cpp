@@ -6,6 +6,7 @@
 
 #include "backends.hpp"
 #include "commands.hpp"
+#include "delivery.hpp"
 #include "everkernel/abi/control.hpp"
 #include "everkernel/abi/debug_log.hpp"
 #include "everkernel/abi/fault.hpp"
@@ -176,8 +177,8 @@ std::string human_text() {
       version(), backends.text(2), native_code, kept.text(2), format_text(), opcodes.text(2));
 }
 
-Result<void> info(const InfoOptions& options) {
-  return print(options.json ? json_text() : human_text());
+Result<Ending> info(const InfoOptions& options) {
+  return deliver_text(options.json ? json_text() : human_text());
 }
 
 }  // namespace

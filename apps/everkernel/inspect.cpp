@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "commands.hpp"
+#include "delivery.hpp"
 #include "everkernel/telemetry/decode.hpp"
 #include "everkernel/telemetry/json.hpp"
 #include "files.hpp"
@@ -91,11 +92,11 @@ std::string json_text(const Inspection& inspection) {
   return out += '\n';
 }
 
-Result<void> inspect(const InspectOptions& options) {
+Result<Ending> inspect(const InspectOptions& options) {
   EVERKERNEL_TRY(check_combination(options));
   Inspection inspection;
   EVERKERNEL_TRY(read_inspection(options, inspection));
-  return print(options.json ? json_text(inspection) : human_text(inspection, options.all));
+  return deliver_text(options.json ? json_text(inspection) : human_text(inspection, options.all));
 }
 
 }  // namespace
@@ -118,6 +119,7 @@ Command inspect_command() {
   command.add_flag("--observables", options.observables,
                    "Show the observables of the control buffer");
   command.add_flag("--all", options.all, "Show every row of long tables; --json always does");
+  command.add_memory_limit();
   command.add_json(options.json);
   command.set_footer(
       "Examples:\n"

@@ -294,10 +294,33 @@ std::string blocked_text(const RingTelemetry& telemetry) {
   return fmt::format("{}", fmt::join(parts, "\n  "));
 }
 
+// A line of tenants; empty if there are none.
+std::string tenants_text(const char* what, Word tenants) {
+  constexpr std::size_t kShownTenants = 16;
+  std::vector<Word> ids;
+  for (Word tenant = 0; tenant < 32; ++tenant) {
+    if ((tenants >> tenant & 1) != 0) ids.push_back(tenant);
+  }
+  if (ids.empty()) return {};
+  const auto shown = std::span(ids).first(std::min(ids.size(), kShownTenants));
+  std::string text =
+      fmt::format("  {}: tenant{} {}", what, ids.size() == 1 ? "" : "s", fmt::join(shown, ", "));
+  if (ids.size() > shown.size()) text += fmt::format(" and {} more", ids.size() - shown.size());
+  return text + "\n";
+}
+
 std::string watchdog_text(const RingTelemetry& telemetry,
                           const telemetry::WatchdogSnapshot& watchdog) {
   const std::string completed =
       counted(watchdog.done_delta, "slot") + " completed since --previous-control";
+  if (watchdog.all_blocked) {
+    const Word enabled = telemetry.control.enabled_tenants;
+    return fmt::format("watchdog\n  blocked: {}, and none can: {} for a tenant\n{}{}", completed,
+                       counted(watchdog.blocked_slots, "slot") +
+                           (watchdog.blocked_slots == 1 ? " waits" : " wait"),
+                       tenants_text("disabled", watchdog.blocked_tenants & ~enabled),
+                       tenants_text("without quota", watchdog.blocked_tenants & enabled));
+  }
   if (watchdog.suspected_stall) {
     return fmt::format("watchdog\n  stall suspected: {}, {} can run{}\n", completed,
                        grouped(telemetry.runnable_slots),

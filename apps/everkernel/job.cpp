@@ -174,10 +174,10 @@ Failure at_place(const std::string& path, std::string_view place, Error error) {
   return Failure(std::move(error));
 }
 
-Result<void> read_handlers(const JobText& text, Job& job) {
+Result<void> read_handlers(const JobText& text, const JobLimits& limits, Job& job) {
   if (!text.handlers) return {};
   const std::string path = beside(job.path, *text.handlers);
-  auto program = parse_handlers(path);
+  auto program = parse_handlers(path, limits.handlers_bytes);
   if (!program) return at_place(job.path, "handlers", program.error());
   auto verified = verify_handlers(path, std::move(*program));
   if (!verified) return at_place(job.path, "handlers", verified.error());
@@ -194,7 +194,7 @@ std::pair<std::string_view, std::uint64_t> length_of(const Job& job, const Buffe
   return {"file", ignored ? 0 : bytes / sizeof(Word)};
 }
 
-Result<void> check_total(const JobText& text, const Job& job, std::uint64_t memory_bytes) {
+Result<void> check_total(const JobText& text, const Job& job, const memory::Available& memory) {
   std::uint64_t total = 0;
   for (std::size_t i = 0; i < text.buffers.size(); ++i) {
     const auto [source, words] = length_of(job, text.buffers[i]);
@@ -204,11 +204,12 @@ Result<void> check_total(const JobText& text, const Job& job, std::uint64_t memo
                        fmt::format("a buffer has at most {}", grouped(memory::kMaxBufferWords)));
     }
     total += words * sizeof(Word);
-    if (total > memory_bytes) {
-      return job_error(job.path, fmt::format("buffers[{}].{}", i, source),
-                       fmt::format("with this one the buffers take {}, but there are {}",
-                                   counted(total, "byte"), grouped(memory_bytes)),
-                       "use smaller or fewer buffers");
+    if (total > memory.bytes) {
+      return job_error(
+          job.path, fmt::format("buffers[{}].{}", i, source),
+          fmt::format("with this one the buffers take {}, but {} are available because of {}",
+                      counted(total, "byte"), grouped(memory.bytes), memory.limited_by),
+          "use smaller or fewer buffers, or give --memory-limit SIZE if there is more");
     }
   }
   return {};
@@ -282,7 +283,7 @@ Result<void> check_served(const JobText& text, const Job& job) {
 
 }  // namespace
 
-Result<Job> read_job(const std::string& path, std::uint64_t memory_bytes) {
+Result<Job> read_job(const std::string& path, const JobLimits& limits) {
   JobText text = EVERKERNEL_TRY(parse_job(path));
   Job job{.path = path,
           .items = std::move(text.items),
@@ -291,14 +292,14 @@ Result<Job> read_job(const std::string& path, std::uint64_t memory_bytes) {
           .outputs = std::move(text.outputs)};
   HandleSet handles(text.buffers.size());
   EVERKERNEL_TRY(check_handles(text, job, handles));
-  EVERKERNEL_TRY(read_handlers(text, job));
+  EVERKERNEL_TRY(read_handlers(text, limits, job));
   const std::size_t inline_count = job.items.size();
   EVERKERNEL_TRY(read_more_items(text, job));
   ItemChecker checker(job, handles);
   EVERKERNEL_TRY(checker.check("items", 0, inline_count));
   EVERKERNEL_TRY(checker.check("items_file", inline_count, job.items.size()));
   // The words of the buffers come last, because reading them may take long.
-  EVERKERNEL_TRY(check_total(text, job, memory_bytes));
+  EVERKERNEL_TRY(check_total(text, job, limits.memory));
   EVERKERNEL_TRY(read_buffers(text, job));
   EVERKERNEL_TRY(check_served(text, job));
   return job;

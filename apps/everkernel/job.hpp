@@ -12,6 +12,7 @@
 #include "everkernel/backend/item.hpp"
 #include "everkernel/base/result.hpp"
 #include "everkernel/ir/verifier.hpp"
+#include "everkernel/memory/available.hpp"
 #include "everkernel/memory/buffer_table.hpp"
 
 namespace everkernel::cli {
@@ -37,9 +38,15 @@ struct Job {
   std::vector<Word> outputs = {};             ///< handles of the buffers to report
 };
 
+/// Limits of what a job may name.
+struct JobLimits {
+  memory::Available memory = {};     ///< for all buffers together
+  std::uint64_t handlers_bytes = 0;  ///< of the file of handlers
+};
+
 /// Reads a job and the files that it names, and checks all of it. Fails with `invalid_argument`,
-/// `io` or `corrupt`; the message names the place: `JOB.json: items[17].op: …`. Fails if the
-/// buffers take more than `memory_bytes` together.
-Result<Job> read_job(const std::string& path, std::uint64_t memory_bytes);
+/// `io` or `corrupt`; the message names the place: `JOB.json: items[17].op: …`. Fails if
+/// something exceeds the limits.
+Result<Job> read_job(const std::string& path, const JobLimits& limits);
 
 }  // namespace everkernel::cli

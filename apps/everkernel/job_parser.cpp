@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "everkernel/abi/control.hpp"
+#include "everkernel/memory/available.hpp"
 #include "everkernel/runtime/run.hpp"
 #include "files.hpp"
 #include "numbers.hpp"
@@ -38,6 +39,8 @@ struct Field {
 constexpr std::uint64_t kMaxWord = 0xFFFFFFFFu;
 // The longest path Linux takes.
 constexpr std::size_t kMaxPathBytes = 4096;
+// Most bytes between two values: the longest text that a job needs is a path.
+constexpr std::size_t kMaxTokenBytes = std::size_t{1} << 20;
 // Bytes of the job's text that a message shows at most.
 constexpr std::size_t kShownBytes = 60;
 
@@ -164,6 +167,8 @@ class JobParser final : public nlohmann::json_sax<nlohmann::json> {
   // The error, after parsing failed.
   const Error& error() const { return error_; }
   JobText take() { return std::move(job_); }
+  // Keys and numbers so far.
+  const std::uint64_t& value_count() const { return value_count_; }
 
   bool null() override { return mismatch("null"); }
   bool boolean(bool truth) override;
@@ -183,6 +188,9 @@ class JobParser final : public nlohmann::json_sax<nlohmann::json> {
  private:
   const Field& expected() const;
   std::string place() const;
+  template <class Record>
+  bool has_room(const std::vector<Record>& list);
+  bool may_keep(std::uint64_t bytes);
   bool fail_at(const std::string& place, const std::string& message, std::string hint = {});
   bool mismatch(const std::string& got);
   bool missing(std::string_view name, std::string hint);
@@ -197,12 +205,14 @@ class JobParser final : public nlohmann::json_sax<nlohmann::json> {
   bool has(unsigned field) const { return (seen_ >> field & 1) != 0; }
 
   const std::string& path_;
+  std::uint64_t value_count_ = 0;
   JobText job_ = {};
   Error error_ = {};
   Where where_ = Where::start;
   const Field* field_ = nullptr;  // of the current object, once its key was read
   unsigned job_seen_ = 0;         // fields of the job that were given
   unsigned seen_ = 0;             // fields of the current entry that were given
+  std::uint64_t kept_bytes_ = 0;  // of small blocks, since the memory was last looked at
   std::size_t entry_ = 0;         // index of the current entry in its list
   BufferText buffer_ = {};
   abi::WorkItem item_ = {};
@@ -263,6 +273,22 @@ bool JobParser::fail_at(const std::string& place, const std::string& message, st
   return false;
 }
 
+// Whether a list may grow: its memory doubles each time it is full.
+template <class Record>
+bool JobParser::has_room(const std::vector<Record>& list) {
+  if (list.size() < list.capacity()) return true;
+  const auto checked = check_memory(2 * list.size() * sizeof(Record), "the list");
+  return checked || fail_at(place(), checked.error().message, checked.error().hint);
+}
+
+// Whether a small block may be kept: together they are looked at each time they have become large.
+bool JobParser::may_keep(std::uint64_t bytes) {
+  kept_bytes_ += bytes;
+  if (kept_bytes_ < memory::kCheckedBytes) return true;
+  const auto checked = check_memory(std::exchange(kept_bytes_, 0), "the job");
+  return checked || fail_at(place(), checked.error().message, checked.error().hint);
+}
+
 bool JobParser::mismatch(const std::string& got) {
   return fail_at(place(), fmt::format("{} is not {}", got, wanted(expected())),
                  where_ == Where::start ? "a job is an object: { \"items\": [ {\"op\": 64} ] }"
@@ -291,10 +317,13 @@ bool JobParser::number_float(double, const std::string& text) {
 }
 
 bool JobParser::number_unsigned(std::uint64_t number) {
+  ++value_count_;
   const Field& field = expected();
   if (field.kind != Kind::number || number < field.lowest || number > field.highest) {
     return mismatch(std::to_string(number));
   }
+  if (where_ == Where::words && !has_room(*buffer_.words)) return false;
+  if (where_ == Where::outputs && !has_room(job_.outputs)) return false;
   store(static_cast<Word>(number));
   return true;
 }
@@ -401,6 +430,7 @@ bool JobParser::start_object(std::size_t) {
 }
 
 bool JobParser::key(std::string& name) {
+  ++value_count_;
   const auto fields = fields_of(where_);
   const auto found = std::ranges::find(fields, std::string_view(name), &Field::name);
   field_ = nullptr;
@@ -466,6 +496,11 @@ bool JobParser::end_buffer() {
     return fail_at(place(), "the buffer has no source of words", kOneSource);
   // The vector grew by doubling; unused capacity would stay for the whole run.
   if (buffer_.words) buffer_.words->shrink_to_fit();
+  const std::size_t words = buffer_.words ? buffer_.words->size() : 0;
+  if (!may_keep(words * sizeof(Word) + buffer_.file.value_or("").size()) ||
+      !has_room(job_.buffers)) {
+    return false;
+  }
   job_.buffers.push_back(std::move(buffer_));
   where_ = Where::buffers;
   ++entry_;
@@ -478,8 +513,10 @@ bool JobParser::end_item() {
     return fail_at(place(), fmt::format("a run has at most {} items", grouped(kMaxRunItems)),
                    "split the job into several");
   }
+  if (!has_room(job_.items) || !has_room(job_.origins)) return false;
   // Origins take memory only if an item of the job has one; few jobs do.
   if (origin_ != backend::Origin{} && job_.origins.empty()) {
+    if (!may_keep(job_.items.size() * sizeof(backend::Origin))) return false;
     job_.origins.resize(job_.items.size());
     job_.origins.push_back(origin_);
   } else if (!job_.origins.empty()) {
@@ -515,12 +552,24 @@ bool JobParser::parse_error(std::size_t, const std::string& token,
 // Reads the file piece by piece for the parser, and keeps the error of a failed read.
 class FileText final : public std::streambuf {
  public:
-  explicit FileText(InputFile file) : file_(std::move(file)) {}
+  // `value_count` is the number of values that the parser has read so far.
+  FileText(InputFile file, const std::uint64_t* value_count)
+      : file_(std::move(file)), value_count_(value_count) {}
   const Result<std::size_t>& last_read() const { return last_read_; }
 
  protected:
   int_type underflow() override {
-    if (last_read_) last_read_ = file_.read(bytes_);
+    // The parser keeps a text until it ends, and a pipe may hold one that never does.
+    if (*value_count_ != seen_values_) bytes_since_value_ = 0;
+    seen_values_ = *value_count_;
+    if (last_read_) bytes_since_value_ += *last_read_;
+    if (bytes_since_value_ > kMaxTokenBytes) {
+      last_read_ =
+          job_error(file_.path(), {},
+                    fmt::format("more than {} bytes hold no value", grouped(kMaxTokenBytes)),
+                    "a job file is JSON text; its longest texts are paths");
+    }
+    if (last_read_) last_read_ = file_.read(std::as_writable_bytes(std::span(bytes_)));
     if (!last_read_ || *last_read_ == 0) return traits_type::eof();
     setg(bytes_.data(), bytes_.data(), bytes_.data() + *last_read_);
     return traits_type::to_int_type(bytes_.front());
@@ -528,6 +577,9 @@ class FileText final : public std::streambuf {
 
  private:
   InputFile file_;
+  const std::uint64_t* const value_count_;
+  std::uint64_t seen_values_ = 0;
+  std::uint64_t bytes_since_value_ = 0;
   Result<std::size_t> last_read_ = std::size_t{0};
   std::array<char, 1 << 16> bytes_ = {};
 };
@@ -543,9 +595,9 @@ Failure job_error(const std::string& path, const std::string& place, const std::
 
 Result<JobText> parse_job(const std::string& path) {
   InputFile file = EVERKERNEL_TRY(InputFile::open(path));
-  const auto text = std::make_unique<FileText>(std::move(file));
-  std::istream stream(text.get());
   JobParser parser(path);
+  const auto text = std::make_unique<FileText>(std::move(file), &parser.value_count());
+  std::istream stream(text.get());
   const bool parsed = nlohmann::json::sax_parse(stream, &parser);
   if (!text->last_read()) return Failure(text->last_read().error());
   if (!parsed) return Failure(parser.error());

@@ -1,14 +1,12 @@
 // The program: puts the commands together, runs the one that the arguments name, and turns its
 // error into `error:` and `hint:` lines and an exit status.
-#include <fmt/format.h>
-
-#include <cstdio>
 #include <exception>
 #include <new>
 
 #include "command_line.hpp"
 #include "commands.hpp"
 #include "files.hpp"
+#include "interrupt.hpp"
 
 namespace everkernel::cli {
 namespace {
@@ -18,6 +16,7 @@ constexpr int kDone = 0;
 constexpr int kIncomplete = 1;
 constexpr int kBadInput = 2;
 constexpr int kBackendFailed = 3;
+constexpr int kUndelivered = 4;
 
 int status_of(Code code) {
   switch (code) {
@@ -35,16 +34,8 @@ int status_of(Code code) {
   return kBackendFailed;
 }
 
-// Writes to standard error and ignores a failure: the exit status still tells the result.
-// fmt::print would throw if standard error is closed.
-void say(const std::string& text) {
-  std::fputs(text.c_str(), stderr);
-}
-
 int report(const Error& error) {
-  std::string text = fmt::format("error: {}\n", error.message);
-  if (!error.hint.empty()) text += fmt::format("hint: {}\n", error.hint);
-  say(text);
+  say(error);
   return status_of(error.code);
 }
 
@@ -55,6 +46,8 @@ int finish(const Result<Ending>& result) {
       return kDone;
     case Ending::incomplete:
       return kIncomplete;
+    case Ending::undelivered:
+      return kUndelivered;
   }
   return kDone;
 }
@@ -81,12 +74,15 @@ Command make_program() {
       "  0  everything was done\n"
       "  1  the command ran, but items ended as FAULT or have not ended\n"
       "  2  wrong usage or wrong input; no file was written\n"
-      "  3  the backend failed or is not available; no file was written");
+      "  3  the backend failed or is not available; no file was written\n"
+      "  4  the command ran, but results could not be written or printed; the message says what\n"
+      "     is where");
   return program;
 }
 
 int run(int argc, char** argv) {
   reserve_standard_streams();
+  ignore_write_signals();
   const Command program = make_program();
   if (argc < 2) {
     say(help_text(program));

@@ -12,6 +12,7 @@
 
 #include "everkernel/abi/opcode.hpp"
 #include "everkernel/abi/slot.hpp"
+#include "everkernel/base/duration_text.hpp"
 
 namespace everkernel::cli {
 namespace {
@@ -63,7 +64,8 @@ struct TimeUnit {
 };
 
 // Smallest first. A text that ends in `ms` also ends in `s`: the longest matching name counts.
-constexpr TimeUnit kTimeUnits[] = {{"ns", 1.0}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}, {"m", 60e9}};
+constexpr TimeUnit kTimeUnits[] = {{"ns", 1.0}, {"us", 1e3}, {"ms", 1e6},
+                                   {"s", 1e9},  {"m", 60e9}, {"h", 3600e9}};
 
 const TimeUnit* unit_at_end(std::string_view text) {
   const TimeUnit* found = nullptr;
@@ -165,7 +167,7 @@ Result<std::chrono::nanoseconds> parse_duration(std::string_view option, std::st
   if (!number) {
     return fail(Code::invalid_argument,
                 fmt::format("{}: {} is not a time", option, in_quotes(text)),
-                "give a number with ns, us, ms, s or m, such as 500ms or 1.5s");
+                "give a number with ns, us, ms, s, m or h, such as 500ms or 1.5s");
   }
   const double nanoseconds = *number * unit->nanoseconds;
   constexpr std::int64_t kMaxMinutes = 60 * 24 * 365;
@@ -204,15 +206,13 @@ std::string percent(std::uint64_t part, std::uint64_t whole) {
   return fmt::format("{:.1f} %", 100.0 * static_cast<double>(part) / static_cast<double>(whole));
 }
 
-std::string duration_text(std::chrono::nanoseconds duration) {
-  const auto nanoseconds = static_cast<double>(duration.count());
-  const auto* unit = &kTimeUnits[0];
-  for (const TimeUnit& larger : kTimeUnits) {
-    if (nanoseconds >= larger.nanoseconds && larger.name != "m") unit = &larger;
-  }
-  const double number = nanoseconds / unit->nanoseconds;
-  const int decimals = number >= 100 || unit->name == "ns" ? 0 : number >= 10 ? 1 : 2;
-  return fmt::format("{:.{}f} {}", number, decimals, unit->name);
+std::string rate_text(std::uint64_t count, std::chrono::nanoseconds time, std::string_view noun) {
+  if (count == 0 || time.count() <= 0) return fmt::format("no {} ended", noun);
+  const double rate = static_cast<double>(count) * 1e9 / static_cast<double>(time.count());
+  if (rate >= 10) return fmt::format("{} {}s/s", grouped(static_cast<std::uint64_t>(rate)), noun);
+  if (rate >= 1) return fmt::format("{:.1f} {}s/s", rate, noun);
+  const auto each = time / static_cast<std::chrono::nanoseconds::rep>(count);
+  return fmt::format("1 {} every {}", noun, duration_text(each));
 }
 
 std::string opcode_text(Word opcode) {

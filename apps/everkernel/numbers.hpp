@@ -35,8 +35,9 @@ std::string grouped(std::uint64_t number);
 std::string counted(std::uint64_t number, std::string_view noun);
 /// part / whole as a percentage with one decimal; "0.0 %" if whole is 0.
 std::string percent(std::uint64_t part, std::uint64_t whole);
-/// The time in the largest unit up to seconds in which it is at least 1, with three digits or more.
-std::string duration_text(std::chrono::nanoseconds duration);
+/// How often a second: whole from 10 up, with a decimal below, "1 every 33.3 s" if that is less
+/// than once a second.
+std::string rate_text(std::uint64_t count, std::chrono::nanoseconds time, std::string_view noun);
 /// The name of a built-in operation, else the number (hexadecimal from 65,536 up).
 std::string opcode_text(Word opcode);
 

@@ -9,8 +9,10 @@
 
 namespace everkernel::cli {
 
-/// The line: a bar, the items, and, if the rate is known, items per second and the time left.
-std::string progress_line(const RunProgress& progress, double items_per_second);
+/// The line: a bar, the items, and, if the rate is known, the time left and items per second. It
+/// has at most `columns` columns: what does not fit is left out.
+std::string progress_line(const RunProgress& progress, double items_per_second,
+                          std::size_t columns);
 
 /// Shows the line on standard error if that is a terminal; otherwise does nothing.
 class ProgressBar {

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "commands.hpp"
+#include "delivery.hpp"
 #include "everkernel/abi/opcode.hpp"
 #include "everkernel/base/json_writer.hpp"
 #include "everkernel/protocol/ring_writer.hpp"
@@ -17,6 +18,9 @@
 
 namespace everkernel::cli {
 namespace {
+
+// How long another publisher may hold the lock of the ring; it needs milliseconds.
+constexpr auto kLockTimeout = std::chrono::seconds(10);
 
 struct PublishOptions {
   std::string ring = {};
@@ -28,6 +32,7 @@ struct PublishOptions {
   std::vector<std::string> packed = {};
   std::optional<std::string> batch = {};
   std::optional<Word> tag = {};
+  std::optional<std::chrono::nanoseconds> lock_timeout = {};
   bool json = false;
 };
 
@@ -140,8 +145,8 @@ Result<Word> publish_into(Bytes& ring, const PublishOptions& options) {
 }
 
 // Writes the slots back, their status words last, as the wire format requires of every publisher: a
-// reader of the file sees a slot either free or complete. If the first write fails, nothing is
-// published.
+// reader of the file sees a slot either free or complete. If a write fails, the bytes that were
+// there are written back; should that fail too, words of slots that stay free have changed.
 Result<void> write_slots(const InPlaceFile& file, const Bytes& before, const Bytes& after,
                          Word first_slot, Word slot_count) {
   const std::size_t offset = std::size_t{first_slot} * abi::kSlotBytes;
@@ -151,8 +156,10 @@ Result<void> write_slots(const InPlaceFile& file, const Bytes& before, const Byt
   for (std::size_t at = 0; at < size; at += abi::kSlotBytes) {
     std::memcpy(payload.data() + at, before.data() + offset + at, abi::kWordBytes);
   }
-  EVERKERNEL_TRY(file.write(offset, payload));
-  return file.write(offset, slots);
+  auto written = file.write(offset, payload);
+  if (written) written = file.write(offset, slots);
+  if (!written) static_cast<void>(file.write(offset, std::span(before).subspan(offset, size)));
+  return written;
 }
 
 std::string report_text(const PublishOptions& options, Word slot_count) {
@@ -178,22 +185,27 @@ std::string report_text(const PublishOptions& options, Word slot_count) {
                      options.slot);
 }
 
-Result<InPlaceFile> open_ring(const std::string& path) {
-  auto file = InPlaceFile::open(path);
+Result<InPlaceFile> open_ring(const std::string& path, std::chrono::nanoseconds lock_timeout) {
+  auto file = InPlaceFile::open(path, lock_timeout);
   if (file || file.error().native != ENOENT) return file;
   Error error = file.error();
   error.hint = "make a ring first: everkernel encode ring --slots N -o FILE";
   return Failure(std::move(error));
 }
 
-Result<void> publish(const PublishOptions& options) {
+Result<Ending> publish(const PublishOptions& options) {
   EVERKERNEL_TRY(check_combination(options));
-  const InPlaceFile file = EVERKERNEL_TRY(open_ring(options.ring));
+  const InPlaceFile file =
+      EVERKERNEL_TRY(open_ring(options.ring, options.lock_timeout.value_or(kLockTimeout)));
   const Bytes before = EVERKERNEL_TRY(file.read());
+  EVERKERNEL_TRY(check_memory(before.size(), in_quotes(options.ring)));  // for the copy
   Bytes after = before;
   const Word slot_count = EVERKERNEL_TRY(publish_into(after, options));
-  EVERKERNEL_TRY(print(report_text(options, slot_count)));
-  return write_slots(file, before, after, options.slot, slot_count);
+  // Printed first: a publisher that cannot say where it published has published nothing.
+  const Ending ending = deliver_text(report_text(options, slot_count));
+  if (ending != Ending::done) return ending;
+  EVERKERNEL_TRY(write_slots(file, before, after, options.slot, slot_count));
+  return ending;
 }
 
 }  // namespace
@@ -215,6 +227,10 @@ Command publish_command() {
                    "Publish the items of a file into consecutive slots, then a\n"
                    "fence that completes after them");
   command.add_word("--tag", options.tag, "Word that the fence of --batch stores; 0 by default");
+  command.add_duration("--lock-timeout", options.lock_timeout,
+                       "How long to wait while another process has locked the ring, 10s\n"
+                       "by default");
+  command.add_memory_limit();
   command.add_json(options.json);
   command.set_footer(
       "Examples:\n"

@@ -1,7 +1,8 @@
 // `everkernel run`: plans, runs and reports all items of a job file.
 //
 // The whole job is checked before anything runs, and everything has run before the first file is
-// written: a failure leaves the output folder unchanged.
+// written: a failure leaves the output folder unchanged. If the results of a job that ran cannot be
+// written or printed, delivery.cpp saves what it can.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,8 +11,11 @@
 
 #include "backends.hpp"
 #include "commands.hpp"
+#include "delivery.hpp"
+#include "everkernel/memory/available.hpp"
 #include "everkernel/runtime/megakernel.hpp"
-#include "files.hpp"
+#include "handler_file.hpp"
+#include "interrupt.hpp"
 #include "job.hpp"
 #include "progress.hpp"
 #include "run_outcome.hpp"
@@ -33,6 +37,7 @@ struct RunArguments {
   bool jit = false;
   std::optional<Word> hit_capacity = {};
   std::optional<std::uint64_t> memory_budget = {};
+  std::optional<std::uint64_t> handlers_limit = {};
   std::optional<std::string> outputs = {};
   std::string backend = "auto";
   bool json = false;
@@ -50,6 +55,7 @@ Result<void> check_usage(const RunArguments& arguments) {
   if (arguments.hit_capacity == 0u) {
     return bad_usage("--hit-capacity: 0 keeps no hit", "give 1 or more, or omit the option");
   }
+  EVERKERNEL_TRY(check_hit_capacity(arguments.hit_capacity.value_or(0)));
   if (arguments.memory_budget == std::uint64_t{0}) {
     return bad_usage("--memory-budget: nothing fits in 0 bytes", "give more, or omit the option");
   }
@@ -59,13 +65,29 @@ Result<void> check_usage(const RunArguments& arguments) {
   return {};
 }
 
-// The largest memory of a backend here: buffers of a job that exceed it cannot run.
-std::uint64_t host_memory_bytes() {
-  std::uint64_t bytes = 0;
+// The buffers of a job must fit in the memory of a backend here: that of a device, or what this
+// process may still use.
+JobLimits limits_of(const RunArguments& arguments) {
+  JobLimits limits{.memory = memory::available(),
+                   .handlers_bytes = arguments.handlers_limit.value_or(kDefaultHandlersLimit)};
+  if (arguments.backend == "cpu") return limits;
   for (const backend::Capabilities& backend : all_backends()) {
-    if (backend.supported) bytes = std::max(bytes, backend.memory_bytes);
+    if (!backend.supported || backend.id == "cpu") continue;
+    if (backend.memory_bytes <= limits.memory.bytes) continue;
+    limits.memory = {backend.memory_bytes, fmt::format("the memory of {}", backend.device)};
   }
-  return bytes;
+  return limits;
+}
+
+// The outputs are copied for the report after the run: too late to find that they do not fit.
+Result<void> check_outputs(const RunArguments& arguments, const Job& job) {
+  // The text of a word has up to 11 characters.
+  const std::uint64_t bytes_per_word = sizeof(Word) + (arguments.json ? 11 : 0);
+  std::unordered_map<Word, std::uint64_t> lengths;
+  for (const JobBuffer& buffer : job.buffers) lengths.emplace(buffer.handle, buffer.word_count);
+  std::uint64_t bytes = 0;
+  for (const Word handle : job.outputs) bytes += lengths.at(handle) * bytes_per_word;
+  return check_memory(bytes, fmt::format("{}: outputs", job.path));
 }
 
 Result<std::vector<DataBuffer>> make_buffers(Megakernel& kernel, Job& job) {
@@ -85,7 +107,8 @@ backend::Execution execution_of(const RunArguments& arguments) {
   return arguments.jit ? backend::Execution::native : backend::Execution::automatic;
 }
 
-Result<RunReport> run_items(Megakernel& kernel, const RunArguments& arguments, const Job& job) {
+Result<RunReport> run_items(Megakernel& kernel, const RunArguments& arguments, const Job& job,
+                            const Interrupt& interrupt) {
   ProgressBar bar;
   RunOptions options{.origins = job.origins,
                      .ordered = job.ordered,
@@ -93,6 +116,7 @@ Result<RunReport> run_items(Megakernel& kernel, const RunArguments& arguments, c
                      .fuse = !arguments.no_fuse,
                      .lineage = arguments.lineage,
                      .timeout = arguments.timeout.value_or(kDefaultRunTimeout),
+                     .stop = &interrupt.flag(),
                      .worker_count = arguments.workers.value_or(0),
                      .execution = execution_of(arguments),
                      .hit_capacity = arguments.hit_capacity.value_or(0),
@@ -115,19 +139,28 @@ Result<void> read_outputs(std::span<const DataBuffer> buffers, RunOutcome& outco
   return {};
 }
 
-Result<void> stage_outputs(OutputFolder& folder, RunOutcome& outcome) {
+std::string file_name(Word handle) {
+  return fmt::format("buffer-{}.bin", handle);
+}
+
+// Writes the outputs; a failure leaves the names of no files for the report.
+Result<void> write_outputs(OutputFolder& folder, RunOutcome& outcome) {
+  std::vector<WrittenFile> files;
   for (const RunOutput& output : outcome.outputs) {
     const auto bytes = std::as_bytes(std::span(output.words));
-    std::string path =
-        EVERKERNEL_TRY(folder.stage(fmt::format("buffer-{}.bin", output.handle), bytes));
-    outcome.files.push_back({.path = std::move(path), .bytes = bytes.size()});
+    std::string path = EVERKERNEL_TRY(folder.stage(file_name(output.handle), bytes));
+    files.push_back({.path = std::move(path), .bytes = bytes.size()});
   }
+  EVERKERNEL_TRY(folder.commit());
+  outcome.files = std::move(files);
   return {};
 }
 
 Result<Ending> run(const RunArguments& arguments) {
+  CommandTimes times;
   EVERKERNEL_TRY(check_usage(arguments));
-  Job job = EVERKERNEL_TRY(read_job(arguments.job, host_memory_bytes()));
+  Job job = EVERKERNEL_TRY(read_job(arguments.job, limits_of(arguments)));
+  times.read_job = times.total();
   const ChosenBackend chosen = EVERKERNEL_TRY(choose_backend(arguments.backend));
   // A run compiles its own code if that pays; the kernel itself need not be compiled.
   const auto execution = chosen.backend->capabilities().interpreter
@@ -135,14 +168,25 @@ Result<Ending> run(const RunArguments& arguments) {
                              : backend::Execution::automatic;
   Megakernel kernel = EVERKERNEL_TRY(Megakernel::create(
       chosen.backend,
-      {.slot_count = kRingSlots, .handlers = job.handlers, .execution = execution}));
+      {.slot_count = kRingSlots,
+       .handlers = job.handlers,
+       .execution = execution,
+       .compile_timeout = std::chrono::nanoseconds(0)}));  // the time limit covers compiling
   const std::vector<DataBuffer> buffers = EVERKERNEL_TRY(make_buffers(kernel, job));
+  EVERKERNEL_TRY(check_outputs(arguments, job));
+  // From here on a signal ends the run, not the process: what is done is written.
+  const Interrupt interrupt;
   // Opened before the run, which may take an hour: a folder that cannot be written is reported at
   // once.
   std::optional<OutputFolder> folder;
   if (arguments.outputs) folder.emplace(EVERKERNEL_TRY(OutputFolder::open(*arguments.outputs)));
+  times.prepare = times.total() - times.read_job;
 
-  const RunReport report = EVERKERNEL_TRY(run_items(kernel, arguments, job));
+  if (folder) {
+    for (const Word handle : job.outputs) EVERKERNEL_TRY(folder->check(file_name(handle)));
+  }
+  const RunReport report = EVERKERNEL_TRY(run_items(kernel, arguments, job, interrupt));
+  const auto outputs_begin = times.total();
   const backend::Capabilities& capabilities = chosen.backend->capabilities();
   RunOutcome outcome{.job = job,
                      .report = report,
@@ -151,17 +195,24 @@ Result<Ending> run(const RunArguments& arguments) {
                      .device = capabilities.device,
                      .lineage = arguments.lineage};
   EVERKERNEL_TRY(read_outputs(buffers, outcome));
-  if (folder) EVERKERNEL_TRY(stage_outputs(*folder, outcome));
-  EVERKERNEL_TRY(print(arguments.json ? json_text(outcome) : human_text(outcome)));
-  if (folder) EVERKERNEL_TRY(folder->commit());
-  const bool is_whole = report.items_faulted == 0 && report.items_remaining == 0;
-  return is_whole ? Ending::done : Ending::incomplete;
+  Delivery delivery{.report_name = arguments.json ? "report.json" : "report.txt"};
+  if (folder) {
+    delivery.folder = &*folder;
+    delivery.files_written = write_outputs(*folder, outcome);
+  }
+  times.outputs = times.total() - outputs_begin;
+  outcome.times = times;
+  delivery.report = arguments.json ? json_text(outcome) : human_text(outcome);
+  const bool is_whole =
+      report.items_faulted == 0 && report.items_remaining == 0 && report.hits_dropped == 0;
+  if (!is_whole) delivery.ending = Ending::incomplete;
+  return deliver(delivery);
 }
 
 void add_options(Command& command, RunArguments& arguments) {
   command.add_path("JOB", arguments.job, "The job, a JSON file (docs/running-jobs.md)");
   command.add_duration("--max-wall-time", arguments.timeout,
-                       "Time limit, such as 500ms, 10s or 2m; an hour by default.\n"
+                       "Time limit, such as 500ms, 10s or 2h; an hour by default.\n"
                        "Items that have not ended by then remain");
   command.add_word("--workers", arguments.workers,
                    "Number of workers; by default the launch policy decides");
@@ -174,10 +225,14 @@ void add_options(Command& command, RunArguments& arguments) {
                    "Run on the reference interpreter, without compiling");
   command.add_flag("--jit", arguments.jit, "Compile the handlers for this job");
   command.add_word("--hit-capacity", arguments.hit_capacity,
-                   "Hits of emit to keep; by default the launch policy decides");
+                   "Hits of emit to keep; by default as many as fit the memory\n"
+                   "budget, or an eighth of the memory");
   command.add_bytes("--memory-budget", arguments.memory_budget,
                     "Memory that the run may use: bytes, or a number with KiB, MiB\n"
                     "or GiB; no limit by default");
+  command.add_memory_limit();
+  command.add_bytes("--handlers-limit", arguments.handlers_limit,
+                    "Longest file of handlers, 64MiB by default");
   command.add_folder("--outputs", arguments.outputs,
                      "Folder to write the outputs of the job to; created if it does\n"
                      "not exist");
@@ -203,9 +258,13 @@ Command run_command() {
       "  everkernel run job.json --outputs results\n"
       "Exit status:\n"
       "  0  every item is processed\n"
-      "  1  items ended as FAULT or have not ended\n"
+      "  1  items ended as FAULT or have not ended (the time limit was reached, or the first\n"
+      "     SIGINT (Ctrl-C), SIGTERM or SIGHUP came), or hits were dropped; what was done is\n"
+      "     written\n"
       "  2  wrong usage or wrong input; no file was written\n"
-      "  3  the backend failed or is not available; no file was written");
+      "  3  the backend failed or is not available; no file was written\n"
+      "  4  the job ran, but its results could not be written or printed; the message says what\n"
+      "     is where");
   return command;
 }
 

@@ -11,6 +11,7 @@ void write_counts(JsonWriter& json, const RunReport& report) {
   json.field("items_processed", report.items_processed);
   json.field("items_remaining", report.items_remaining);
   json.field("items_faulted", report.items_faulted);
+  json.field("interrupted", report.is_stopped);
   json.field("wall_time_ns", static_cast<std::uint64_t>(report.wall_time.count()));
   json.field("queue_plan_ns", report.queue_plan_ns);
   json.field("queue_publish_ns", report.queue_publish_ns);
@@ -19,6 +20,25 @@ void write_counts(JsonWriter& json, const RunReport& report) {
   json.field("deduped_items", report.deduped_items);
   json.field("published_items", report.published_items);
   json.field("lineage_items", report.lineage_items);
+}
+
+void write_times(JsonWriter& json, const RunOutcome& outcome) {
+  const auto field = [&](const char* name, std::chrono::nanoseconds time) {
+    json.field(name, static_cast<std::uint64_t>(time.count()));
+  };
+  field("read_job_ns", outcome.times.read_job);
+  field("prepare_ns", outcome.times.prepare);
+  json.field("code_wait_ns", outcome.report.code_wait_ns);
+  field("outputs_ns", outcome.times.outputs);
+}
+
+void write_barriers(JsonWriter& json, const RunReport& report) {
+  json.key("barriers").begin_array();
+  for (const BarrierCount& barrier : report.barriers) {
+    json.begin_object().field("opcode", barrier.opcode).field("handler", barrier.name);
+    json.field("reason", barrier.reason).field("items", barrier.items).end_object();
+  }
+  json.end_array().field("barrier_ns", report.barrier_ns);
 }
 
 void write_telemetry(JsonWriter& json, const RunTelemetry& telemetry) {
@@ -52,6 +72,8 @@ void write_shape(JsonWriter& json, const RunShape& shape) {
   json.field("grouped_by_opcode", shape.grouped_by_opcode);
   json.field("worker_sleeps", shape.worker_sleeps);
   json.field("policy_hits", shape.policy_hits).field("policy_misses", shape.policy_misses);
+  json.field("compiled_handlers", shape.compiled_handlers).field("compile_ns", shape.compile_ns);
+  json.field("items_interpreted", shape.items_interpreted);
   json.field("pipeline_id", shape.pipeline_id).end_object();
 }
 
@@ -97,21 +119,35 @@ void write_hits(JsonWriter& json, const RunReport& report) {
     json.value(std::span<const Word>(words));
   }
   json.end_array().field("hits_dropped", report.hits_dropped);
+  json.field("hit_limit", report.hit_limit);
+}
+
+void write_prints(JsonWriter& json, const RunReport& report) {
+  json.key("printf").begin_array();
+  for (const PrintRecord& record : report.prints) {
+    const Word words[] = {record.item, record.format, record.a, record.b};
+    json.value(std::span<const Word>(words));
+  }
+  json.end_array().field("printf_dropped", report.prints_dropped);
 }
 
 }  // namespace
 
 std::string json_text(const RunOutcome& outcome) {
+  const auto begin = outcome.times.total();
   std::string out;
   JsonWriter json(out);
   json.begin_object().field("job", outcome.job.path).field("backend", outcome.backend);
   json.field("backend_reason", outcome.backend_reason).field("device", outcome.device);
   write_counts(json, outcome.report);
+  write_times(json, outcome);
   write_telemetry(json, outcome.report.telemetry);
   write_shape(json, outcome.report.shape);
   write_faults(json, outcome);
+  write_barriers(json, outcome.report);
   write_lineage(json, outcome.report);
   write_hits(json, outcome.report);
+  write_prints(json, outcome.report);
   json.key("outputs").begin_array();
   for (const RunOutput& output : outcome.outputs) {
     json.begin_object().field("handle", output.handle);
@@ -121,7 +157,11 @@ std::string json_text(const RunOutcome& outcome) {
   for (const WrittenFile& file : outcome.files) {
     json.begin_object().field("path", file.path).field("bytes", file.bytes).end_object();
   }
-  json.end_array().end_object();
+  json.end_array();
+  // Last, so that these times include making the text above.
+  const auto total = outcome.times.total();
+  json.field("report_ns", static_cast<std::uint64_t>((total - begin).count()));
+  json.field("total_time_ns", static_cast<std::uint64_t>(total.count())).end_object();
   return out += '\n';
 }
 

@@ -1,6 +1,7 @@
 // The outcome of `run`, which run_json.cpp prints as JSON and run_text.cpp as text.
 #pragma once
 
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,18 @@ struct RunOutput {
   std::vector<Word> words = {};
 };
 
+/// Where the time of the command went beside the run.
+struct CommandTimes {
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point begin = Clock::now();  ///< when the command began
+  std::chrono::nanoseconds read_job = {};  ///< reading and checking the job
+  std::chrono::nanoseconds prepare = {};   ///< finding the backend, making kernel and buffers
+  std::chrono::nanoseconds outputs = {};   ///< reading outputs back and writing files
+
+  /// The time since `begin`.
+  std::chrono::nanoseconds total() const { return Clock::now() - begin; }
+};
+
 /// Everything that the report shows. Refers to the job and the report.
 struct RunOutcome {
   const Job& job;
@@ -24,6 +37,7 @@ struct RunOutcome {
   std::string backend_reason = {};      ///< why `auto` chose it; empty if the user named it
   std::string device = {};              ///< the device, for people
   bool lineage = false;                 ///< whether --lineage was given
+  CommandTimes times = {};              ///< of the command, beside the run
   std::vector<RunOutput> outputs = {};  ///< in the order of the job
   std::vector<WrittenFile> files = {};  ///< of --outputs
 };

@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "backends.hpp"
 #include "everkernel/abi/fault.hpp"
+#include "everkernel/base/duration_text.hpp"
 #include "everkernel/ir/limits.hpp"
 #include "fault_text.hpp"
 #include "numbers.hpp"
@@ -37,9 +39,9 @@ std::string bps_text(Word bps) {
 // --- headline, time, items -----------------------------------------------------------------------
 
 // "3 items done in 1.22 ms", or the counts if not all of them are done.
-std::string result_text(const RunReport& report) {
+std::string result_text(const RunReport& report, std::chrono::nanoseconds total) {
   const std::string items = counted(items_of(report), "item");
-  const std::string time = duration_text(report.wall_time);
+  const std::string time = duration_text(total);
   if (report.items_faulted == 0 && report.items_remaining == 0) {
     return fmt::format("{} done in {}", items, time);
   }
@@ -48,36 +50,42 @@ std::string result_text(const RunReport& report) {
   if (report.items_faulted != 0) text += fmt::format(", {} faulted", grouped(report.items_faulted));
   if (report.items_remaining != 0)
     text += fmt::format(", {} remain", grouped(report.items_remaining));
+  if (report.is_stopped) text += ", interrupted";
   return text;
 }
 
-std::string headline(const RunOutcome& outcome) {
+// The times are those of the whole command, up to this report.
+std::string headline(const RunOutcome& outcome, std::chrono::nanoseconds total) {
   const RunReport& report = outcome.report;
-  const double seconds = std::chrono::duration<double>(report.wall_time).count();
-  const auto ended = static_cast<double>(report.items_processed + report.items_faulted);
-  const double rate = seconds > 0 ? ended / seconds : 0;
-  std::string text = fmt::format("run  {}: {}, {} items/s\n", outcome.job.path, result_text(report),
-                                 grouped(static_cast<std::uint64_t>(rate)));
+  const std::uint64_t ended = report.items_processed + report.items_faulted;
+  std::string text = fmt::format("run  {}: {}, {}\n", outcome.job.path, result_text(report, total),
+                                 rate_text(ended, total, "item"));
   if (outcome.backend_reason.empty()) return text + fmt::format("  on {}\n", outcome.backend);
   return text + choice_text(outcome.backend, outcome.backend_reason);
 }
 
-std::string time_text(const RunOutcome& outcome) {
+std::string time_text(const RunOutcome& outcome, std::chrono::nanoseconds total) {
   const RunReport& report = outcome.report;
-  const auto wall = static_cast<std::uint64_t>(report.wall_time.count());
+  const CommandTimes& times = outcome.times;
+  const auto whole = static_cast<std::uint64_t>(total.count());
+  std::uint64_t known = 0;
   Table table = Table::plain({Align::left, Align::right, Align::right, Align::left, Align::left});
   const auto row = [&](const char* name, std::uint64_t time_ns, const char* what) {
-    const std::uint64_t shown = std::min(time_ns, wall);
-    table.add({name, duration_text(std::chrono::nanoseconds(time_ns)), percent(time_ns, wall),
-               bar(shown, wall, kBarColumns), what});
+    const std::uint64_t shown = std::min(time_ns, whole);
+    table.add({name, duration_text(std::chrono::nanoseconds(time_ns)), percent(time_ns, whole),
+               bar(shown, whole, kBarColumns), what});
+    known += time_ns;
   };
+  row("read", static_cast<std::uint64_t>(times.read_job.count()), "the job and its files");
+  row("prepare", static_cast<std::uint64_t>(times.prepare.count()), "backend, kernel, buffers");
   row("plan", report.queue_plan_ns, "equal items, order, regions, launch policy");
+  row("code", report.code_wait_ns, "wait for code that is compiled or loaded");
   row("publish", report.queue_publish_ns, "filling the ring, while it drains");
+  known -= report.queue_publish_ns;  // it happens during dispatch
   row("dispatch", report.backend_dispatch_ns, "from the first slot to the last item");
   if (outcome.lineage) row("lineage", report.lineage_ns, "tracing handlers to outputs");
-  // Publishing is not added: it happens during dispatch.
-  const std::uint64_t known = report.queue_plan_ns + report.backend_dispatch_ns + report.lineage_ns;
-  row("the rest", wall - std::min(wall, known), "memory, threads, compiling, reading back");
+  row("outputs", static_cast<std::uint64_t>(times.outputs.count()), "read back, write files");
+  row("the rest", whole - std::min(whole, known), "memory, threads, hits");
   return "\ntime\n" + table.text(2);
 }
 
@@ -89,7 +97,8 @@ std::string items_text(const RunReport& report) {
   };
   row("processed", report.items_processed, "ran, or an equal item ran for them");
   row("faulted", report.items_faulted, "ended as FAULT");
-  row("remaining", report.items_remaining, "had not ended at the time limit");
+  row("remaining", report.items_remaining,
+      report.is_stopped ? "had not ended at the signal" : "had not ended at the time limit");
   row("deduped", report.deduped_items, "dropped: an equal pure item ran");
   const std::uint64_t run = all - std::min(all, report.deduped_items);
   const double length = report.shape.regions == 0
@@ -119,6 +128,30 @@ std::string faults_text(const RunOutcome& outcome) {
                grouped(fault.first_item), fault_advice(fault.code, FaultSource::run)});
   }
   return "\nfaults\n" + table.text(2) + more_line(faults.size() - shown);
+}
+
+// --- barriers ------------------------------------------------------------------------------------
+
+std::string barriers_text(const RunReport& report) {
+  if (report.barriers.empty()) return {};
+  Table table({{"handler"}, {"items", Align::right}, {"why it is a barrier"}}, 2);
+  std::uint64_t items = 0;
+  for (const BarrierCount& barrier : report.barriers) items += barrier.items;
+  const std::size_t shown = std::min(report.barriers.size(), kShownRows);
+  for (const BarrierCount& barrier : std::span(report.barriers).first(shown)) {
+    table.add({fmt::format("{} ({})", barrier.name, barrier.opcode), grouped(barrier.items),
+               barrier.reason});
+  }
+  std::string text = fmt::format(
+      "\nbarriers\n  {} waited for all items before, and all items behind waited for {}.\n",
+      counted(items, "item"), items == 1 ? "it" : "them");
+  if (report.barrier_ns != 0) {
+    text += fmt::format(
+        "  Meanwhile one worker ran and the others had nothing to do: {}, {} of dispatch.\n",
+        duration_text(std::chrono::nanoseconds(report.barrier_ns)),
+        percent(report.barrier_ns, report.backend_dispatch_ns));
+  }
+  return text + table.text(2) + more_line(report.barriers.size() - shown);
 }
 
 // --- decisions -----------------------------------------------------------------------------------
@@ -204,27 +237,74 @@ std::string decisions_text(const RunReport& report) {
   return "\ndecisions\n" + table.text(2);
 }
 
-// --- hits ----------------------------------------------------------------------------------------
+// --- hits and printf -----------------------------------------------------------------------------
+
+// A row for each, whatever their columns are called.
+std::string records_text(const RunOutcome& outcome, std::vector<Column> columns,
+                         std::span<const std::array<Word, 4>> records, std::size_t all) {
+  Table table(std::move(columns));
+  for (const auto& [item, first, second, third] : records) {
+    const bool is_known = item < outcome.job.items.size();
+    table.add({grouped(item),
+               is_known ? handler_name(outcome.job, outcome.job.items[item].op_handle) : "",
+               grouped(first), grouped(second), grouped(third)});
+  }
+  return table.text(2) + more_line(all - records.size());
+}
+
+// Why hits were dropped and what to do; the end of a line.
+std::string dropped_hits_text(const RunOutcome& outcome) {
+  const RunReport& report = outcome.report;
+  if (report.hits_dropped == 0) return "\n";
+  const bool was_asked = report.hit_limit == report.telemetry.hit_capacity;
+  const bool may_vary = outcome.backend != "cpu";  // hits come from a device as items end
+  if (report.hits.size() < report.hit_limit) {
+    // The room on a device grows between launches only.
+    return fmt::format(
+        ": one launch emitted more than there was room for; another run may keep others\n"
+        "  to keep all, give --hit-capacity {}\n",
+        report.hits.size() + report.hits_dropped);
+  }
+  return fmt::format(": there was room for {}{}\n  {}\n", grouped(report.hit_limit),
+                     may_vary ? "; another run may keep others" : ", and the first are kept",
+                     was_asked ? "to keep more, raise --hit-capacity or omit it"
+                               : "to keep more, raise --memory-budget or split the job");
+}
 
 std::string hits_text(const RunOutcome& outcome) {
   const RunReport& report = outcome.report;
   if (report.hits.empty() && report.hits_dropped == 0) return {};
-  std::string text = fmt::format("\nhits\n  {} kept, {} dropped; there is room for {}\n",
-                                 grouped(report.hits.size()), grouped(report.hits_dropped),
-                                 grouped(report.telemetry.hit_capacity));
-  Table table({{"item", Align::right},
-               {"handler"},
-               {"a", Align::right},
-               {"b", Align::right},
-               {"c", Align::right}});
-  const std::size_t shown = std::min(report.hits.size(), kShownRows);
-  for (const abi::Hit& hit : std::span(report.hits).first(shown)) {
-    const bool is_known = hit.item < outcome.job.items.size();
-    table.add({grouped(hit.item),
-               is_known ? handler_name(outcome.job, outcome.job.items[hit.item].op_handle) : "",
-               grouped(hit.a), grouped(hit.b), grouped(hit.c)});
-  }
-  return text + table.text(2) + more_line(report.hits.size() - shown);
+  std::vector<std::array<Word, 4>> rows;
+  for (const abi::Hit& hit : std::span(report.hits).first(std::min(report.hits.size(), kShownRows)))
+    rows.push_back({hit.item, hit.a, hit.b, hit.c});
+  return fmt::format("\nhits\n  {} kept, {} dropped", grouped(report.hits.size()),
+                     grouped(report.hits_dropped)) +
+         dropped_hits_text(outcome) +
+         records_text(outcome,
+                      {{"item", Align::right},
+                       {"handler"},
+                       {"a", Align::right},
+                       {"b", Align::right},
+                       {"c", Align::right}},
+                      rows, report.hits.size());
+}
+
+std::string prints_text(const RunOutcome& outcome) {
+  const RunReport& report = outcome.report;
+  if (report.prints.empty() && report.prints_dropped == 0) return {};
+  std::vector<std::array<Word, 4>> rows;
+  for (const PrintRecord& record :
+       std::span(report.prints).first(std::min(report.prints.size(), kShownRows)))
+    rows.push_back({record.item, record.format, record.a, record.b});
+  return fmt::format("\nprintf\n  {} kept, {} dropped\n", grouped(report.prints.size()),
+                     grouped(report.prints_dropped)) +
+         records_text(outcome,
+                      {{"item", Align::right},
+                       {"handler"},
+                       {"format", Align::right},
+                       {"a", Align::right},
+                       {"b", Align::right}},
+                      rows, report.prints.size());
 }
 
 // --- outputs -------------------------------------------------------------------------------------
@@ -261,9 +341,10 @@ std::string handler_name(const Job& job, Word opcode) {
 }
 
 std::string human_text(const RunOutcome& outcome) {
-  return headline(outcome) + time_text(outcome) + items_text(outcome.report) +
-         faults_text(outcome) + decisions_text(outcome.report) + hits_text(outcome) +
-         lineage_text(outcome) + outputs_text(outcome);
+  const auto total = outcome.times.total();
+  return headline(outcome, total) + time_text(outcome, total) + items_text(outcome.report) +
+         faults_text(outcome) + barriers_text(outcome.report) + decisions_text(outcome.report) +
+         hits_text(outcome) + prints_text(outcome) + lineage_text(outcome) + outputs_text(outcome);
 }
 
 }  // namespace everkernel::cli

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "everkernel/backend/detail/live.hpp"
+#include "everkernel/backend/detail/graph_kernel.hpp"
 
 namespace everkernel::backend {
 
@@ -61,6 +61,8 @@ std::string_view drain_end_name(DrainEnd end) {
       return "shutdown";
     case DrainEnd::deadline:
       return "deadline";
+    case DrainEnd::stopped:
+      return "stopped";
   }
   return "unknown";
 }
@@ -68,6 +70,6 @@ std::string_view drain_end_name(DrainEnd end) {
 Memory::~Memory() = default;
 Kernel::~Kernel() = default;
 Backend::~Backend() = default;
-LiveKernel::~LiveKernel() = default;
+GraphKernel::~GraphKernel() = default;
 
 }  // namespace everkernel::backend

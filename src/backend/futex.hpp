@@ -16,4 +16,11 @@ void wait(const std::atomic<std::uint32_t>& word, std::uint32_t expected,
 /// Wakes up to `count` threads that sleep on the word.
 void wake(const std::atomic<std::uint32_t>& word, int count = INT_MAX);
 
+/// As wait(), on a word of memory that several processes map.
+void wait_shared(const std::uint32_t* word, std::uint32_t expected,
+                 std::chrono::nanoseconds timeout);
+
+/// Wakes every thread of every process that sleeps on the word.
+void wake_shared(const std::uint32_t* word);
+
 }  // namespace everkernel::backend::futex

@@ -2,6 +2,7 @@
 // evaluation can fault, and error checks would hide the meaning of each step.
 #include "everkernel/ir/interpreter.hpp"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 
@@ -21,13 +22,30 @@ struct Fault {
   Word code;
 };
 
+/// Ends the interpretation of an item that has had no effect: it runs elsewhere from the start.
+struct Leave {};
+
+constexpr std::uint64_t kNever = ~std::uint64_t{0};
+/// Turns between two looks for a way out.
+constexpr std::uint64_t kLookInterval = 4096;
+/// Turns from which on a loop counts as long, and the turns that a loop inside a loop is expected
+/// to take.
+constexpr std::uint64_t kLongLoop = 32768;
+constexpr std::uint64_t kInnerTurns = 64;
+
 /// Where control goes after a statement.
 enum class Flow : std::uint8_t { next, break_loop, continue_loop, end };
 
 class Interpreter {
  public:
-  Interpreter(const VerifiedHandler& verified, ItemFrame& frame, TouchWatch* watch)
-      : verified_(verified), body_(verified.handler.body), frame_(frame), watch_(watch) {}
+  Interpreter(const VerifiedHandler& verified, ItemFrame& frame, TouchWatch* watch,
+              WayOut* way_out = nullptr)
+      : verified_(verified),
+        body_(verified.handler.body),
+        frame_(frame),
+        watch_(watch),
+        way_out_(way_out),
+        next_look_(way_out == nullptr ? kNever : kLookInterval) {}
 
   Outcome run() {
     try {
@@ -36,6 +54,19 @@ class Interpreter {
       return {Ending::fault, fault.code};
     }
     return outcome_;
+  }
+
+  /// As run(); nothing if the item took the way out.
+  std::optional<Outcome> run_or_leave() {
+    const std::uint64_t fuel = frame_.fuel;
+    std::optional<Outcome> outcome;
+    try {
+      outcome = run();
+    } catch (const Leave&) {
+      frame_.fuel = fuel;
+    }
+    way_out_->turns_run = turns_;
+    return outcome;
   }
 
  private:
@@ -68,6 +99,7 @@ class Interpreter {
         const Word index = value(stmt.operands[0]);
         const Word word = value(stmt.operands[1]);
         if (index >= abi::kSlotArgs) stop(FaultCode::index_out_of_range);
+        has_effect_ = true;
         frame_.args[index] = word;
         return Flow::next;
       }
@@ -77,6 +109,7 @@ class Interpreter {
         const Word word = value(stmt.operands[1]);
         Word& target = place(stmt.buffer.kind, handle, index, memory::Access::write);
         touch({.word = &target, .is_write = true});
+        has_effect_ = true;
         std::atomic_ref(target).store(word, std::memory_order_relaxed);
         return Flow::next;
       }
@@ -122,17 +155,51 @@ class Interpreter {
     return Flow::next;
   }
 
+  bool is_aborted() const {
+    if (frame_.abort == nullptr) return false;
+    const std::atomic_ref<Word> word(const_cast<Word&>(*frame_.abort));
+    return word.load(std::memory_order_relaxed) != 0;
+  }
+
   /// Called before every turn of a loop.
   void poll_abort() const {
-    if (frame_.abort == nullptr) return;
-    const std::atomic_ref<Word> word(const_cast<Word&>(*frame_.abort));
-    if (word.load(std::memory_order_relaxed) != 0) stop(FaultCode::deadline);
+    if (is_aborted()) stop(FaultCode::deadline);
   }
 
   void spend_turn() {
     poll_abort();
     if (frame_.fuel == 0) stop(FaultCode::fuel_exhausted);
     --frame_.fuel;
+    if (++turns_ == next_look_) look();
+  }
+
+  /// Looks for a way out, also if it is too late for this item: others of its handler may follow.
+  void look() {
+    next_look_ = turns_ + kLookInterval;
+    if (way_out_->look(turns_) && !has_effect_) throw Leave{};
+  }
+
+  /// Called before a loop of that many turns.
+  void expect(std::uint64_t turns, BlockId body) {
+    if (way_out_ == nullptr || has_effect_ || turns * kInnerTurns < kLongLoop) return;
+    if (has_loop(body)) turns *= kInnerTurns;
+    if (turns >= kLongLoop && way_out_->expect(turns)) throw Leave{};
+  }
+
+  bool has_loop(BlockId id) const {
+    return std::ranges::any_of(body_[id].statements, [this](StmtId statement) {
+      const Stmt& stmt = body_[statement];
+      switch (stmt.kind) {
+        case StmtKind::for_loop:
+        case StmtKind::each_loop:
+        case StmtKind::while_loop:
+          return true;
+        case StmtKind::branch:
+          return has_loop(stmt.body) || (stmt.otherwise && has_loop(*stmt.otherwise));
+        default:
+          return false;
+      }
+    });
   }
 
   Flow run_while(const Stmt& stmt) {
@@ -157,6 +224,7 @@ class Interpreter {
     const Word first = value(stmt.operands[0]);
     const Word last = value(stmt.operands[1]);
     const Word turns = turn_count(verified_.type(stmt.operands[0]), first, last);
+    expect(turns, stmt.body);
     for (Word turn = 0; turn < turns; ++turn) {
       spend_turn();
       local(verified_.local(id)) = first + turn;
@@ -178,14 +246,21 @@ class Interpreter {
     const std::uint64_t fuel_each = fuel_left / turns;
     std::uint64_t fuel_spent = 0;
     std::optional<Fault> lowest_fault;
+    expect(turns, stmt.body);
     if (watch_ != nullptr) watch_->on_each();
     for (Word turn = 0; turn < turns; ++turn) {
+      // All turns that are left would end here too. An exception takes a microsecond, and there may
+      // be millions of them.
+      if (is_aborted()) {
+        if (!lowest_fault) lowest_fault = Fault{static_cast<Word>(FaultCode::deadline)};
+        break;
+      }
+      if (++turns_ == next_look_) look();
       frame_.fuel = fuel_each;
       lane_ = turn % frame_.lanes;
       if (watch_ != nullptr) watch_->on_turn(turn);
       local(verified_.local(id)) = first + turn;
       try {
-        poll_abort();
         run_block(stmt.body);
       } catch (const Fault& fault) {
         if (!lowest_fault) lowest_fault = fault;
@@ -323,12 +398,14 @@ class Interpreter {
     for (std::size_t i = 0; i < expr.operand_count; ++i) values[i] = value(expr.operands[i]);
     const ItemHooks* hooks = frame_.hooks;
     if (expr.function == Function::printf) {
+      has_effect_ = true;
       if (hooks != nullptr && hooks->print != nullptr) {
         hooks->print(hooks->self, values[0], values[1], values[2]);
       }
       return 0;
     }
     if (expr.function == Function::emit) {
+      has_effect_ = true;
       if (hooks != nullptr && hooks->emit != nullptr) {
         hooks->emit(hooks->self, values[0], values[1], values[2]);
       }
@@ -348,6 +425,7 @@ class Interpreter {
     touch({.word = &target,
            .is_write = !commutes,
            .commuting = commutes ? std::optional(expr.atomic) : std::nullopt});
+    has_effect_ = true;
     const std::atomic_ref word(target);
     Word before = word.load(std::memory_order_relaxed);
     while (!word.compare_exchange_weak(before,
@@ -360,7 +438,11 @@ class Interpreter {
   const VerifiedHandler& verified_;
   const Body& body_;
   ItemFrame& frame_;
-  TouchWatch* const watch_;                // may be null
+  TouchWatch* const watch_;  // may be null
+  WayOut* const way_out_;    // may be null
+  std::uint64_t turns_ = 0;
+  std::uint64_t next_look_;
+  bool has_effect_ = false;                // something that other items or the host can see
   std::array<Word, kMaxLocals> locals_{};  // an array, so that no item allocates
   Word lane_ = 0;
   Outcome outcome_;
@@ -371,6 +453,12 @@ class Interpreter {
 Outcome interpret(const VerifiedHandler& handler, ItemFrame& frame) {
   EVERKERNEL_ASSERT(frame.lanes != 0);
   return Interpreter(handler, frame, nullptr).run();
+}
+
+std::optional<Outcome> interpret(const VerifiedHandler& handler, ItemFrame& frame,
+                                 WayOut& way_out) {
+  EVERKERNEL_ASSERT(frame.lanes != 0);
+  return Interpreter(handler, frame, nullptr, &way_out).run_or_leave();
 }
 
 Outcome interpret_watched(const VerifiedHandler& handler, ItemFrame& frame, TouchWatch& watch) {

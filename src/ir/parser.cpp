@@ -506,7 +506,12 @@ Result<BufferRef> Parser::buffer() {
 
 }  // namespace
 
-Result<Program> parse(std::string_view text) {
+Result<Program> parse(std::string_view text, std::size_t limit) {
+  if (text.size() > limit) {
+    return fail(Code::invalid_argument,
+                fmt::format("1:1: the text has {} bytes, more than {}", text.size(), limit),
+                "split it into several programs");
+  }
   return Parser(text).program();
 }
 

@@ -9,9 +9,11 @@
 #include <set>
 #include <utility>
 
+#include "everkernel/abi/fault.hpp"
 #include "everkernel/abi/opcode.hpp"
 #include "everkernel/ir/detail/vocabulary_tables.hpp"
 #include "everkernel/ir/limits.hpp"
+#include "everkernel/ir/printer.hpp"
 #include "ir/diagnostic.hpp"
 #include "ir/effect_rules.hpp"
 #include "ir/type_rules.hpp"
@@ -46,6 +48,8 @@ class HandlerVerifier {
   Result<void> run();
 
  private:
+  Result<void> check_sizes() const;
+  Result<void> check_text_size() const;
   Failure wrong(Location location, std::string_view what, std::string hint = {}) const {
     return mistake(location, handler_.name, what, std::move(hint));
   }
@@ -56,8 +60,9 @@ class HandlerVerifier {
   Result<void> visit(BlockId id);
 
   // Names.
+  Result<void> use(NameId name, Location location);
   Result<LocalId> declare(NameId name, Type type, bool is_variable, Location location);
-  Result<LocalId> resolve(NameId name, Location location) const;
+  Result<LocalId> resolve(NameId name, Location location);
 
   // Statements.
   Result<void> check_block(BlockId id);
@@ -70,6 +75,7 @@ class HandlerVerifier {
   Result<void> check_counted_loop(StmtId id, const Stmt& stmt);
   Result<void> check_loop_exit(const Stmt& stmt);
   Result<void> check_ending(const Stmt& stmt);
+  Result<void> check_fault(const Stmt& stmt);
   Result<void> check_await(const Stmt& stmt);
   Result<void> check_evaluate(const Stmt& stmt);
 
@@ -92,6 +98,8 @@ class HandlerVerifier {
   const Body& body_;
   EffectRules effects_;
   std::vector<std::size_t> text_depths_;  // by ExprId
+  std::size_t instruction_count_ = 0;     // of the printed text
+  std::size_t name_bytes_ = 0;            // of all uses of names so far
   std::vector<bool> seen_exprs_, seen_stmts_, seen_blocks_;
   std::vector<std::optional<LocalId>> bindings_;  // by NameId: the variable it means here
   std::vector<bool> is_outside_each_;             // by LocalId
@@ -106,17 +114,7 @@ Result<void> HandlerVerifier::run() {
                  fmt::format("opcode {0} ({0:#x}) is reserved for the system", handler_.opcode),
                  "choose an opcode in 8..0xffef or 0x10000..0x7fffffff");
   }
-  if (handler_.text_bytes > kMaxTextBytes) {
-    return wrong(handler_.location,
-                 fmt::format("the handler has {} bytes of text, at most {} are allowed",
-                             handler_.text_bytes, kMaxTextBytes));
-  }
-  if (body_.exprs.size() + body_.stmts.size() > kMaxInstructions) {
-    return wrong(handler_.location,
-                 fmt::format("the handler has {} instructions, at most {} are allowed",
-                             body_.exprs.size() + body_.stmts.size(), kMaxInstructions),
-                 "split it into several handlers");
-  }
+  EVERKERNEL_TRY(check_sizes());
   if (handler_.scope > Scope::group) return wrong(handler_.location, "the scope is unknown");
   if (handler_.is_payload && (handler_.is_pure || handler_.commutes)) {
     return wrong(handler_.location, "a payload cannot be declared pure or commutes");
@@ -125,6 +123,7 @@ Result<void> HandlerVerifier::run() {
       body_.names.size()) {
     return wrong(handler_.location, "the table of names holds a name twice");
   }
+  instruction_count_ = body_.exprs.size() + body_.stmts.size();
   text_depths_.resize(body_.exprs.size());
   seen_exprs_.resize(body_.exprs.size());
   seen_stmts_.resize(body_.stmts.size());
@@ -133,7 +132,50 @@ Result<void> HandlerVerifier::run() {
   result_.types.resize(body_.exprs.size(), Type::none);
   result_.expr_locals.resize(body_.exprs.size());
   result_.stmt_locals.resize(body_.stmts.size());
-  return check_block(body_.root);
+  EVERKERNEL_TRY(check_block(body_.root));
+  return check_text_size();
+}
+
+// ---- sizes ----
+
+Failure too_many_instructions(const Handler& handler, std::size_t count) {
+  return mistake(handler.location, handler.name,
+                 fmt::format("the handler has {} instructions, at most {} are allowed", count,
+                             kMaxInstructions),
+                 "split it into several handlers");
+}
+
+Failure too_long_text(const Handler& handler, std::size_t size_bytes) {
+  // The name may be the reason, and is not repeated.
+  return mistake(handler.location, std::string_view(handler.name).substr(0, 40),
+                 fmt::format("the handler has {} bytes of text, at most {} are allowed", size_bytes,
+                             kMaxTextBytes),
+                 "split it into several handlers, or shorten its names");
+}
+
+// Before the walk, which must not take long for any tree.
+Result<void> HandlerVerifier::check_sizes() const {
+  const std::size_t text_bytes = std::max(handler_.text_bytes, handler_.name.size());
+  if (text_bytes > kMaxTextBytes) return too_long_text(handler_, text_bytes);
+  const std::size_t count = body_.exprs.size() + body_.stmts.size();
+  if (count > kMaxInstructions) return too_many_instructions(handler_, count);
+  // Every block but the root belongs to a statement with operands, every name to some node.
+  if (body_.blocks.size() > kMaxInstructions + 1 || body_.names.size() > kMaxInstructions) {
+    return wrong(handler_.location, "the handler has more blocks or names than instructions");
+  }
+  return {};
+}
+
+// After the walk. A handler that was built from C++ has the size of the text that it prints as, and
+// that text must be one that parses and verifies.
+Result<void> HandlerVerifier::check_text_size() const {
+  if (instruction_count_ > kMaxInstructions) {
+    return too_many_instructions(handler_, instruction_count_);
+  }
+  if (handler_.text_bytes != 0) return {};
+  const std::size_t text_bytes = print({.handlers = {handler_}}).size();
+  if (text_bytes > kMaxTextBytes) return too_long_text(handler_, text_bytes);
+  return {};
 }
 
 // ---- structure ----
@@ -161,10 +203,20 @@ Result<void> HandlerVerifier::visit(BlockId id) {
 
 // ---- names ----
 
+// Checks that a name exists, and adds its length to the text.
+Result<void> HandlerVerifier::use(NameId name, Location location) {
+  if (static_cast<std::size_t>(name) >= body_.names.size()) {
+    return wrong(location, "a name does not exist");
+  }
+  name_bytes_ += body_[name].size();
+  if (name_bytes_ > kMaxTextBytes) return too_long_text(handler_, name_bytes_);
+  return {};
+}
+
 Result<LocalId> HandlerVerifier::declare(NameId name, Type type, bool is_variable,
                                          Location location) {
+  EVERKERNEL_TRY(use(name, location));
   const auto index = static_cast<std::size_t>(name);
-  if (index >= body_.names.size()) return wrong(location, "a name does not exist");
   if (!is_word(body_[name])) {
     return wrong(location, fmt::format("'{}' cannot be a name", body_[name]),
                  "names are letters, digits and _");
@@ -187,9 +239,9 @@ Result<LocalId> HandlerVerifier::declare(NameId name, Type type, bool is_variabl
   return local;
 }
 
-Result<LocalId> HandlerVerifier::resolve(NameId name, Location location) const {
+Result<LocalId> HandlerVerifier::resolve(NameId name, Location location) {
+  EVERKERNEL_TRY(use(name, location));
   const auto index = static_cast<std::size_t>(name);
-  if (index >= body_.names.size()) return wrong(location, "a name does not exist");
   if (bindings_[index]) return *bindings_[index];
   return wrong(location, fmt::format("'{}' is not defined here", body_[name]),
                "declare it before its use with let or var");
@@ -247,7 +299,7 @@ Result<void> HandlerVerifier::check_statement(StmtId id) {
     case StmtKind::requeue:
       return check_ending(stmt);
     case StmtKind::fault:
-      return check_is(stmt.operands[0], Type::u32, "the fault code");
+      return check_fault(stmt);
     case StmtKind::evaluate:
       return check_evaluate(stmt);
     case StmtKind::await_read:
@@ -372,6 +424,16 @@ Result<void> HandlerVerifier::check_ending(const Stmt& stmt) {
   return effects_.yield(word, stmt.location);
 }
 
+// A code that is computed is checked when the item runs, and stops at the highest one.
+Result<void> HandlerVerifier::check_fault(const Stmt& stmt) {
+  EVERKERNEL_TRY(check_is(stmt.operands[0], Type::u32, "the fault code"));
+  const Expr& code = body_[stmt.operands[0]];
+  if (code.kind != ExprKind::literal || code.bits <= abi::kMaxUserFault) return {};
+  return wrong(code.location,
+               fmt::format("fault {} is above the highest code, {}", code.bits, abi::kMaxUserFault),
+               fmt::format("choose a code in 0..{}", abi::kMaxUserFault));
+}
+
 Result<void> HandlerVerifier::check_await(const Stmt& stmt) {
   if (is_in_each()) {
     return wrong(stmt.location, "await cannot leave an each: its turns are independent");
@@ -422,6 +484,8 @@ Result<Type> HandlerVerifier::record(ExprId id, Type type) {
                  "name parts of it with let");
   }
   text_depths_[static_cast<std::size_t>(id)] = depth;
+  // A literal with a depth is printed as a call or a sign with a literal inside.
+  if (expr.kind == ExprKind::literal) instruction_count_ += depth;
   return type;
 }
 
@@ -593,6 +657,13 @@ const VerifiedHandler* VerifiedProgram::payload() const {
 }
 
 Result<VerifiedProgram> verify(Program program) {
+  if (program.handlers.size() > kMaxHandlers) {
+    const Handler& first = program.handlers[kMaxHandlers];
+    return mistake(first.location, first.name,
+                   fmt::format("the program has {} handlers, more than {}", program.handlers.size(),
+                               kMaxHandlers),
+                   "split it into several programs");
+  }
   std::set<std::uint32_t> opcodes;
   std::set<std::string, std::less<>> names;
   bool has_payload = false;

@@ -21,59 +21,41 @@
 #include <tuple>
 #include <utility>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
+#include "base/descriptor.hpp"
+#include "base/sha256.hpp"
 
 namespace everkernel::jit {
 namespace {
 
-constexpr std::uint32_t kFormatVersion = 1;
+constexpr std::uint32_t kFormatVersion = 2;
 constexpr std::array<char, 8> kMagic = {'E', 'K', 'C', 'O', 'D', 'E', '\r', '\n'};
 constexpr std::string_view kEntrySuffix = ".code";
 constexpr std::string_view kTemporaryPrefix = ".tmp-";
 constexpr std::time_t kStaleAfterSeconds = 3600;  // no write of an entry takes that long
-
-using Digest = std::array<std::byte, 16>;
 
 /// The header of an entry. It is little-endian, like the machines that are supported.
 struct EntryHeader {
   std::array<char, 8> magic = kMagic;
   std::uint32_t version = kFormatVersion;
   std::uint32_t reserved = 0;
-  Digest key = {};
+  Sha256Digest key = {};
   std::uint64_t payload_bytes = 0;
-  Digest checksum = {};
+  Sha256Digest checksum = {};
 
   friend bool operator==(const EntryHeader&, const EntryHeader&) = default;
 };
-static_assert(sizeof(EntryHeader) == 56 && std::has_unique_object_representations_v<EntryHeader>);
-static_assert(offsetof(EntryHeader, key) == 16 && offsetof(EntryHeader, payload_bytes) == 32 &&
-              offsetof(EntryHeader, checksum) == 40);
+static_assert(sizeof(EntryHeader) == 88 && std::has_unique_object_representations_v<EntryHeader>);
+static_assert(offsetof(EntryHeader, key) == 16 && offsetof(EntryHeader, payload_bytes) == 48 &&
+              offsetof(EntryHeader, checksum) == 56);
 static_assert(std::endian::native == std::endian::little);
 
-Digest digest_of(std::span<const std::byte> bytes) {
-  XXH128_canonical_t canonical;
-  XXH128_canonicalFromHash(&canonical, XXH3_128bits(bytes.data(), bytes.size()));
-  return std::bit_cast<Digest>(canonical);
-}
-
-/// Closes a file descriptor.
-class Descriptor {
- public:
-  explicit Descriptor(int number) : number_(number) {}
-  Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
-  Descriptor& operator=(Descriptor&&) = delete;
-  ~Descriptor() {
-    if (number_ >= 0) ::close(number_);
+// A signal may interrupt the call on a network file system.
+int open_at(int folder, const char* name, int flags, mode_t mode = 0) {
+  for (;;) {
+    const int number = ::openat(folder, name, flags, mode);
+    if (number >= 0 || errno != EINTR) return number;
   }
-  int get() const { return number_; }
-  bool is_open() const { return number_ >= 0; }
-  // A full disk may be reported as late as here.
-  bool close() { return ::close(std::exchange(number_, -1)) == 0; }
-
- private:
-  int number_;
-};
+}
 
 bool read_all(int file, std::span<std::byte> bytes) {
   while (!bytes.empty()) {
@@ -112,8 +94,11 @@ std::string entry_name(const CodeKey& key) {
   return key.text() + std::string(kEntrySuffix);
 }
 
+// Whether this is the name of an entry, of this format or of an older one with shorter keys.
 bool is_entry_name(std::string_view name) {
-  return name.size() == 2 * sizeof(Digest) + kEntrySuffix.size() && name.ends_with(kEntrySuffix);
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  const std::size_t digits = std::min(name.find_first_not_of(kDigits), name.size());
+  return digits > 0 && name.substr(digits) == kEntrySuffix;
 }
 
 /// The folder of the cache; none if caching is off.
@@ -153,7 +138,8 @@ Result<Descriptor> open_directory(std::filesystem::path path) {
     made /= name;
     not_made = ::mkdir(made.c_str(), 0700) == 0 ? 0 : errno;
   }
-  Descriptor directory(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  Descriptor directory(
+      open_at(AT_FDCWD, path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (!directory.is_open() && errno == ENOENT) return refused("cannot make", path, not_made);
   if (!directory.is_open()) return refused("cannot open", path, errno);
   struct stat status {};
@@ -176,17 +162,20 @@ std::string CodeKey::text() const {
 }
 
 CodeKey make_code_key(std::span<const CodeKeyPart> parts) {
-  std::string all;
-  const auto add = [&all](std::string_view bytes) {
-    const std::uint64_t size = bytes.size();
-    all.append(reinterpret_cast<const char*>(&size), sizeof size).append(bytes);
+  Sha256 hash;
+  const auto add_number = [&hash](const auto& number) {
+    hash.add(std::as_bytes(std::span(&number, 1)));
   };
-  all.append(reinterpret_cast<const char*>(&kFormatVersion), sizeof kFormatVersion);
+  const auto add = [&](std::string_view bytes) {
+    add_number(std::uint64_t{bytes.size()});
+    hash.add(std::as_bytes(std::span(bytes)));
+  };
+  add_number(kFormatVersion);
   for (const CodeKeyPart& part : parts) {
     add(part.label);
     add(part.value);
   }
-  return {digest_of(std::as_bytes(std::span(all)))};
+  return {hash.finish()};
 }
 
 /// The open folder and the operations on it. Names are resolved against its descriptor, so that the
@@ -222,6 +211,7 @@ class CodeCache::Folder {
   };
 
   bool is_usable();
+  bool store(const CodeKey& key, std::span<const std::byte> payload);
   std::optional<std::vector<std::byte>> read_entry(const CodeKey& key, std::string& problem);
   bool write_file(const std::string& name, const CodeKey& key, std::span<const std::byte> payload);
   void shrink(const std::string& kept_name);
@@ -274,8 +264,8 @@ std::optional<std::vector<std::byte>> CodeCache::Folder::get(const CodeKey& key)
 std::optional<std::vector<std::byte>> CodeCache::Folder::read_entry(const CodeKey& key,
                                                                     std::string& problem) {
   // Non-blocking, because opening a pipe of that name would otherwise wait for a writer.
-  const Descriptor file(::openat(directory_.get(), entry_name(key).c_str(),
-                                 O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  const Descriptor file(open_at(directory_.get(), entry_name(key).c_str(),
+                                O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   if (!file.is_open()) {
     if (errno != ENOENT) problem = std::strerror(errno);
     return std::nullopt;
@@ -299,9 +289,11 @@ std::optional<std::vector<std::byte>> CodeCache::Folder::read_entry(const CodeKe
   if (file_bytes < sizeof header || file_bytes - sizeof header != header.payload_bytes) {
     return refuse("its length is wrong");
   }
+  // A sparse file may claim more bytes than the machine has memory.
+  if (file_bytes > max_bytes_) return refuse("larger than the whole cache may be");
   std::vector<std::byte> payload(header.payload_bytes);
   if (!read_all(file.get(), payload)) return refuse("cannot be read to its end");
-  if (digest_of(payload) != header.checksum) return refuse("its checksum is wrong");
+  if (sha256(payload) != header.checksum) return refuse("its checksum is wrong");
   touch(file.get());
   return payload;
 }
@@ -314,36 +306,50 @@ void CodeCache::Folder::reject(const std::string& name, std::string_view reason)
 }
 
 void CodeCache::Folder::put(const CodeKey& key, std::span<const std::byte> payload) {
-  if (!is_usable()) return;
+  if (!store(key, payload)) count(&CodeCacheCounters::not_stored);
+}
+
+// Whether the entry was stored; if not, the reason is noted.
+bool CodeCache::Folder::store(const CodeKey& key, std::span<const std::byte> payload) {
+  if (!is_usable()) return false;
   if (payload.size() > max_bytes_ || max_bytes_ - payload.size() < sizeof(EntryHeader)) {
-    return note(fmt::format("code cache: an entry of {} bytes has no room in {} bytes",
-                            payload.size() + sizeof(EntryHeader), max_bytes_));
+    note(fmt::format("code cache: an entry of {} bytes has no room in {} bytes",
+                     payload.size() + sizeof(EntryHeader), max_bytes_));
+    return false;
   }
   std::uint64_t random = 0;
-  if (::getrandom(&random, sizeof random, 0) != sizeof random) return note_errno("getrandom");
+  ssize_t size = -1;
+  do {
+    size = ::getrandom(&random, sizeof random, GRND_NONBLOCK);
+  } while (size < 0 && errno == EINTR);
+  if (size < 0) {
+    note_errno("getrandom");
+    return false;
+  }
   const std::string temporary = fmt::format("{}{:016x}", kTemporaryPrefix, random);
   const std::string name = entry_name(key);
-  if (!write_file(temporary, key, payload)) return;
+  if (!write_file(temporary, key, payload)) return false;
   if (::renameat(directory_.get(), temporary.c_str(), directory_.get(), name.c_str()) != 0) {
     note_errno("cannot rename an entry");
     ::unlinkat(directory_.get(), temporary.c_str(), 0);
-    return;
+    return false;
   }
   count(&CodeCacheCounters::stored);
   shrink(name);
+  return true;
 }
 
 // Writes a temporary file; removes it if that fails.
 bool CodeCache::Folder::write_file(const std::string& name, const CodeKey& key,
                                    std::span<const std::byte> payload) {
   constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
-  Descriptor file(::openat(directory_.get(), name.c_str(), kFlags, 0600));
+  Descriptor file(open_at(directory_.get(), name.c_str(), kFlags, 0600));
   if (!file.is_open()) {
     note_errno("cannot write to its folder");
     return false;
   }
   const EntryHeader header{
-      .key = key.bytes, .payload_bytes = payload.size(), .checksum = digest_of(payload)};
+      .key = key.bytes, .payload_bytes = payload.size(), .checksum = sha256(payload)};
   bool is_written =
       write_all(file.get(), std::as_bytes(std::span(&header, 1))) && write_all(file.get(), payload);
   if (is_written) {
@@ -408,15 +414,15 @@ void CodeCache::Folder::remove_stale_temporaries() {
 void CodeCache::Folder::for_each_name(const auto& visit) const {
   // Each listing needs a descriptor of its own, because the descriptor holds the position and
   // several threads may list at one time.
-  const int copy = ::openat(directory_.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const int copy = open_at(directory_.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (copy < 0) return;
-  DIR* const stream = ::fdopendir(copy);
+  const auto close = [](DIR* stream) { ::closedir(stream); };  // also if `visit` throws
+  const std::unique_ptr<DIR, decltype(close)> stream(::fdopendir(copy));
   if (stream == nullptr) {
     ::close(copy);
     return;
   }
-  while (const dirent* const found = ::readdir(stream)) visit(found->d_name);
-  ::closedir(stream);
+  while (const dirent* const found = ::readdir(stream.get())) visit(found->d_name);
 }
 
 CodeCache::CodeCache(std::unique_ptr<Folder> folder) : folder_(std::move(folder)) {}

@@ -96,6 +96,7 @@ class LlvmHandlerCodegen {
   void emit_while(const ir::Stmt& stmt);
   void emit_for(ir::StmtId id, const ir::Stmt& stmt);
   void emit_each(ir::StmtId id, const ir::Stmt& stmt);
+  void note_turn_fault(llvm::AllocaInst* lowest);
   void give_back_fuel(const LoopTargets& chunk);
   llvm::Value* turn_count(const ir::Stmt& stmt, llvm::Value* first, llvm::Value* last);
   void poll_abort();

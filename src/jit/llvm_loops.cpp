@@ -193,9 +193,18 @@ void LlvmHandlerCodegen::emit_for(StmtId id, const Stmt& stmt) {
   builder_.SetInsertPoint(after);
 }
 
+// Stores the code of a turn that faulted, unless a lower turn has faulted before.
+void LlvmHandlerCodegen::note_turn_fault(llvm::AllocaInst* lowest) {
+  Value* const so_far = builder_.CreateLoad(builder_.getInt32Ty(), lowest);
+  Value* const new_code = builder_.CreateLoad(builder_.getInt32Ty(), code_);
+  Value* const is_first = builder_.CreateICmpEQ(so_far, builder_.getInt32(0));
+  builder_.CreateStore(builder_.CreateSelect(is_first, new_code, so_far), lowest);
+}
+
 // The fuel of all turns is charged before the first. Each turn may then spend an equal share of the
 // rest, and the sum of what the turns spent is charged at the end. A fault ends its turn only; the
-// item has the fault code of its lowest turn.
+// item has the fault code of its lowest turn. An abort between two turns ends the item, because all
+// turns that are left would end in the same way.
 void LlvmHandlerCodegen::emit_each(StmtId id, const Stmt& stmt) {
   llvm::Type* const i64 = builder_.getInt64Ty();
   Value* const first = emit(stmt.operands[0]);
@@ -221,35 +230,41 @@ void LlvmHandlerCodegen::emit_each(StmtId id, const Stmt& stmt) {
   const bool is_unsigned = verified_.type(stmt.operands[0]) == Type::u32;
   llvm::AllocaInst* const counter = locals_[static_cast<std::size_t>(verified_.local(id))];
   BasicBlock* const item_fault_block = fault_block_;
+  BasicBlock* const aborted = block("each.abort");
   const auto run_turn = [&](Value* turn) {
     BasicBlock* const turn_fault = block("each.fault");
     BasicBlock* const turn_end = block("each.next");
+    if (has_inner_loop) poll_abort();
     if (has_inner_loop) builder_.CreateStore(share, fuel_);
     builder_.CreateStore(builder_.CreateURem(turn, lanes_), lane_);
     builder_.CreateStore(builder_.CreateAdd(first, turn, "i", is_unsigned), counter);
     fault_block_ = turn_fault;
     loops_.push_back({.on_break = nullptr, .on_continue = turn_end});
-    if (has_inner_loop) poll_abort();
     emit(stmt.body);
     loops_.pop_back();
-    fault_block_ = item_fault_block;
+    fault_block_ = aborted;
     builder_.CreateBr(turn_end);
     builder_.SetInsertPoint(turn_fault);
-    Value* const so_far = builder_.CreateLoad(builder_.getInt32Ty(), lowest);
-    Value* const new_code = builder_.CreateLoad(builder_.getInt32Ty(), code_);
-    Value* const is_first = builder_.CreateICmpEQ(so_far, builder_.getInt32(0));
-    builder_.CreateStore(builder_.CreateSelect(is_first, new_code, so_far), lowest);
+    note_turn_fault(lowest);
     builder_.CreateBr(turn_end);
     builder_.SetInsertPoint(turn_end);
     if (!has_inner_loop) return;
     Value* const used = builder_.CreateSub(share, builder_.CreateLoad(i64, fuel_));
     builder_.CreateStore(builder_.CreateAdd(builder_.CreateLoad(i64, spent), used), spent);
   };
+  BasicBlock* const turns_end = block("each.turns.end");
+  fault_block_ = aborted;
   if (has_inner_loop) {
     emit_turns(turns, run_turn);
   } else {
     emit_chunks(id, first, turns, /*pays_fuel=*/false, run_turn);
   }
+  fault_block_ = item_fault_block;
+  builder_.CreateBr(turns_end);
+  builder_.SetInsertPoint(aborted);
+  note_turn_fault(lowest);
+  builder_.CreateBr(turns_end);
+  builder_.SetInsertPoint(turns_end);
   builder_.CreateStore(builder_.getInt32(0), lane_);
   builder_.CreateStore(builder_.CreateSub(left, builder_.CreateLoad(i64, spent)), fuel_);
   Value* const lowest_code = builder_.CreateLoad(builder_.getInt32Ty(), lowest);

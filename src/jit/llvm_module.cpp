@@ -1,4 +1,4 @@
-// The LLVM module of a program: one function a handler.
+// The LLVM modules of handlers: one function a handler.
 #include "jit/llvm_module.hpp"
 
 #include <fmt/format.h>
@@ -10,8 +10,13 @@
 
 namespace everkernel::jit {
 
-std::string entry_symbol(std::size_t handler_index) {
-  return fmt::format("handler_{}", handler_index);
+std::unique_ptr<llvm::Module> make_module(const ir::VerifiedHandler& handler,
+                                          const std::string& symbol, const NativeOptions& options,
+                                          llvm::LLVMContext& context) {
+  auto module = std::make_unique<llvm::Module>("everkernel", context);
+  LlvmHandlerCodegen(handler, options.memory, *module, symbol).run();
+  EVERKERNEL_ASSERT(!llvm::verifyModule(*module, &llvm::errs()));
+  return module;
 }
 
 std::unique_ptr<llvm::Module> make_module(const ir::VerifiedProgram& program,
@@ -20,7 +25,8 @@ std::unique_ptr<llvm::Module> make_module(const ir::VerifiedProgram& program,
   auto module = std::make_unique<llvm::Module>("everkernel", context);
   const auto handlers = program.handlers();
   for (std::size_t i = 0; i < handlers.size(); ++i) {
-    LlvmHandlerCodegen(handlers[i], options.memory, *module, entry_symbol(i)).run();
+    const std::string symbol = fmt::format("handler_{}", i);
+    LlvmHandlerCodegen(handlers[i], options.memory, *module, symbol).run();
   }
   EVERKERNEL_ASSERT(!llvm::verifyModule(*module, &llvm::errs()));
   return module;

@@ -1,19 +1,24 @@
-// The LLVM module of a program. native.cpp turns it into code.
+// The LLVM modules of handlers. native.cpp turns them into code.
 #pragma once
 
 #include <llvm/IR/Module.h>
 
 #include <memory>
+#include <string>
 
 #include "everkernel/ir/verifier.hpp"
 #include "everkernel/jit/native.hpp"
 
 namespace everkernel::jit {
 
-/// The symbol of a handler's function.
-std::string entry_symbol(std::size_t handler_index);
+/// A module with the function `i32 (ptr frame)` of a handler under that symbol, which passes LLVM's
+/// own verifier.
+std::unique_ptr<llvm::Module> make_module(const ir::VerifiedHandler& handler,
+                                          const std::string& symbol, const NativeOptions& options,
+                                          llvm::LLVMContext& context);
 
-/// A module with one function `i32 (ptr frame)` a handler, which passes LLVM's own verifier.
+/// A module with one such function for each handler of a program, for reading: `handler_I` is the
+/// one of that index.
 std::unique_ptr<llvm::Module> make_module(const ir::VerifiedProgram& program,
                                           const NativeOptions& options, llvm::LLVMContext& context);
 

@@ -64,8 +64,9 @@ void initialise_llvm() {
 }
 
 // The time of some LLVM passes grows with the square of a function's size or number of loops: a
-// handler within the limits of the language could take 15 seconds. A program with a handler above
-// either of these limits gets only passes whose time grows linearly.
+// handler within the limits of the language could take 15 seconds. A handler above either of these
+// limits gets only passes whose time grows linearly. Then no handler took more than 0.35 seconds,
+// of which code generation, which cannot be interrupted, took half.
 constexpr std::size_t kLargeHandler = 800;  // instructions
 constexpr std::ptrdiff_t kManyLoops = 24;
 
@@ -78,12 +79,21 @@ bool is_large(const ir::VerifiedHandler& verified) {
   return body.exprs.size() + body.stmts.size() > kLargeHandler || loops > kManyLoops;
 }
 
-void optimise(llvm::Module& module, llvm::TargetMachine& machine, bool is_light) {
+bool is_cancelled(const NativeOptions& options) {
+  return options.is_cancelled != nullptr && options.is_cancelled->load(std::memory_order_relaxed);
+}
+
+void optimise(llvm::Module& module, llvm::TargetMachine& machine, bool is_light,
+              const NativeOptions& options) {
+  // Once compiling is cancelled, every pass that may be left out is.
+  llvm::PassInstrumentationCallbacks callbacks;
+  callbacks.registerShouldRunOptionalPassCallback(
+      [&options](llvm::StringRef, const llvm::Any&) { return !is_cancelled(options); });
   llvm::LoopAnalysisManager loops;
   llvm::FunctionAnalysisManager functions;
   llvm::CGSCCAnalysisManager graphs;
   llvm::ModuleAnalysisManager modules;
-  llvm::PassBuilder passes(&machine);
+  llvm::PassBuilder passes(&machine, llvm::PipelineTuningOptions(), std::nullopt, &callbacks);
   passes.registerModuleAnalyses(modules);
   passes.registerCGSCCAnalyses(graphs);
   passes.registerFunctionAnalyses(functions);
@@ -136,19 +146,16 @@ Result<Target> find_target() {
 
 // The key of everything that the object file depends on. Fuel and lanes are no part of it: code
 // reads them from the frame.
-CodeKey key_of(const ir::VerifiedProgram& program, const NativeOptions& options,
+CodeKey key_of(const ir::VerifiedHandler& verified, const NativeOptions& options,
                const Target& target) {
-  std::string text;
-  for (const ir::VerifiedHandler& verified : program.handlers()) {
-    text += ir::print({.handlers = {verified.handler}});
-  }
+  const std::string text = ir::print({.handlers = {verified.handler}});
   // LLVM lists the features in the order of a hash table.
   std::vector<std::string> features = target.getFeatures().getFeatures();
   std::ranges::sort(features);
   const std::string memory = fmt::format("{}", static_cast<int>(options.memory));
   const std::string feature_list = fmt::format("{}", fmt::join(features, ","));
   const CodeKeyPart parts[] = {
-      {"kind", "native object"},    {"program", text},
+      {"kind", "native object"},    {"handler", text},
       {"memory", memory},           {"triple", target.getTargetTriple().str()},
       {"cpu", target.getCPU()},     {"features", feature_list},
       {"everkernel", version()},    {"sources", kSourceFingerprint},
@@ -156,47 +163,50 @@ CodeKey key_of(const ir::VerifiedProgram& program, const NativeOptions& options,
   return make_code_key(parts);
 }
 
-Result<std::unique_ptr<llvm::MemoryBuffer>> compile_object(const ir::VerifiedProgram& program,
+Failure cancelled() {
+  return fail(Code::timeout, "native code: compiling was cancelled");
+}
+
+Result<std::unique_ptr<llvm::MemoryBuffer>> compile_object(const ir::VerifiedHandler& handler,
+                                                           const std::string& symbol,
                                                            const NativeOptions& options,
                                                            Target target) {
-  const bool is_light = std::ranges::any_of(program.handlers(), is_large);
+  const bool is_light = is_large(handler);
   target.setCodeGenOptLevel(is_light ? llvm::CodeGenOptLevel::None
                                      : llvm::CodeGenOptLevel::Default);
   auto machine = target.createTargetMachine();
   if (!machine) return llvm_failure("this machine", machine.takeError());
   llvm::LLVMContext context;
-  const auto module = make_module(program, options, context);
+  const auto module = make_module(handler, symbol, options, context);
   module->setDataLayout((*machine)->createDataLayout());
   module->setTargetTriple((*machine)->getTargetTriple().str());
-  optimise(*module, **machine, is_light);
+  optimise(*module, **machine, is_light, options);
+  if (is_cancelled(options)) return cancelled();
   auto object = llvm::orc::SimpleCompiler(**machine)(*module);
   if (!object) return llvm_failure("compiling", object.takeError());
   return std::move(*object);
 }
 
-/// Mapped code, and the entry of each handler.
+/// Mapped code.
 struct LoadedCode {
   std::unique_ptr<llvm::orc::LLJIT> jit;
-  std::vector<Word (*)(ItemFrame*)> entries;
+  NativeHandler::Entry entry = nullptr;
 };
 
-// Checks that the object file itself has every handler: a lookup by name could find the symbol
+// Checks that the object file itself has the handler: a lookup by name could find the symbol
 // elsewhere in the process.
-llvm::Error check_entries(llvm::orc::LLJIT& jit, const llvm::MemoryBuffer& object,
-                          std::size_t handler_count) {
+llvm::Error check_symbol(llvm::orc::LLJIT& jit, const llvm::MemoryBuffer& object,
+                         const std::string& symbol) {
   auto symbols =
       llvm::orc::getObjectFileInterface(jit.getExecutionSession(), object.getMemBufferRef());
   if (!symbols) return symbols.takeError();
-  for (std::size_t i = 0; i < handler_count; ++i) {
-    if (symbols->SymbolFlags.contains(jit.mangleAndIntern(entry_symbol(i)))) continue;
-    return llvm::createStringError("the object file lacks " + entry_symbol(i));
-  }
-  return llvm::Error::success();
+  if (symbols->SymbolFlags.contains(jit.mangleAndIntern(symbol))) return llvm::Error::success();
+  return llvm::createStringError("the object file lacks " + symbol);
 }
 
 // Links an object file's code into memory.
 Result<LoadedCode> load_object(const Target& target, std::unique_ptr<llvm::MemoryBuffer> object,
-                               std::size_t handler_count) {
+                               const std::string& symbol) {
   // Handlers have no static initialisers, so that LLVM's support for them is not needed.
   auto jit = llvm::orc::LLJITBuilder()
                  .setJITTargetMachineBuilder(target)
@@ -210,29 +220,24 @@ Result<LoadedCode> load_object(const Target& target, std::unique_ptr<llvm::Memor
     *reported += fmt::format(" ({})", llvm::toString(std::move(error)));
   });
   if (auto error = define_helpers(**jit)) return llvm_failure("helpers", std::move(error));
-  if (auto error = check_entries(**jit, *object, handler_count)) {
+  if (auto error = check_symbol(**jit, *object, symbol)) {
     return llvm_failure("loading", std::move(error));
   }
   if (auto error = (*jit)->addObjectFile(std::move(object))) {
     return llvm_failure("loading", std::move(error));
   }
-  LoadedCode loaded;
-  for (std::size_t i = 0; i < handler_count; ++i) {
-    auto address = (*jit)->lookup(entry_symbol(i));
-    if (!address) return llvm_failure("loading" + *reported, address.takeError());
-    loaded.entries.push_back(address->toPtr<Word (*)(ItemFrame*)>());
-  }
-  loaded.jit = std::move(*jit);
-  return loaded;
+  auto address = (*jit)->lookup(symbol);
+  if (!address) return llvm_failure("loading" + *reported, address.takeError());
+  return LoadedCode{.jit = std::move(*jit), .entry = address->toPtr<NativeHandler::Entry>()};
 }
 
 // The code that the cache has under the key, if LLVM can load it.
 std::optional<LoadedCode> load_cached(CodeCache& cache, const CodeKey& key, const Target& target,
-                                      std::size_t handler_count) {
+                                      const std::string& symbol) {
   const auto bytes = cache.get(key);
   if (!bytes) return std::nullopt;
   const llvm::StringRef view(reinterpret_cast<const char*>(bytes->data()), bytes->size());
-  auto loaded = load_object(target, llvm::MemoryBuffer::getMemBufferCopy(view), handler_count);
+  auto loaded = load_object(target, llvm::MemoryBuffer::getMemBufferCopy(view), symbol);
   if (loaded) return std::move(*loaded);
   cache.reject(key, loaded.error().message);
   return std::nullopt;
@@ -240,7 +245,7 @@ std::optional<LoadedCode> load_cached(CodeCache& cache, const CodeKey& key, cons
 
 }  // namespace
 
-struct NativeProgram::Code {
+struct NativeHandler::Code {
   std::unique_ptr<llvm::orc::LLJIT> jit;
 };
 
@@ -248,34 +253,33 @@ bool has_native_code() {
   return true;
 }
 
-NativeProgram::NativeProgram(std::unique_ptr<Code> code, std::vector<Entry> entries,
-                             bool is_from_cache)
-    : code_(std::move(code)), entries_(std::move(entries)), is_from_cache_(is_from_cache) {}
-NativeProgram::NativeProgram(NativeProgram&&) noexcept = default;
-NativeProgram& NativeProgram::operator=(NativeProgram&&) noexcept = default;
-NativeProgram::~NativeProgram() = default;
+NativeHandler::NativeHandler(std::unique_ptr<Code> code, Entry start, bool is_from_cache)
+    : code_(std::move(code)), entry_(start), is_from_cache_(is_from_cache) {}
+NativeHandler::NativeHandler(NativeHandler&&) noexcept = default;
+NativeHandler& NativeHandler::operator=(NativeHandler&&) noexcept = default;
+NativeHandler::~NativeHandler() = default;
 
-Result<NativeProgram> NativeProgram::compile(const ir::VerifiedProgram& program,
+Result<NativeHandler> NativeHandler::compile(const ir::VerifiedHandler& handler,
                                              const NativeOptions& options) {
   const auto target = EVERKERNEL_TRY(find_target());
   const auto finish = [](LoadedCode loaded, bool is_from_cache) {
-    return NativeProgram(std::make_unique<Code>(Code{std::move(loaded.jit)}),
-                         std::move(loaded.entries), is_from_cache);
+    return NativeHandler(std::make_unique<Code>(Code{std::move(loaded.jit)}), loaded.entry,
+                         is_from_cache);
   };
-  const std::size_t handler_count = program.handlers().size();
   CodeKey key;
+  std::string symbol = "handler";
   if (options.cache != nullptr) {
-    key = key_of(program, options, target);
-    if (auto loaded = load_cached(*options.cache, key, target, handler_count)) {
+    key = key_of(handler, options, target);
+    symbol += "_" + key.text();  // an object file of another handler lacks it
+    if (auto loaded = load_cached(*options.cache, key, target, symbol)) {
       return finish(*std::move(loaded), true);
     }
   }
-  auto object = EVERKERNEL_TRY(compile_object(program, options, target));
+  auto object = EVERKERNEL_TRY(compile_object(handler, symbol, options, target));
   if (options.cache != nullptr) {
     options.cache->put(key, std::as_bytes(std::span(object->getBuffer())));
   }
-  LoadedCode loaded = EVERKERNEL_TRY(load_object(target, std::move(object), handler_count));
-  return finish(std::move(loaded), false);
+  return finish(EVERKERNEL_TRY(load_object(target, std::move(object), symbol)), false);
 }
 
 Result<std::string> emit_llvm(const ir::VerifiedProgram& program, const NativeOptions& options) {

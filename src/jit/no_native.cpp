@@ -12,20 +12,19 @@ Failure no_llvm() {
 
 }  // namespace
 
-struct NativeProgram::Code {};
+struct NativeHandler::Code {};
 
-NativeProgram::NativeProgram(std::unique_ptr<Code> code, std::vector<Entry> entries,
-                             bool is_from_cache)
-    : code_(std::move(code)), entries_(std::move(entries)), is_from_cache_(is_from_cache) {}
-NativeProgram::NativeProgram(NativeProgram&&) noexcept = default;
-NativeProgram& NativeProgram::operator=(NativeProgram&&) noexcept = default;
-NativeProgram::~NativeProgram() = default;
+NativeHandler::NativeHandler(std::unique_ptr<Code> code, Entry start, bool is_from_cache)
+    : code_(std::move(code)), entry_(start), is_from_cache_(is_from_cache) {}
+NativeHandler::NativeHandler(NativeHandler&&) noexcept = default;
+NativeHandler& NativeHandler::operator=(NativeHandler&&) noexcept = default;
+NativeHandler::~NativeHandler() = default;
 
 bool has_native_code() {
   return false;
 }
 
-Result<NativeProgram> NativeProgram::compile(const ir::VerifiedProgram&, const NativeOptions&) {
+Result<NativeHandler> NativeHandler::compile(const ir::VerifiedHandler&, const NativeOptions&) {
   return no_llvm();
 }
 

@@ -75,12 +75,13 @@ Result<Buffer> BufferTable::create(const BufferOptions& options) {
 
 Result<Buffer> BufferTable::adopt(const BufferOptions& options, std::span<Word> words) {
   EVERKERNEL_TRY(check(options, words.size()));
+  auto shared = std::make_shared<std::span<Word>>(words);  // may throw, so it comes before insert()
   insert({.words = words.data(),
           .word_count = static_cast<Word>(words.size()),
           .handle = options.handle,
           .access = static_cast<Word>(options.access),
           .owner = options.owner});
-  return Buffer(*this, options.handle, words);
+  return Buffer(*this, options.handle, std::move(shared));
 }
 
 void BufferTable::insert(const BufferEntry& entry) {
@@ -120,8 +121,8 @@ void BufferTable::erase(Word handle) {
   --size_;
 }
 
-Buffer::Buffer(BufferTable& table, Word handle, std::span<Word> words) noexcept
-    : table_(&table), handle_(handle), words_(std::make_shared<std::span<Word>>(words)) {}
+Buffer::Buffer(BufferTable& table, Word handle, std::shared_ptr<std::span<Word>> words) noexcept
+    : table_(&table), handle_(handle), words_(std::move(words)) {}
 
 Buffer::Buffer(Buffer&& other) noexcept
     : table_(std::exchange(other.table_, nullptr)),

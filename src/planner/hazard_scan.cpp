@@ -65,7 +65,7 @@ class Scan {
   }
 
  private:
-  bool is_over() const { return backend::Clock::now() >= request_.deadline; }
+  bool is_over() const { return request_.deadline.has_passed(); }
 
   // Always inlined: g++ treats a function that only prefetches as pure and removes the call.
   [[gnu::always_inline]] void fetch_ahead(Word item) const {

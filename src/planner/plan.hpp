@@ -34,8 +34,7 @@ struct PlanRequest {
   bool ordered = true;                        ///< whether hazards hold
   bool dedupe = true;                         ///< whether equal pure items are dropped
   bool fuse = true;                           ///< whether chains become regions
-  /// When planning fails with `timeout`.
-  backend::Clock::time_point deadline = backend::Clock::time_point::max();
+  backend::Deadline deadline = {};            ///< when planning fails with `timeout`
 };
 
 /// An item that does not run because an equal one does.

@@ -29,23 +29,25 @@ Word memory_of(const LaunchRequest& request) {
   return scaled_ratio(request.resident_bytes, request.budget_bytes, kFullBps);
 }
 
-// A threshold moves by the hysteresis in favour of the previous topology, and of no other
-// topology.
+// Each threshold next to the previous topology moves by the hysteresis, in favour of that topology.
 Topology topology_of(const LaunchRequest& request, const LaunchPolicy& policy) {
   const auto held_by = [&request](Topology topology) {
     return request.previous == topology ? kHysteresisBps : 0;
   };
+  const Word hybrid = held_by(Topology::hybrid_frontier);
+  const Word fused = held_by(Topology::fused_dense);
   if (request.queue_length == 0) return Topology::empty;
   if (policy.memory_bps >= kMemoryPressureBps - held_by(Topology::memory_constrained)) {
     return Topology::memory_constrained;
   }
-  if (policy.density_bps <= kSparseBps + held_by(Topology::sparse_frontier)) {
+  if (policy.density_bps <= kSparseBps + held_by(Topology::sparse_frontier) - hybrid) {
     return Topology::sparse_frontier;
   }
-  const Word dense = kDenseBps - held_by(Topology::dense_frontier) - held_by(Topology::fused_dense);
+  const Word dense = kDenseBps + hybrid - held_by(Topology::dense_frontier) - fused;
   if (policy.density_bps < dense) return Topology::hybrid_frontier;
-  if (request.graph_edges >= kFusedDenseEdges && policy.promoted) return Topology::fused_dense;
-  return Topology::dense_frontier;
+  const bool may_fuse = request.graph_edges >= kFusedDenseEdges && policy.promoted;
+  const bool is_fused = may_fuse && policy.density_bps >= kDenseBps - fused;
+  return is_fused ? Topology::fused_dense : Topology::dense_frontier;
 }
 
 Word workers_of(const LaunchRequest& request, const LaunchPolicy& policy) {

@@ -52,8 +52,10 @@ Result<std::size_t> control_bytes(const ControlLayout& layout) {
                 "use several rings for more tenants");
   }
   if (layout.observable_slots > abi::kMaxObservables) {
-    return fail(Code::invalid_argument, fmt::format("control: {} observables are more than {}",
-                                                    layout.observable_slots, abi::kMaxObservables));
+    return fail(Code::invalid_argument,
+                fmt::format("control: {} observables are more than {}", layout.observable_slots,
+                            abi::kMaxObservables),
+                "keep more results in data buffers");
   }
   return (std::size_t{abi::kControlWords} + layout.observable_slots) * abi::kWordBytes;
 }
@@ -178,7 +180,8 @@ Result<void> BasicControlWriter<Words>::set_priority_offsets(Word slot_count) {
   if (slot_count == 0 || slot_count > abi::kMaxRingSlots) {
     return fail(Code::invalid_argument,
                 fmt::format("control: priorities cannot share {} slots, a ring has 1..{}",
-                            slot_count, abi::kMaxRingSlots));
+                            slot_count, abi::kMaxRingSlots),
+                "give the number of slots of the ring");
   }
   const auto offsets = default_priority_offsets(slot_count);
   for (std::size_t i = 0; i < offsets.size(); ++i) {

@@ -31,8 +31,10 @@ Result<Word> capacity_words(std::size_t size_bytes) {
 
 Result<std::size_t> debug_log_bytes(Word record_capacity) {
   if (record_capacity > abi::kMaxDebugRecords) {
-    return fail(Code::invalid_argument, fmt::format("debug_log: {} records are more than {}",
-                                                    record_capacity, abi::kMaxDebugRecords));
+    return fail(Code::invalid_argument,
+                fmt::format("debug_log: {} records are more than {}", record_capacity,
+                            abi::kMaxDebugRecords),
+                "make a smaller log; records that find it full are counted");
   }
   return (1 + std::size_t{record_capacity} * kDebugRecordWords) * abi::kWordBytes;
 }

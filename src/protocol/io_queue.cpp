@@ -31,8 +31,10 @@ Result<std::size_t> io_queue_bytes(Word slot_count) {
   if (slot_count >= 1 && slot_count <= abi::kMaxIoSlots) {
     return std::size_t{slot_count} * abi::kIoSlotBytes;
   }
-  return fail(Code::invalid_argument, fmt::format("io_queue: {} slots, an IO queue has 1..{}",
-                                                  slot_count, abi::kMaxIoSlots));
+  return fail(
+      Code::invalid_argument,
+      fmt::format("io_queue: {} slots, an IO queue has 1..{}", slot_count, abi::kMaxIoSlots),
+      "choose a count in this range; items that find no free IO slot wait for one");
 }
 
 Result<void> encode_io_queue(Word slot_count, std::span<std::byte> target) {

@@ -33,6 +33,13 @@ Word argument_end(const PackedArgs& args, Word op_index, Word op_count) {
 }  // namespace
 
 Result<PackedArgs> pack(std::span<const PackedOp> ops) {
+  const auto fence =
+      std::ranges::find(ops, static_cast<Word>(abi::Opcode::batch_fence), &PackedOp::opcode);
+  if (fence != ops.end()) {
+    return fail(Code::invalid_argument,
+                fmt::format("ring: packed operation {} is a BATCH_FENCE", fence - ops.begin()),
+                "publish the fence in a slot of its own, behind the packed slot");
+  }
   std::size_t argument_words = 0;
   for (const PackedOp& op : ops) argument_words += std::min<std::size_t>(op.args.size(), 1u << 16);
   const bool too_many = ops.size() > abi::kMaxPackedOps;
@@ -47,6 +54,15 @@ Result<PackedArgs> pack(std::span<const PackedOp> ops) {
         fmt::format("a slot holds up to {} operations; n of them leave 12 - (2 + 2n + 3) / 4 "
                     "words for arguments",
                     abi::kMaxPackedOps));
+  }
+
+  for (const PackedOp& op : ops) {
+    if (op.args.size() >= abi::least_arguments(op.opcode)) continue;
+    const abi::OpcodeInfo& row = *abi::find_opcode(op.opcode);
+    return fail(Code::invalid_argument,
+                fmt::format("ring: packed operation {} is {}, which takes {} arguments, not {}",
+                            &op - ops.data(), row.name, row.argument_count, op.args.size()),
+                fmt::format("give all of: {}", row.operands));
   }
 
   PackedArgs packed{};
@@ -82,7 +98,7 @@ Result<PackedView> PackedView::parse(const PackedArgs& args) {
     }
     if (abi::packed_byte(args.data(), 2 + 2 * i) == static_cast<Word>(abi::Opcode::batch_fence)) {
       return fail(Code::corrupt, fmt::format("ring: packed operation {} is a BATCH_FENCE", i),
-                  "publish a batch instead");
+                  "a fence needs a slot of its own");
     }
   }
   return PackedView(args, op_count);

@@ -11,8 +11,10 @@ Result<std::size_t> ring_bytes(Word slot_count) {
   if (slot_count >= 1 && slot_count <= abi::kMaxEncodedSlots) {
     return std::size_t{slot_count} * abi::kSlotBytes;
   }
-  return fail(Code::invalid_argument, fmt::format("ring: {} slots, an encoded ring has 1..{}",
-                                                  slot_count, abi::kMaxEncodedSlots));
+  return fail(
+      Code::invalid_argument,
+      fmt::format("ring: {} slots, an encoded ring has 1..{}", slot_count, abi::kMaxEncodedSlots),
+      "choose a count in this range; a ring can be refilled as it drains");
 }
 
 Result<void> encode_ring(Word slot_count, std::span<std::byte> target) {

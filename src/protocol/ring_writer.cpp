@@ -4,10 +4,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "base/checked.hpp"
 #include "everkernel/abi/control.hpp"
 #include "everkernel/abi/opcode.hpp"
+#include "everkernel/protocol/packed.hpp"
 #include "everkernel/protocol/ring.hpp"
 
 namespace everkernel::protocol {
@@ -32,11 +34,32 @@ Result<void> check_priority(Word priority) {
       "0 critical, 1 high, 2 normal, 3 low, 4 idle");
 }
 
-Result<void> check_args(std::size_t count) {
-  if (count <= abi::kSlotArgs) return {};
-  return fail(Code::invalid_argument,
-              fmt::format("ring: {} arguments, a slot holds {}", count, abi::kSlotArgs),
-              "pass longer data in a buffer and its handle in the slot");
+// A bad payload would become FAULT when it runs.
+Result<void> check_payload(std::span<const Word> args) {
+  PackedArgs payload{};
+  std::ranges::copy(args, payload.begin());
+  const auto parsed = PackedView::parse(payload);
+  if (parsed) return {};
+  return fail(Code::invalid_argument, parsed.error().message,
+              "pack() and publish_packed() make payloads");
+}
+
+Result<void> check_args(const Operation& operation) {
+  const std::size_t count = operation.args.size();
+  if (count < abi::least_arguments(operation.opcode)) {
+    const abi::OpcodeInfo& row = *abi::find_opcode(operation.opcode);
+    return fail(
+        Code::invalid_argument,
+        fmt::format("ring: {} takes {} arguments, not {}", row.name, row.argument_count, count),
+        fmt::format("give all of: {}", row.operands));
+  }
+  if (count > abi::kSlotArgs) {
+    return fail(Code::invalid_argument,
+                fmt::format("ring: {} arguments, a slot holds {}", count, abi::kSlotArgs),
+                "pass longer data in a buffer and its handle in the slot");
+  }
+  if (operation.opcode != static_cast<Word>(abi::Opcode::packed_slot)) return {};
+  return check_payload(operation.args);
 }
 
 // `item` is "item N: " for an item of a batch or window, empty for a single slot.
@@ -51,16 +74,28 @@ Result<void> check_opcode(Word opcode) {
   return unpublishable(opcode, "");
 }
 
+// A work item has three arguments: operations that need more, and packed slots whose payload would
+// not fit their rules, are refused like reserved opcodes.
 Result<void> check_opcodes(std::span<const WorkItem> items) {
   for (const WorkItem& item : items) {
-    if (abi::is_publishable_opcode(item.op_handle)) continue;
-    return unpublishable(item.op_handle, fmt::format("item {}: ", &item - items.data()));
+    const Word opcode = item.op_handle;
+    if (opcode >= abi::kFirstFreeOpcode && opcode < abi::kFirstReservedOpcode) [[likely]]
+      continue;
+    const auto index = &item - items.data();
+    if (!abi::is_publishable_opcode(opcode)) {
+      return unpublishable(opcode, fmt::format("item {}: ", index));
+    }
+    const std::array<Word, 3> args{item.input_handle, item.output_handle, item.param};
+    auto checked = check_args({opcode, args});
+    if (checked) continue;
+    checked.error().message += fmt::format(" (item {})", index);
+    return checked;
   }
   return {};
 }
 
 Result<void> check_batch_operation(const Operation& operation, std::size_t index) {
-  auto args = check_args(operation.args.size());
+  auto args = check_args(operation);
   if (!args) {
     args.error().message += fmt::format(" (item {})", index);
     return args;
@@ -82,7 +117,7 @@ Result<void> check_fits(Word first_slot, std::size_t count, std::size_t slot_cou
 }  // namespace
 
 Result<void> check_operation(const Operation& operation, const Sender& sender) {
-  EVERKERNEL_TRY(check_args(operation.args.size()));
+  EVERKERNEL_TRY(check_args(operation));
   EVERKERNEL_TRY(check_tenant(sender.tenant));
   EVERKERNEL_TRY(check_priority(sender.priority));
   return check_opcode(operation.opcode);

@@ -5,11 +5,13 @@
 
 #include <algorithm>
 
+#include "everkernel/memory/available.hpp"
 #include "runtime/state.hpp"
 
 namespace everkernel {
 
 Result<void> KeptMemory::allocate(backend::Backend& backend, std::size_t size_bytes) {
+  if (keeps_copy) EVERKERNEL_TRY(memory::check_available(size_bytes, "buffer: host copy"));
   memory = EVERKERNEL_TRY(backend.allocate(size_bytes));
   if (keeps_copy) copy.assign(size_bytes, std::byte{0});
   return {};
@@ -28,11 +30,10 @@ Result<void> KeptMemory::refresh() {
   return memory->read(0, copy);
 }
 
-Result<bool> KeptMemory::restore(backend::Backend& backend) {
-  memory = EVERKERNEL_TRY(backend.allocate(memory->size_bytes()));
-  if (!keeps_copy) return false;
-  EVERKERNEL_TRY(memory->write(0, copy));
-  return true;
+Result<std::shared_ptr<backend::Memory>> KeptMemory::remake(backend::Backend& backend) const {
+  std::shared_ptr<backend::Memory> fresh = EVERKERNEL_TRY(backend.allocate(memory->size_bytes()));
+  if (keeps_copy) EVERKERNEL_TRY(fresh->write(0, copy));
+  return fresh;
 }
 
 Result<void> TableSnapshot::refresh_copies() const {
@@ -56,11 +57,21 @@ DataBuffer& DataBuffer::operator=(DataBuffer&& other) noexcept {
 
 DataBuffer::~DataBuffer() {
   if (state_ == nullptr) return;
+  if (!state_->home.is_here()) {
+    abandon(std::move(state_));
+    return;
+  }
   const auto owner = state_->owner.lock();
   if (owner == nullptr) return;
-  const std::scoped_lock held(owner->table_mutex);
-  owner->buffers.erase(state_->options.handle);
-  owner->table = nullptr;
+  {
+    const std::scoped_lock held(owner->table_mutex);
+    owner->buffers.erase(state_->options.handle);
+    owner->table = nullptr;
+  }
+  try {
+    owner->update_sessions();
+  } catch (const std::bad_alloc&) {  // sessions see the buffer, and keep it, until the next change
+  }
 }
 
 Word DataBuffer::handle() const {
@@ -83,6 +94,7 @@ Result<void> check_words(const DataBufferOptions& options, std::size_t first, st
 }  // namespace
 
 Result<void> DataBuffer::write(std::size_t first_word, std::span<const Word> words) {
+  EVERKERNEL_TRY(state_->home.check("buffer"));
   EVERKERNEL_TRY(check_words(state_->options, first_word, words.size()));
   // A GPU loads words of a read-only buffer through caches that are not coherent with writes, once
   // for each lane of an item. All lanes must load the same value, so no launch may be running.
@@ -102,6 +114,7 @@ Result<void> DataBuffer::write(std::size_t first_word, std::span<const Word> wor
 }
 
 Result<void> DataBuffer::read(std::size_t first_word, std::span<Word> words) const {
+  EVERKERNEL_TRY(state_->home.check("buffer"));
   EVERKERNEL_TRY(check_words(state_->options, first_word, words.size()));
   const std::scoped_lock held(state_->mutex);
   return state_->words.memory->read(first_word * abi::kWordBytes, std::as_writable_bytes(words));
@@ -110,7 +123,10 @@ Result<void> DataBuffer::read(std::size_t first_word, std::span<Word> words) con
 ResidentBuffers::ResidentBuffers(std::shared_ptr<State> state) : state_(std::move(state)) {}
 ResidentBuffers::ResidentBuffers(ResidentBuffers&&) noexcept = default;
 ResidentBuffers& ResidentBuffers::operator=(ResidentBuffers&&) noexcept = default;
-ResidentBuffers::~ResidentBuffers() = default;
+
+ResidentBuffers::~ResidentBuffers() {
+  if (state_ != nullptr && !state_->home.is_here()) abandon(std::move(state_));
+}
 
 std::size_t ResidentBuffers::size_bytes(protocol::Buffer buffer) const {
   const std::scoped_lock held(state_->mutex);
@@ -119,12 +135,14 @@ std::size_t ResidentBuffers::size_bytes(protocol::Buffer buffer) const {
 
 Result<void> ResidentBuffers::write(protocol::Buffer buffer, std::size_t offset_bytes,
                                     std::span<const std::byte> bytes) {
+  EVERKERNEL_TRY(state_->home.check("resident buffers"));
   const std::scoped_lock held(state_->mutex);
   return state_->buffers[static_cast<std::size_t>(buffer)].write(offset_bytes, bytes);
 }
 
 Result<void> ResidentBuffers::read(protocol::Buffer buffer, std::size_t offset_bytes,
                                    std::span<std::byte> bytes) const {
+  EVERKERNEL_TRY(state_->home.check("resident buffers"));
   const std::scoped_lock held(state_->mutex);
   return state_->buffers[static_cast<std::size_t>(buffer)].memory->read(offset_bytes, bytes);
 }

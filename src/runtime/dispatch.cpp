@@ -8,10 +8,13 @@
 #include <deque>
 #include <utility>
 
+#include "everkernel/memory/available.hpp"
 #include "everkernel/protocol/control.hpp"
 #include "everkernel/protocol/debug_log.hpp"
 #include "everkernel/protocol/io_queue.hpp"
 #include "everkernel/protocol/ring.hpp"
+#include "runtime/elapsed.hpp"
+#include "runtime/out_of_memory.hpp"
 #include "runtime/state.hpp"
 
 namespace everkernel {
@@ -112,16 +115,21 @@ class Attempt {
           DispatchStats& stats)
       : state_(state), options_(options), storage_(storage), stats_(stats) {}
 
-  Result<void> run(Clock::time_point deadline) {
+  Result<void> run(const backend::Deadline& deadline) {
     EVERKERNEL_TRY(stage());
     const auto table = state_.current_table();
     storage_.counts.assign(options_.submissions.size(), {});
+    provide_report();
     const backend::LaunchStats cost =
         EVERKERNEL_TRY(state_.kernel->launch({.submissions = storage_.rows,
                                               .buffers = table->table.view(),
                                               .deadline = deadline,
                                               .counts = storage_.counts,
                                               .hits = provide_hits()}));
+    for (backend::DrainCounts& counts : storage_.counts) {
+      const bool is_cut = counts.end == backend::DrainEnd::deadline;
+      if (is_cut && deadline.is_stop_requested()) counts.end = backend::DrainEnd::stopped;
+    }
     stats_.kernel_launches += cost.kernel_launches;
     stats_.sync_points += cost.sync_points;
     EVERKERNEL_TRY(read_back());
@@ -184,21 +192,37 @@ class Attempt {
            .io_queue = memory_at(3)};
   }
 
-  Result<void> read_back() {
+  // Makes room for the report before anything runs: afterwards, a failed allocation would lose the
+  // results of items that have run. Both sides of the swap in report() grow together, so that the
+  // second dispatch of a shape finds room.
+  void provide_report() {
     const std::size_t wanted = read_back_count(options_.readback);
-    // Both sides of the swap grow together, so that the second dispatch of a shape finds room.
     const std::size_t rows = std::max(storage_.incoming.size(), storage_.rows.size());
     storage_.incoming.resize(rows);
     storage_.bytes.resize(rows);
+    storage_.reports.reserve(rows);
     for (std::size_t i = 0; i < storage_.rows.size(); ++i) {
-      const backend::DeviceBuffers& row = storage_.rows[i];
-      const std::array<backend::Memory*, kSubmissionBuffers> memories{row.control, row.ring,
-                                                                      row.debug_log, row.io_queue};
+      const auto memories = memories_of(storage_.rows[i]);
+      for (std::size_t j = 0; j < wanted; ++j) {
+        storage_.incoming[i][j].reserve(memories[j]->size_bytes());
+        storage_.bytes[i][j].reserve(memories[j]->size_bytes());
+      }
+    }
+  }
+
+  static std::array<backend::Memory*, kSubmissionBuffers> memories_of(
+      const backend::DeviceBuffers& row) {
+    return {row.control, row.ring, row.debug_log, row.io_queue};
+  }
+
+  Result<void> read_back() {
+    const std::size_t wanted = read_back_count(options_.readback);
+    for (std::size_t i = 0; i < storage_.rows.size(); ++i) {
+      const auto memories = memories_of(storage_.rows[i]);
       for (std::size_t j = 0; j < kSubmissionBuffers; ++j) {
         stats_.output_bytes += memories[j]->size_bytes();
         auto& bytes = storage_.incoming[i][j];
         bytes.resize(j < wanted ? memories[j]->size_bytes() : 0);
-        storage_.bytes[i][j].reserve(bytes.size());
         if (bytes.empty()) continue;
         EVERKERNEL_TRY(memories[j]->read(0, bytes));
         stats_.readback_bytes += bytes.size();
@@ -315,7 +339,8 @@ Result<void> check_options(const Megakernel::State& state, const DispatchOptions
     }
     return checked;
   }
-  return {};
+  const std::uint64_t hits = std::uint64_t{options.hit_capacity} * options.submissions.size();
+  return memory::check_available(hits * sizeof(abi::Hit), "dispatch: hit_capacity");
 }
 
 // A resident buffer set may appear only once in a dispatch: two drains would race on it.
@@ -336,68 +361,98 @@ Result<void> check_distinct(Megakernel::State& state, const DispatchOptions& opt
 
 }  // namespace
 
-Result<DispatchReport> Megakernel::dispatch(const DispatchOptions& options) {
-  const auto begin = Clock::now();
-  EVERKERNEL_TRY(check_options(*state_, options));
-  DispatchReport report;
-  Workspace& workspace = options.workspace != nullptr ? *options.workspace : report.own_workspace;
-  if (workspace.storage_ == nullptr) {
-    workspace.storage_ = std::make_unique<runtime::WorkspaceStorage>();
-  }
-  const std::unique_lock held(state_->launch_mutex, backend::deadline_after(options.timeout));
-  if (!held) {
-    return fail(Code::timeout, "dispatch: another dispatch was still running at the deadline",
-                "raise `timeout`, or create another megakernel");
-  }
-  EVERKERNEL_TRY(check_distinct(*state_, options));
-  const auto attempt = [&]() -> Result<void> {
-    report.stats = {};
-    if (options.submissions.empty()) return {};
-    return runtime::Attempt(*state_, options, *workspace.storage_, report.stats)
-        .run(backend::deadline_after(options.timeout));
-  };
-  auto done = attempt();
+namespace runtime {
+namespace {
+
+// Attempts the dispatch, and once more after a recovery if the options say so. The launch mutex is
+// held. Everything ends at the same deadline.
+Result<void> attempt_dispatch(Megakernel::State& state, const DispatchOptions& options,
+                              const backend::Deadline& deadline, WorkspaceStorage& storage,
+                              DispatchStats& stats) {
+  EVERKERNEL_TRY(check_distinct(state, options));
+  if (options.submissions.empty()) return {};
+  auto done = Attempt(state, options, storage, stats).run(deadline);
   const bool is_lost = !done && done.error().code == Code::device_lost;
-  if (is_lost && options.recovery == Recovery::retry_once) {
-    const RecoveryDecision recovery = EVERKERNEL_TRY(state_->recover_locked());
-    if (recovery.buffers_lost != 0) {
-      return fail(Code::device_lost,
-                  fmt::format("dispatch: the device was lost, and {} buffers without a host copy "
-                              "with it",
-                              recovery.buffers_lost),
-                  "the device is back and these buffers are zero: fill them, then dispatch again; "
-                  "keep_host_copy restores them");
-    }
-    done = attempt();
-    report.stats.recovered_after_device_loss = true;
+  if (!is_lost || options.recovery != Recovery::retry_once) return done;
+  const RecoveryDecision recovery = EVERKERNEL_TRY(state.recover_locked(deadline));
+  if (recovery.buffers_lost != 0) {
+    return fail(Code::device_lost,
+                fmt::format("dispatch: the device was lost, and {} buffers without a host copy "
+                            "with it",
+                            recovery.buffers_lost),
+                "the device is back and these buffers are zero: fill them, then dispatch again; "
+                "keep_host_copy restores them");
   }
-  if (!done) return Failure(done.error());
-  report.submissions = {workspace.storage_->reports.data(), options.submissions.size()};
-  report.stats.bytes_moved = report.stats.input_bytes + report.stats.readback_bytes;
-  report.stats.latency_ns = static_cast<std::uint64_t>(
-      std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - begin).count());
-  return report;
+  stats = {};
+  done = Attempt(state, options, storage, stats).run(deadline);
+  stats.recovered_after_device_loss = true;
+  return done;
 }
 
-Result<ResidentBuffers> Megakernel::make_resident(const HostBuffers& buffers,
-                                                  const ResidentOptions& options) {
-  const ByteSpans spans = spans_of(buffers);
-  EVERKERNEL_TRY(check_buffers(spans, state_->options.geometry.slot_count));
+}  // namespace
+}  // namespace runtime
+
+Result<DispatchReport> Megakernel::dispatch(const DispatchOptions& options) {
+  const auto begin = Clock::now();
+  const backend::Deadline deadline(backend::deadline_after(options.timeout), options.stop);
+  const auto state = state_;  // this object may be destroyed before the call returns
+  EVERKERNEL_TRY(state->home.check("megakernel"));
+  EVERKERNEL_TRY(check_options(*state, options));
+  return or_out_of_memory("dispatch", [&]() -> Result<DispatchReport> {
+    DispatchReport report;
+    Workspace& workspace = options.workspace != nullptr ? *options.workspace : report.own_workspace;
+    if (workspace.storage_ == nullptr) {
+      workspace.storage_ = std::make_unique<runtime::WorkspaceStorage>();
+    }
+    const auto held = EVERKERNEL_TRY(state->lock_launches("dispatch", deadline));
+    EVERKERNEL_TRY(
+        runtime::attempt_dispatch(*state, options, deadline, *workspace.storage_, report.stats));
+    report.submissions = {workspace.storage_->reports.data(), options.submissions.size()};
+    report.stats.bytes_moved = report.stats.input_bytes + report.stats.readback_bytes;
+    report.stats.latency_ns = nanoseconds_since(begin);
+    return report;
+  });
+}
+
+namespace {
+
+Result<std::shared_ptr<ResidentBuffers::State>> copy_to_device(Megakernel::State& state,
+                                                               const ByteSpans& spans,
+                                                               const ResidentOptions& options) {
+  std::uint64_t generation = 0;
+  static_cast<void>(state.current_kernel(&generation));
   auto resident = std::make_shared<ResidentBuffers::State>();
-  resident->owner = state_;
+  resident->owner = state.weak_from_this();
   for (std::size_t i = 0; i < kSubmissionBuffers; ++i) {
     KeptMemory& memory = resident->buffers[i];
     memory.keeps_copy = options.keep_host_copy;
-    EVERKERNEL_TRY(memory.allocate(*state_->backend, spans[i].size()));
+    EVERKERNEL_TRY(memory.allocate(*state.backend, spans[i].size()));
     EVERKERNEL_TRY(memory.write(0, spans[i]));
   }
-  const std::scoped_lock held(state_->table_mutex);
-  // Expired entries are removed each time the list has doubled.
-  if (state_->residents.size() >= state_->resident_sweep) {
-    std::erase_if(state_->residents, [](const auto& weak) { return weak.expired(); });
-    state_->resident_sweep = std::max<std::size_t>(64, 2 * state_->residents.size());
+  const std::scoped_lock held(state.table_mutex);
+  if (state.generation != generation) {
+    return fail(Code::device_lost,
+                "resident buffers: the device was lost and recovered while they were made",
+                "make them again");
   }
-  state_->residents.push_back(resident);
+  // Expired entries are removed each time the list has doubled.
+  if (state.residents.size() >= state.resident_sweep) {
+    std::erase_if(state.residents, [](const auto& weak) { return weak.expired(); });
+    state.resident_sweep = std::max<std::size_t>(64, 2 * state.residents.size());
+  }
+  state.residents.push_back(resident);
+  return resident;
+}
+
+}  // namespace
+
+Result<ResidentBuffers> Megakernel::make_resident(const HostBuffers& buffers,
+                                                  const ResidentOptions& options) {
+  EVERKERNEL_TRY(state_->home.check("megakernel"));
+  const ByteSpans spans = spans_of(buffers);
+  EVERKERNEL_TRY(check_buffers(spans, state_->options.geometry.slot_count));
+  auto resident = EVERKERNEL_TRY(or_out_of_memory(
+      "resident buffers", [&] { return copy_to_device(*state_, spans, options); }));
   return ResidentBuffers(std::move(resident));
 }
 

@@ -7,9 +7,12 @@
 #include <mutex>
 #include <utility>
 
+#include "everkernel/memory/available.hpp"
 #include "everkernel/runtime/megakernel.hpp"
+#include "planner/opcode_ranks.hpp"
 #include "planner/waves.hpp"
 #include "runtime/elapsed.hpp"
+#include "runtime/out_of_memory.hpp"
 #include "runtime/run_check.hpp"
 #include "runtime/run_decisions.hpp"
 #include "runtime/run_feed.hpp"
@@ -24,11 +27,14 @@ using backend::Clock;
 using backend::Execution;
 using planner::Topology;
 
+// Room for hits that the next run finds; a run that needed more gives it back.
+constexpr std::size_t kKeptHitRoom = std::size_t{1} << 20;
+
 // One call of run().
 class Run {
  public:
   Run(Megakernel::State& state, RunMemory& memory, std::span<const abi::WorkItem> items,
-      const RunOptions& options, Clock::time_point begin, Clock::time_point deadline)
+      const RunOptions& options, Clock::time_point begin, const backend::Deadline& deadline)
       : state_(state),
         memory_(memory),
         options_(options),
@@ -48,12 +54,15 @@ class Run {
     if (prepared) prepared = decide();
     if (!prepared && prepared.error().code == Code::timeout) return report_nothing_ran();
     if (!prepared) return Failure(prepared.error());
+    if (deadline_.has_passed()) return report_nothing_ran();
     if (kept_items() != 0) {
       EVERKERNEL_TRY(feed());
       EVERKERNEL_TRY(table_->refresh_copies());
     }
+    report_code(count_code(), report_);
     report_outcomes(request_, memory_.plan, report_);
     take_hits();
+    report_.is_stopped = report_.items_remaining != 0 && deadline_.is_stop_requested();
     report_readback(report_);
     if (options_.lineage) report_lineage(request_, memory_.plan, state_.options, report_);
     report_.wall_time = Clock::now() - begin_;
@@ -65,8 +74,11 @@ class Run {
   RunReport report_nothing_ran() {
     report_.outcomes.assign(request_.items.size(), backend::kItemRemaining);
     report_.items_remaining = request_.items.size();
+    report_.is_stopped = deadline_.is_stop_requested();
     report_.wall_time = Clock::now() - begin_;
-    report_.queue_plan_ns = static_cast<std::uint64_t>(report_.wall_time.count());
+    // All of it but the wait for code, which has a number of its own.
+    const auto wall_ns = static_cast<std::uint64_t>(report_.wall_time.count());
+    report_.queue_plan_ns = wall_ns - std::min(wall_ns, report_.code_wait_ns);
     return std::move(report_);
   }
 
@@ -83,10 +95,11 @@ class Run {
             .resident_bytes = resident_bytes_,
             .last_requeues = memory_.last_requeues,
             .last_topology = memory_.last_topology,
-            .deadline = deadline_};
+            .deadline = deadline_.time};
   }
 
   Result<void> make_plan();
+  void find_barriers();
   Result<void> check_handlers() const;
   Result<void> decide();
   Result<void> choose_kernel();
@@ -96,6 +109,10 @@ class Run {
   Result<void> feed();
   backend::WorkGraph make_graph();
   std::uint64_t count_published(Word end) const;
+  CodeUse count_code() const;
+  std::uint64_t count_handled() const;
+  bool emits() const;
+  std::uint64_t hit_limit() const;
   void take_hits();
 
   Megakernel::State& state_;
@@ -103,15 +120,19 @@ class Run {
   const RunOptions& options_;
   planner::PlanRequest request_;
   const Clock::time_point begin_;
-  const Clock::time_point deadline_;
+  const backend::Deadline deadline_;
   std::shared_ptr<TableSnapshot> table_;
   std::uint64_t resident_bytes_ = 0;
   std::vector<OpcodeCount> opcodes_;
+  std::vector<Word> barriers_;  // opcodes of barriers, if the run is ordered
   planner::LaunchPolicy policy_;
+  RunKernelKey kernel_key_;
   RunKernel kernel_;
   std::vector<Word> order_;
   std::vector<Word> waves_;
-  std::atomic<std::uint64_t> hit_count_{0};
+  std::uint64_t buffer_bytes_ = 0;  // of the largest wave, without hits
+  std::optional<backend::HitStore> hits_;
+  std::optional<backend::HitStore> prints_;
   RunReport report_;
 };
 
@@ -128,7 +149,17 @@ Result<void> Run::make_plan() {
   }
   report_.queue_plan_ns = nanoseconds_since(begin);
   report_plan(memory_.plan, report_);
+  find_barriers();
   return {};
+}
+
+void Run::find_barriers() {
+  if (!options_.ordered) return;
+  for (const OpcodeCount& count : opcodes_) {
+    if ((memory_.effects.find(count.opcode) & planner::kBarrier) == 0) continue;
+    barriers_.push_back(count.opcode);
+    report_barrier(*state_.options.find_handler(count.opcode), count.items, report_);
+  }
 }
 
 Result<void> Run::check_handlers() const {
@@ -160,7 +191,6 @@ Result<void> Run::decide() {
   if (!is_split) return is_split;
   report_.queue_plan_ns += nanoseconds_since(begin);
   report_policy(policy_, report_);
-  report_.telemetry.compiled_pipeline_cache_hit = kernel_.was_compiled;
   report_.telemetry.device_memory_budget_bytes = options_.memory_budget_bytes;
   report_.shape.pipeline_id = kernel_.kernel->pipeline_id();
   report_.shape.policy_hits = memory_.policies.hits();
@@ -169,7 +199,7 @@ Result<void> Run::decide() {
   return {};
 }
 
-// Asks the launch policy, then finds or compiles the code. Compiling does not count as planning.
+// Asks the launch policy, then finds the code. Compiling does not count as planning.
 Result<void> Run::choose_kernel() {
   const auto begin = Clock::now();
   policy_ = memory_.policies.recommend(launch_request(facts()));
@@ -185,8 +215,17 @@ Result<void> Run::choose_kernel() {
   const bool is_native = compiles || (has_handlers && !run.device.interpreter);
   policy_.execution = is_native ? Execution::native : Execution::interpreter;
   report_.queue_plan_ns += nanoseconds_since(begin);
-  kernel_ = EVERKERNEL_TRY(find_kernel(state_, memory_, kernel_key(run, compiles)));
-  return {};
+  kernel_key_ = kernel_key(run, compiles);
+  const auto code_begin = Clock::now();
+  kernel_ = EVERKERNEL_TRY(find_kernel(state_, memory_, kernel_key_));
+  Result<void> prepared;
+  if (is_native || !run.device.interpreter) {
+    std::vector<Word> opcodes;
+    for (const OpcodeCount& count : opcodes_) opcodes.push_back(count.opcode);
+    prepared = kernel_.kernel->prepare({.opcodes = opcodes, .deadline = deadline_});
+  }
+  report_.code_wait_ns = nanoseconds_since(code_begin);
+  return prepared;
 }
 
 void Run::choose_order() {
@@ -203,24 +242,46 @@ void Run::choose_order() {
 
 // Splits the order into waves that fit the memory budget.
 Result<void> Run::split() {
-  const bool emits = std::ranges::any_of(opcodes_, [&](const OpcodeCount& count) {
+  const planner::Plan& plan = memory_.plan;
+  const std::vector<std::uint64_t> handle_bytes = bytes_of_handles();
+  const std::uint64_t hit_bytes =
+      emits() ? std::uint64_t{policy_.hit_capacity} * planner::kHitBytes : 0;
+  auto waves = EVERKERNEL_TRY(planner::split_waves({.items = request_.items,
+                                                    .places = plan.places,
+                                                    .nodes = plan.nodes,
+                                                    .order = order_,
+                                                    .handles = plan.handles,
+                                                    .handle_bytes = handle_bytes,
+                                                    .budget_bytes = options_.memory_budget_bytes,
+                                                    .fixed_bytes = hit_bytes}));
+  waves_ = std::move(waves.begins);
+  if (waves.largest_bytes != 0) {
+    policy_.peak_bytes = waves.largest_bytes;
+    buffer_bytes_ = waves.largest_bytes - hit_bytes;
+  }
+  return {};
+}
+
+bool Run::emits() const {
+  return std::ranges::any_of(opcodes_, [this](const OpcodeCount& count) {
     const auto found = state_.options.find_handler(count.opcode);
     return found && found->effects.emits;
   });
-  const planner::Plan& plan = memory_.plan;
-  const std::vector<std::uint64_t> handle_bytes = bytes_of_handles();
-  auto waves = EVERKERNEL_TRY(planner::split_waves(
-      {.items = request_.items,
-       .places = plan.places,
-       .nodes = plan.nodes,
-       .order = order_,
-       .handles = plan.handles,
-       .handle_bytes = handle_bytes,
-       .budget_bytes = options_.memory_budget_bytes,
-       .fixed_bytes = emits ? std::uint64_t{policy_.hit_capacity} * planner::kHitBytes : 0}));
-  waves_ = std::move(waves.begins);
-  if (waves.largest_bytes != 0) policy_.peak_bytes = waves.largest_bytes;
-  return {};
+}
+
+// Most hits to keep: those asked for, or those that the buffers leave room for.
+std::uint64_t Run::hit_limit() const {
+  if (options_.hit_capacity != 0) return options_.hit_capacity;
+  if (!emits()) return policy_.hit_capacity;
+  std::uint64_t bytes = options_.memory_budget_bytes;
+  if (bytes != 0) {
+    bytes -= std::min(bytes, buffer_bytes_);
+  } else {
+    // The hits come to the host in the end, whose control group may allow less than the device has.
+    const std::uint64_t host_bytes = memory::available().bytes;
+    bytes = std::min(state_.backend->capabilities().memory_bytes, host_bytes) / kHitMemoryShare;
+  }
+  return std::max<std::uint64_t>(bytes / planner::kHitBytes, policy_.hit_capacity);
 }
 
 // Bytes of every handle's buffer, by place; empty without a budget, where no wave needs them.
@@ -247,6 +308,8 @@ backend::WorkGraph Run::make_graph() {
   report_.outcomes.assign(request_.items.size(), backend::kItemRemaining);
   const auto poisoned_by = memory_.poisoned_by.take(plan.handles.count);
   std::ranges::fill(poisoned_by, 0);
+  hits_.emplace(memory_.hits, emits() ? policy_.hit_capacity : 0, hit_limit());
+  prints_.emplace(memory_.prints, 0, kMaxRunPrints);
   return {.items = request_.items,
           .origins = request_.origins,
           .origin = request_.origin,
@@ -263,7 +326,9 @@ backend::WorkGraph Run::make_graph() {
           .outcomes = report_.outcomes,
           .handles = plan.handles,
           .poisoned_by = poisoned_by,
-          .hits = {memory_.hits.take(policy_.hit_capacity), &hit_count_}};
+          .barriers = barriers_,
+          .hits = &*hits_,
+          .prints = &*prints_};
 }
 
 Result<void> Run::feed() {
@@ -307,29 +372,76 @@ std::uint64_t Run::count_published(Word end) const {
   return count;
 }
 
+CodeUse Run::count_code() const {
+  const backend::CodeCounts now = kernel_.kernel->code_counts();
+  const backend::CodeCounts& before = kernel_.counts_before;
+  CodeUse use{.compiled_handlers = now.compiled - before.compiled,
+              .compile_ns = now.compile_ns - before.compile_ns,
+              .items_handled = count_handled()};
+  switch (kernel_key_.execution) {
+    case Execution::interpreter:
+      use.items_interpreted = use.items_handled;
+      break;
+    case Execution::automatic:
+      use.items_interpreted = state_.backend->capabilities().native_code
+                                  ? now.items_interpreted - before.items_interpreted
+                                  : use.items_handled;
+      break;
+    case Execution::native:
+      break;
+  }
+  return use;
+}
+
+// Items that handlers of the program ran to their end.
+std::uint64_t Run::count_handled() const {
+  const ir::VerifiedProgram* const program = state_.options.find_program();
+  if (program == nullptr) return 0;
+  const auto is_handled = [&](Word opcode) { return program->find(opcode) != nullptr; };
+  std::uint64_t count = 0;
+  for (const OpcodeCount& opcode : opcodes_) {
+    if (is_handled(opcode.opcode)) count += opcode.items;
+  }
+  if (report_.items_processed == kept_items()) return count;
+  // Some items faulted or remain: those that ran are counted one by one.
+  planner::OpcodeRanks ranks;
+  std::vector<bool> handled_ranks;
+  for (const OpcodeCount& opcode : opcodes_) {
+    static_cast<void>(ranks[opcode.opcode]);
+    handled_ranks.push_back(is_handled(opcode.opcode));
+  }
+  count = 0;
+  for (std::size_t i = 0; i < report_.outcomes.size(); ++i) {
+    const Word outcome = report_.outcomes[i];
+    const bool has_run = outcome != backend::kItemRemaining &&
+                         outcome != static_cast<Word>(abi::FaultCode::input_faulted) &&
+                         memory_.plan.places[i] != backend::kDroppedPlace;
+    if (has_run && handled_ranks[ranks[request_.items[i].op_handle]]) ++count;
+  }
+  return count;
+}
+
 void Run::take_hits() {
-  const std::uint64_t emitted = hit_count_.load(std::memory_order_acquire);
-  report_hits(memory_.hits.take(std::min<std::uint64_t>(emitted, policy_.hit_capacity)), emitted,
-              report_);
+  if (!hits_) return;  // nothing ran
+  report_hits(*hits_, *prints_, report_);
+  if (memory_.hits.capacity() > kKeptHitRoom) memory_.hits.release();
 }
 
 }  // namespace
 
 Result<RunReport> Megakernel::run(std::span<const abi::WorkItem> items, const RunOptions& options) {
   const auto begin = Clock::now();
-  EVERKERNEL_TRY(check_run(*state_, items.size(), options));
-  const auto deadline = backend::deadline_after(options.timeout);
-  if (!state_->launch_mutex.try_lock_until(deadline)) {
-    return fail(Code::timeout,
-                fmt::format("run: another dispatch or run held the megakernel for {} ns",
-                            options.timeout.count()),
-                "raise `timeout`, or create another megakernel");
-  }
-  const std::unique_lock held(state_->launch_mutex, std::adopt_lock);
-  if (state_->run_memory == nullptr) {
-    state_->run_memory = std::make_shared<RunMemory>(state_->options);
-  }
-  return Run(*state_, *state_->run_memory, items, options, begin, deadline).run();
+  const auto state = state_;  // this object may be destroyed before the call returns
+  EVERKERNEL_TRY(state->home.check("megakernel"));
+  EVERKERNEL_TRY(check_run(*state, items.size(), options));
+  const backend::Deadline deadline(backend::deadline_after(options.timeout), options.stop);
+  const auto held = EVERKERNEL_TRY(state->lock_launches("run", deadline));
+  return or_out_of_memory("run", [&]() -> Result<RunReport> {
+    if (state->run_memory == nullptr) {
+      state->run_memory = std::make_shared<RunMemory>(state->options);
+    }
+    return Run(*state, *state->run_memory, items, options, begin, deadline).run();
+  });
 }
 
 }  // namespace everkernel

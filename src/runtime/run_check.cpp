@@ -6,6 +6,8 @@
 #include <algorithm>
 
 #include "everkernel/abi/control.hpp"
+#include "everkernel/backend/detail/hit_store.hpp"
+#include "everkernel/memory/available.hpp"
 
 namespace everkernel {
 namespace {
@@ -53,7 +55,8 @@ Result<void> check_run(const Megakernel::State& state, std::size_t item_count,
     return fail(Code::invalid_argument, "run: the megakernel runs a payload for every slot",
                 "create a megakernel without a payload");
   }
-  return {};
+  return memory::check_available(backend::HitStore::peak_bytes(options.hit_capacity),
+                                 "run: hit_capacity");
 }
 
 }  // namespace everkernel

@@ -22,8 +22,7 @@ constexpr std::uint64_t kHotShare = 64;
 // Regions in a ticket: of a hybrid graph, and at most of a dense one.
 constexpr Word kHybridRegions = 32;
 constexpr std::uint64_t kMostRegions = 256;
-// Longest expected time to compile one handler on the CPU, and a whole kernel for a device.
-constexpr auto kCompileTime = std::chrono::milliseconds(25);
+// Longest expected time to compile a whole kernel for a device.
 constexpr auto kDeviceCompileTime = std::chrono::seconds(5);
 // Tickets for each worker, so that none runs a last large ticket while the others are idle.
 constexpr std::uint64_t kTicketsPerWorker = 32;
@@ -83,20 +82,24 @@ planner::LaunchRequest launch_request(const RunFacts& run) {
 bool compiles_code(const RunFacts& run, const LaunchPolicy& policy) {
   if (run.options.execution == Execution::interpreter) return false;
   if (run.options.execution == Execution::native) return true;
+  if (!run.device.native_code) return false;
   // Without an interpreter every megakernel is native, so that asking for one says nothing.
   if (run.device.interpreter && run.kernel.execution == Execution::native) return true;
-  if (policy.execution != Execution::native || !run.device.native_code) return false;
-  // Compiling cannot be interrupted, so it must end before the deadline.
-  Clock::duration needed = kDeviceCompileTime;
-  if (run.device.compiles_per_run) needed = kCompileTime * static_cast<int>(run.opcodes.size());
-  return run.deadline - Clock::now() > needed;
+  if (policy.execution != Execution::native) return false;
+  // A device without an interpreter can wait for the code of this run, or run the code that it has.
+  return run.device.interpreter || run.deadline - Clock::now() > kDeviceCompileTime;
 }
 
-RunKernelKey kernel_key(const RunFacts& run, bool is_native) {
-  RunKernelKey key{.is_native = is_native, .is_planned = run.options.ordered};
-  if (!is_native || !run.device.compiles_per_run) return key;
-  for (const OpcodeCount& count : run.opcodes) key.opcodes.push_back(count.opcode);
-  return key;
+RunKernelKey kernel_key(const RunFacts& run, bool compiles) {
+  if (!run.device.interpreter) {
+    return {.execution = Execution::native, .is_planned = compiles && run.options.ordered};
+  }
+  Execution execution = run.options.execution;
+  if (execution == Execution::automatic && run.kernel.execution == Execution::native) {
+    execution = Execution::native;
+  }
+  const bool is_planned = execution != Execution::interpreter && run.options.ordered;
+  return {.execution = execution, .is_planned = is_planned};
 }
 
 // If all workers share a slot, all regions should fit the ring at once. If one worker claims a

@@ -42,10 +42,11 @@ struct RunFacts {
 Word ring_slots(const backend::KernelOptions& kernel);
 /// The request to the launch policy.
 planner::LaunchRequest launch_request(const RunFacts& run);
-/// Whether to compile code for this run; otherwise the kernel of the megakernel runs it.
+/// Whether to ask for native code of all opcodes of this run before it starts. If not, a kernel
+/// that can interpret asks for the code of a handler whose items turn out to cost much.
 bool compiles_code(const RunFacts& run, const planner::LaunchPolicy& policy);
 /// Which kernel runs it.
-RunKernelKey kernel_key(const RunFacts& run, bool is_native);
+RunKernelKey kernel_key(const RunFacts& run, bool compiles);
 /// Most regions that a slot stands for.
 Word regions_per_ticket(const RunFacts& run, const planner::LaunchPolicy& policy);
 /// Most slots that are published together.

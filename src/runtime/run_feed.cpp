@@ -93,16 +93,15 @@ Result<void> RunFeed::prepare() {
 Result<FeedStats> RunFeed::run(backend::Kernel& kernel, memory::BufferTableView buffers,
                                std::span<const Word> waves, Word order_end) {
   const auto begin = Clock::now();
-  live_ = EVERKERNEL_TRY(kernel.start({.control = memory_.shared_memory->part(kControl),
-                                       .ring = memory_.shared_memory->part(kRing),
-                                       .debug_log = memory_.shared_memory->part(kDebugLog),
-                                       .io_queue = memory_.shared_memory->part(kIoQueue),
-                                       .buffers = buffers,
-                                       .desk = &desk_,
-                                       .bell = &bell_,
-                                       .first_ticket = 0,
-                                       .worker_count = options_.worker_count,
-                                       .graph = &graph_}));
+  live_ = EVERKERNEL_TRY(kernel.start_graph({.control = memory_.shared_memory->part(kControl),
+                                             .ring = memory_.shared_memory->part(kRing),
+                                             .debug_log = memory_.shared_memory->part(kDebugLog),
+                                             .io_queue = memory_.shared_memory->part(kIoQueue),
+                                             .buffers = buffers,
+                                             .desk = &desk_,
+                                             .bell = &bell_,
+                                             .worker_count = options_.worker_count,
+                                             .graph = &graph_}));
   next_progress_ = begin + kProgressInterval;
   for (std::size_t wave = 0; wave < waves.size(); ++wave) {
     const bool is_in_time =
@@ -110,17 +109,27 @@ Result<FeedStats> RunFeed::run(backend::Kernel& kernel, memory::BufferTableView 
     if (!is_in_time) break;
   }
   stats_.dispatch_ns = nanoseconds_since(begin);
+  end();
+  EVERKERNEL_TRY(live_->health());  // fails if results did not come back from a device
+  stats_.counters = live_->flush_counters();
+  stats_.published_end = next_place_;
+  report_progress();
+  return stats_;
+}
+
+RunFeed::~RunFeed() {
+  end();
+}
+
+// Workers use this object until they have left.
+void RunFeed::end() {
+  if (live_ == nullptr) return;
   {
     const std::scoped_lock held(lock_);
     is_over_ = true;
   }
   desk_.close();
   live_->stop(backend::deadline_after(kRunStopTimeout));
-  EVERKERNEL_TRY(live_->health());  // fails if results did not come back from a device
-  stats_.counters = live_->flush_counters();
-  stats_.published_end = next_place_;
-  report_progress();
-  return stats_;
 }
 
 // Publishes up to place `end` of the order and waits until all of it has ended; false if the
@@ -142,7 +151,7 @@ Result<bool> RunFeed::feed_wave(Word end) {
     }
     if (looks == kSpinLooks) ++stats_.sync_points;
     const auto now = Clock::now();
-    if (now >= options_.deadline) return false;
+    if (options_.deadline.has_passed()) return false;
     EVERKERNEL_TRY(live_->health());
     if (!live_->is_running()) {  // an item set SHUTDOWN
       const std::scoped_lock held(lock_);
@@ -151,7 +160,7 @@ Result<bool> RunFeed::feed_wave(Word end) {
     }
     if (now >= next_progress_) report_progress();
     std::unique_lock held(wake_mutex_);
-    wake_.wait_until(held, std::min(options_.deadline, now + kLookInterval),
+    wake_.wait_until(held, std::min(options_.deadline.time, now + kLookInterval),
                      [this] { return has_woken_; });
     has_woken_ = false;
   }

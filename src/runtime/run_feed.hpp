@@ -10,7 +10,7 @@
 
 #include "base/spin.hpp"
 #include "everkernel/backend/detail/graph.hpp"
-#include "everkernel/backend/detail/live.hpp"
+#include "everkernel/backend/detail/graph_kernel.hpp"
 #include "everkernel/protocol/words.hpp"
 #include "runtime/run_memory.hpp"
 
@@ -24,7 +24,7 @@ struct FeedOptions {
   Word regions_per_ticket = 1;               ///< most regions in a slot
   Word largest_batch = 1;                    ///< slots published together
   std::span<const Word> tenant_quotas = {};  ///< by tenant
-  backend::Clock::time_point deadline = {};  ///< when to give up
+  backend::Deadline deadline = {};           ///< when to give up
   std::uint64_t item_count = 0;              ///< that run, for progress
   const std::function<void(const RunProgress&)>* progress = nullptr;  ///< may be null
 };
@@ -57,10 +57,14 @@ class RunFeed {
   Result<FeedStats> run(backend::Kernel& kernel, memory::BufferTableView buffers,
                         std::span<const Word> waves, Word order_end);
 
+  /// Tells the workers to leave and waits for them: also if a progress callback throws.
+  ~RunFeed();
+
  private:
   RunFeed(RunMemory& memory, backend::WorkGraph& graph, const FeedOptions& options);
   Result<void> prepare();
   Result<bool> feed_wave(Word end);
+  void end();
   bool refill();
   bool step();
   void publish(std::uint64_t room);
@@ -78,7 +82,7 @@ class RunFeed {
   protocol::LiveWords ring_;
   backend::TicketDesk desk_;
   backend::CompletionBell bell_;
-  std::unique_ptr<backend::LiveKernel> live_;
+  std::unique_ptr<backend::GraphKernel> live_;
   backend::Clock::time_point next_progress_ = {};
 
   std::mutex wake_mutex_;  // guards the next two

@@ -1,4 +1,4 @@
-// The code a run uses: the general kernel, or one specialised to its opcodes.
+// The kernel of a run: that of the megakernel, or one whose code relies on the order of a plan.
 #include <algorithm>
 
 #include "runtime/run_memory.hpp"
@@ -6,71 +6,39 @@
 namespace everkernel {
 namespace {
 
-// Compiled kernels kept for a megakernel: programs alternate between a few shapes of runs.
-constexpr std::size_t kMostKernels = 8;
-
-// The handlers of these opcodes, in that order, so that hot code is contiguous. The new program is
-// verified again, as every program is before it is compiled.
-Result<ir::VerifiedProgram> specialise(const ir::VerifiedProgram& program,
-                                       const std::vector<Word>& opcodes) {
-  ir::Program chosen;
-  for (const Word opcode : opcodes) {
-    const ir::VerifiedHandler* const found = program.find(opcode);
-    if (found != nullptr) chosen.handlers.push_back(found->handler);
-  }
-  return ir::verify(std::move(chosen));
-}
-
-// Trusted handlers need no compiling on the CPU, but on other devices code is made from them too.
-std::vector<ir::TrustedHandler> choose(std::span<const ir::TrustedHandler> handlers,
-                                       const std::vector<Word>& opcodes) {
-  std::vector<ir::TrustedHandler> chosen;
-  for (const Word opcode : opcodes) {
-    const auto found = std::ranges::find(handlers, opcode, &ir::TrustedHandler::opcode);
-    if (found != handlers.end()) chosen.push_back(*found);
-  }
-  return chosen;
-}
-
-Result<std::shared_ptr<backend::Kernel>> compile(Megakernel::State& state,
-                                                 const RunKernelKey& key) {
-  backend::KernelOptions options = state.options;
-  options.execution = key.is_native ? backend::Execution::native : backend::Execution::interpreter;
-  options.planned = key.is_planned;
-  const bool is_specialised = !key.opcodes.empty();
-  if (is_specialised) {
-    options.trusted_handlers = choose(options.trusted_handlers, key.opcodes);
-  }
-  if (is_specialised && options.program) {
-    options.program = EVERKERNEL_TRY(specialise(*options.program, key.opcodes));
-    // Without handlers of the program there is nothing to compile.
-    if (options.program->handlers().empty()) options.program.reset();
-  }
-  auto kernel = EVERKERNEL_TRY(state.backend->compile(options));
-  return std::shared_ptr<backend::Kernel>(std::move(kernel));
+// Whether the kernel of the megakernel itself serves: it interprets, or it is native code that
+// relies on no plan.
+bool is_general(const backend::KernelOptions& options, const backend::Capabilities& device,
+                const RunKernelKey& key) {
+  if (!device.interpreter) return !key.is_planned;
+  return options.execution == key.execution &&
+         (key.execution == backend::Execution::interpreter || !key.is_planned);
 }
 
 }  // namespace
 
-Result<RunKernel> find_kernel(Megakernel::State& state, RunMemory& memory, RunKernelKey key) {
+Result<RunKernel> find_kernel(Megakernel::State& state, RunMemory& memory,
+                              const RunKernelKey& key) {
   std::uint64_t generation = 0;
+  const auto known = [](std::shared_ptr<backend::Kernel> kernel) {
+    const backend::CodeCounts counts = kernel->code_counts();
+    return RunKernel{.kernel = std::move(kernel), .counts_before = counts};
+  };
   auto general = state.current_kernel(&generation);
-  // The kernel of the megakernel serves if it is interpreted or the backend has no interpreter.
-  const bool is_general = state.options.execution == backend::Execution::interpreter ||
-                          !state.backend->capabilities().interpreter;
-  const bool is_enough = !key.is_native || (!key.is_planned && key.opcodes.empty());
-  if (is_general && is_enough) return RunKernel{std::move(general), true};
+  if (is_general(state.options, state.backend->capabilities(), key)) {
+    return known(std::move(general));
+  }
   std::erase_if(memory.kernels, [&](const auto& entry) { return entry.generation != generation; });
   const auto found = std::ranges::find(memory.kernels, key, &RunMemory::Entry::key);
-  if (found != memory.kernels.end()) {
-    std::rotate(found, found + 1, memory.kernels.end());
-    return RunKernel{memory.kernels.back().kernel, true};
-  }
-  auto kernel = EVERKERNEL_TRY(compile(state, key));
-  if (memory.kernels.size() == kMostKernels) memory.kernels.erase(memory.kernels.begin());
-  memory.kernels.push_back({std::move(key), kernel, generation});
-  const bool was_compiled = kernel->is_from_cache();
-  return RunKernel{std::move(kernel), was_compiled};
+  if (found != memory.kernels.end()) return known(found->kernel);
+  backend::KernelOptions options = state.options;
+  options.execution = key.execution;
+  options.planned = key.is_planned;
+  options.compile_deadline = backend::Clock::now();  // the run waits, up to its deadline
+  auto made = EVERKERNEL_TRY(state.backend->compile(options));
+  std::shared_ptr<backend::Kernel> kernel = std::move(made);
+  memory.kernels.push_back({.key = key, .kernel = kernel, .generation = generation});
+  return RunKernel{.kernel = std::move(kernel), .counts_before = {}};
 }
 
 }  // namespace everkernel

@@ -19,9 +19,8 @@ namespace everkernel {
 
 /// Which code a kernel of a run has.
 struct RunKernelKey {
-  bool is_native = false;          ///< compiled code
-  bool is_planned = false;         ///< relies on the order of the plan
-  std::vector<Word> opcodes = {};  ///< of a specialised kernel, the most frequent first
+  backend::Execution execution = {};  ///< how its handlers run
+  bool is_planned = false;            ///< whether native code relies on the order of the plan
 
   /// Equal in every field.
   friend bool operator==(const RunKernelKey&, const RunKernelKey&) = default;
@@ -42,6 +41,7 @@ struct RunMemory {
   memory::LargeArray<backend::Portion> portions;      ///< one for each slot
   memory::LargeArray<Word> poisoned_by;               ///< one for each handle
   memory::LargeArray<abi::Hit> hits;                  ///< room for hits
+  memory::LargeArray<abi::Hit> prints;                ///< room for records of printf
 
   /// A compiled kernel.
   struct Entry {
@@ -49,23 +49,23 @@ struct RunMemory {
     std::shared_ptr<backend::Kernel> kernel;  ///< the code
     std::uint64_t generation = 0;             ///< recoveries it has seen
   };
-  std::vector<Entry> kernels;  ///< the one used last comes last
+  std::vector<Entry> kernels;  ///< one for each key that was needed
 
   /// Allocations for runs so far.
   Word allocations() const {
     return shared_memory_allocations + portions.allocations() + poisoned_by.allocations() +
-           hits.allocations();
+           hits.allocations() + prints.allocations();
   }
   Word shared_memory_allocations = 0;  ///< times `shared_memory` was created
 };
 
-/// A kernel for a run, and whether it was compiled before.
+/// The kernel of a run.
 struct RunKernel {
-  std::shared_ptr<backend::Kernel> kernel;  ///< the code
-  bool was_compiled = false;                ///< by an earlier run, or found on disk
+  std::shared_ptr<backend::Kernel> kernel;  ///< the kernel
+  backend::CodeCounts counts_before;        ///< its counts before this run
 };
 
-/// Finds or compiles the kernel of a run. Fails as Backend::compile does.
-Result<RunKernel> find_kernel(Megakernel::State& state, RunMemory& memory, RunKernelKey key);
+/// Finds or creates the kernel of a run. Fails as Backend::compile does.
+Result<RunKernel> find_kernel(Megakernel::State& state, RunMemory& memory, const RunKernelKey& key);
 
 }  // namespace everkernel

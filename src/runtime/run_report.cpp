@@ -39,11 +39,24 @@ void report_plan(const planner::Plan& plan, RunReport& report) {
   report.shape.joins = plan.joins.size();
 }
 
+void report_barrier(const ir::HandlerTraits& handler, std::uint64_t items, RunReport& report) {
+  const ir::Effects& effects = handler.effects;
+  const char* reason = "moves its buffers: stores to args[0] or args[1], or at a variable index";
+  if (effects.uses_handles) {
+    reason = "uses buffer(h)";
+  } else if (effects.writes_control) {
+    reason = "writes control words";
+  }
+  report.barriers.push_back({.opcode = handler.opcode,
+                             .name = std::string(handler.name),
+                             .reason = reason,
+                             .items = items});
+}
+
 void report_policy(const planner::LaunchPolicy& policy, RunReport& report) {
   report.telemetry.frontier_density_bps = policy.density_bps;
   report.telemetry.topology = policy.topology;
   report.telemetry.pressure = policy.pressure;
-  report.telemetry.execution_mode = policy.execution;
   report.telemetry.hit_capacity = policy.hit_capacity;
   report.telemetry.estimated_peak_device_bytes = policy.peak_bytes;
   report.shape.workers = policy.workers;
@@ -54,6 +67,7 @@ void report_feed(const FeedStats& stats, Word worker_count, RunReport& report) {
   report.backend_dispatch_ns = stats.dispatch_ns;
   report.items_processed = stats.counters.done;
   report.items_faulted = stats.counters.faulted;
+  report.barrier_ns = stats.counters.barrier_ns;
   report.telemetry.bytes_uploaded = stats.bytes_uploaded;
   report.telemetry.bytes_uploaded += stats.counters.bytes_uploaded;
   const auto launches = static_cast<Word>(stats.counters.launches);
@@ -65,6 +79,16 @@ void report_feed(const FeedStats& stats, Word worker_count, RunReport& report) {
   report.shape.publish_batches = stats.batches;
   report.shape.regions_per_ticket = stats.most_regions;
   report.shape.worker_sleeps = stats.counters.sleeps;
+}
+
+void report_code(const CodeUse& use, RunReport& report) {
+  const bool is_native = use.items_interpreted < use.items_handled;
+  report.telemetry.execution_mode =
+      is_native ? backend::Execution::native : backend::Execution::interpreter;
+  report.telemetry.compiled_pipeline_cache_hit = use.compiled_handlers == 0;
+  report.shape.compiled_handlers = use.compiled_handlers;
+  report.shape.compile_ns = use.compile_ns;
+  report.shape.items_interpreted = use.items_interpreted;
 }
 
 void report_outcomes(const planner::PlanRequest& request, const planner::Plan& plan,
@@ -82,19 +106,28 @@ void report_outcomes(const planner::PlanRequest& request, const planner::Plan& p
   if (report.items_faulted != 0) count_faults(request.items, report);
 }
 
-void report_hits(std::span<const abi::Hit> kept, std::uint64_t emitted, RunReport& report) {
+void report_hits(backend::HitStore& hits, backend::HitStore& prints, RunReport& report) {
+  const auto kept = hits.finish();
   report.hits.assign(kept.begin(), kept.end());
-  report.hits_dropped = emitted - kept.size();
-  // The hits of one item were emitted one after the other: a stable sort keeps their order.
-  std::ranges::stable_sort(report.hits, {}, &abi::Hit::item);
+  report.hits_dropped = hits.dropped();
+  report.hit_limit = hits.limit();
+  for (const abi::Hit& record : prints.finish()) {
+    report.prints.push_back({record.item, record.a, record.b, record.c});
+  }
+  report.prints_dropped = prints.dropped();
+  // The estimate counts the first size of the buffer, which may have grown.
+  const std::uint64_t first = report.telemetry.hit_capacity;
+  const std::uint64_t grown = std::max<std::uint64_t>(kept.size(), first) - first;
+  report.telemetry.estimated_peak_device_bytes += grown * planner::kHitBytes;
 }
 
 void report_readback(RunReport& report) {
   RunTelemetry& telemetry = report.telemetry;
-  telemetry.bytes_read_back =
-      report.outcomes.size() * sizeof(Word) + report.hits.size() * sizeof(abi::Hit);
-  telemetry.readback_buffers =
-      (report.outcomes.empty() ? 0u : 1u) + (report.hits.empty() ? 0u : 1u);
+  telemetry.bytes_read_back = report.outcomes.size() * sizeof(Word) +
+                              report.hits.size() * sizeof(abi::Hit) +
+                              report.prints.size() * sizeof(PrintRecord);
+  telemetry.readback_buffers = (report.outcomes.empty() ? 0u : 1u) +
+                               (report.hits.empty() ? 0u : 1u) + (report.prints.empty() ? 0u : 1u);
   telemetry.bytes_moved = telemetry.bytes_uploaded + telemetry.bytes_read_back;
 }
 

@@ -142,9 +142,11 @@ void decode_control(const ControlView& view, bool observables, ControlSnapshot& 
     if (count != 0) control.metrics.push_back({.opcode = opcode, .count = count});
   }
   control.enabled_tenants = 0;
+  control.tenants_without_quota = 0;
   for (Word tenant = 0; tenant < control.tenant_fairness.size(); ++tenant) {
     control.tenant_fairness[tenant] = view.tenant_fairness(tenant);
     control.enabled_tenants |= Word{view.tenant_enabled(tenant)} << tenant;
+    control.tenants_without_quota |= Word{view.tenant_quota(tenant) == 0} << tenant;
   }
   for (Word priority = 0; priority < abi::kPriorityCount; ++priority) {
     control.priority_fairness[priority] = view.priority_fairness(priority);
@@ -162,6 +164,26 @@ Word is_runnable(const Slot& slot, Word enabled_tenants) {
   return Word{can_move} & static_cast<Word>(enabled);
 }
 
+// Counts the slots that cannot move because of their tenant, and those that can. WAIT_IO moves when
+// its request is served, whatever the tenant is.
+struct Movement {
+  Word stopped_tenants = 0;  // bit t: no slot of tenant t may be claimed
+  Word movable = 0;
+  Word blocked = 0;
+  Word blocked_tenants = 0;
+
+  void add(const Slot& slot) {
+    const bool is_waiting = abi::is_claimable(slot.status);
+    const bool is_on_its_way =
+        slot.status == RingStatus::claimed || slot.status == RingStatus::wait_io;
+    const bool is_stopped = slot.tenant < 32 && (stopped_tenants >> slot.tenant & 1) != 0;
+    movable += Word{is_on_its_way || (is_waiting && !is_stopped)};
+    if (!is_waiting || !is_stopped) return;
+    ++blocked;
+    blocked_tenants |= Word{1} << slot.tenant;
+  }
+};
+
 // The upper half of the priority word has a meaning in a faulted slot only.
 Word fault_code(const Slot& slot) {
   return slot.status == RingStatus::fault ? abi::fault_code_of(slot.priority) : 0;
@@ -174,6 +196,7 @@ void decode_ring(const RingView& view, std::span<const Word> window_opcodes, Dec
   std::array<Word, abi::kSlotStatusCount + 1> counts{};
   Word runnable = 0;
   const Word enabled_tenants = telemetry.control.enabled_tenants;
+  Movement movement{.stopped_tenants = ~enabled_tenants | telemetry.control.tenants_without_quota};
   for (Word i = 0; i < view.slot_count(); ++i) {
     const Slot slot = view.slot(i);
     telemetry.slots[i] = {.slot_idx = i,
@@ -185,10 +208,14 @@ void decode_ring(const RingView& view, std::span<const Word> window_opcodes, Dec
                           .args_prefix = {slot.args[0], slot.args[1], slot.args[2]}};
     ++counts[std::min(static_cast<Word>(slot.status), abi::kSlotStatusCount)];
     runnable += is_runnable(slot, enabled_tenants);
+    movement.add(slot);
     if (!window_opcodes.empty()) windows.add(slot);
   }
   windows.finish();
   telemetry.runnable_slots = runnable;
+  telemetry.movable_slots = movement.movable;
+  telemetry.blocked_slots = movement.blocked;
+  telemetry.blocked_tenants = movement.blocked_tenants;
   telemetry.occupancy = {.empty = counts[0],
                          .published = counts[1],
                          .claimed = counts[2],
@@ -214,6 +241,10 @@ Result<void> decode(const DecodeRequest& request, DecodeScratch& scratch,
   decode_control(control ? *control : *ControlView::parse(kNoControl), request.observables,
                  telemetry.control);
   decode_ring(ring ? *ring : *RingView::parse({}), request.window_opcodes, scratch, telemetry);
+  if (!control) {  // which tenants may run is not known
+    telemetry.control.tenants_without_quota = 0;
+    telemetry.movable_slots = telemetry.blocked_slots = telemetry.blocked_tenants = 0;
+  }
   return {};
 }
 

@@ -108,7 +108,12 @@ void write_json(JsonWriter& json, const WatchdogSnapshot& watchdog) {
                       {"fault_slots", watchdog.fault_slots},
                       {"requeue_slots", watchdog.requeue_slots},
                       {"gpu_idle_ppm", watchdog.gpu_idle_ppm}});
-  json.field("suspected_stall", watchdog.suspected_stall).end_object();
+  json.field("suspected_stall", watchdog.suspected_stall);
+  json.field("blocked_slots", watchdog.blocked_slots).key("blocked_tenants").begin_array();
+  for (Word tenant = 0; tenant < 32; ++tenant) {
+    if ((watchdog.blocked_tenants >> tenant & 1) != 0) json.value(tenant);
+  }
+  json.end_array().field("all_blocked", watchdog.all_blocked).end_object();
 }
 
 void write_json(JsonWriter& json, const RuntimeEvidence& evidence) {

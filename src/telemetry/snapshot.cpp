@@ -80,6 +80,9 @@ WatchdogSnapshot RingTelemetry::watchdog(Word previous_done_count) const {
       .requeue_slots = occupancy.requeue,
       .gpu_idle_ppm = scaled_ratio(occupancy.empty, occupancy.total_slots(), kPpm),
       .suspected_stall = depth > 0 && done_delta == 0 && runnable_slots > 0,
+      .blocked_slots = blocked_slots,
+      .blocked_tenants = blocked_tenants,
+      .all_blocked = done_delta == 0 && blocked_slots > 0 && movable_slots == 0,
   };
 }
 

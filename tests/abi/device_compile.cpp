@@ -101,6 +101,8 @@ constexpr Break kBreaks[] = {
     {"everkernel/abi/packed.hpp", "kMaxPackedOps = 23;", "kMaxPackedOps = 24;"},
     {"everkernel/abi/fault.hpp", "kMaxUserFault = 65279;", "kMaxUserFault = 65280;"},
     {"everkernel/abi/hit.hpp", "Word c = 0;", "Word c = 0; Word d = 0;"},
+    {"everkernel/abi/queue.hpp", "Word reserved[11];", "Word reserved[12];"},
+    {"everkernel/abi/queue.hpp", "struct alignas(kQuadBytes) Quad", "struct Quad"},
     {"everkernel/abi/platform.hpp", "using Word = unsigned int;", "using Word = unsigned short;"},
 };
 

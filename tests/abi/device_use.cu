@@ -8,6 +8,7 @@
 #include "everkernel/abi/opcode.hpp"
 #include "everkernel/abi/packed.hpp"
 #include "everkernel/abi/platform.hpp"
+#include "everkernel/abi/queue.hpp"
 #include "everkernel/abi/slot.hpp"
 
 using namespace everkernel::abi;
@@ -20,6 +21,9 @@ static_assert(status_name(SlotStatus::yield)[0] == 'y' && priority_name(4)[0] ==
 static_assert(fault_name(256)[0] == 'u' && io_op_name(IoOp::write)[0] == 'w');
 static_assert(io_status_name(IoStatus::error)[0] == 'e' && opcode_table_is_sound());
 static_assert(WorkItem{1, 2, 3, 4} == WorkItem{1, 2, 3, 4});
+static_assert(lap_bit(1023, 1024) == 1 && lap_bit(1024, 1024) == 0);
+static_assert(item_of(compact_entry({64, 2, 3, 4}, 1)) == WorkItem{64, 2, 3, 4});
+static_assert(queue_header(EntryFormat::full, 8, false, 0).kernel_bytes == 384);
 static_assert(DebugRecord{1, {2, 3, 4}} == DebugRecord{1, {2, 3, 4}});
 
 __device__ Word fault_of(const Slot& slot, Word tenant_base) {
@@ -32,6 +36,15 @@ __device__ Word fault_of(const Slot& slot, Word tenant_base) {
     return words > kSlotArgs ? static_cast<Word>(FaultCode::bad_packed_payload) : 0;
   }
   return is_reserved_opcode(slot.opcode) ? kFirstUserFault + kMaxUserFault : 0;
+}
+
+// Takes a full entry and gives its outcome byte: what a kernel on queues does with an item.
+__device__ unsigned char take_entry(const FullEntry& entry, LongWord ticket, Word capacity,
+                                    Slot& slot) {
+  const Word lap = lap_bit(ticket, capacity);
+  if (!is_valid(entry, lap)) return 0;
+  slot = slot_of(entry);
+  return outcome_byte(OutcomeCode::done, lap);
 }
 
 __device__ Word state_bits(SlotStatus status) {

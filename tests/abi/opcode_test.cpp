@@ -104,6 +104,7 @@ constexpr FaultRow kFaults[] = {
     {FaultCode::deadline, 10, "deadline"},
     {FaultCode::maybe_executed, 11, "maybe_executed"},
     {FaultCode::input_faulted, 12, "input_faulted"},
+    {FaultCode::bad_entry, 13, "bad_entry"},
 };
 
 TEST(Fault, numbers_and_names_are_those_of_the_format) {
@@ -116,7 +117,7 @@ TEST(Fault, numbers_and_names_are_those_of_the_format) {
 TEST(Fault, codes_of_handlers_begin_at_256) {
   EXPECT_EQ(kFirstUserFault, 256u);
   EXPECT_EQ(kMaxUserFault, 65279u);
-  EXPECT_STREQ(fault_name(13), "unknown");
+  EXPECT_STREQ(fault_name(14), "unknown");
   EXPECT_STREQ(fault_name(255), "unknown");
   EXPECT_STREQ(fault_name(256), "user");
   EXPECT_STREQ(fault_name(65535), "user");

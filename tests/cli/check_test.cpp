@@ -70,6 +70,26 @@ TEST_F(Check, emits_cuda_in_every_build) {
   EXPECT_EQ(json({"check", "ops.ek", "--emit", "cuda"})["cuda"], outcome.out);
 }
 
+TEST_F(Check, emits_cuda_that_needs_no_other_file) {
+  write_text("ops.ek", kHandlers);
+  const std::string text = everkernel({"check", "ops.ek", "--emit", "cuda"}).out;
+  EXPECT_EQ(text.find("#include \""), std::string::npos);
+  EXPECT_EQ(text.find("#pragma once"), std::string::npos);
+}
+
+TEST_F(Check, emits_cuda_that_nvcc_compiles_alone) {
+  if (nvcc_compiler().empty()) GTEST_SKIP() << "there is no nvcc here";
+  write_text("ops.ek", kHandlers);
+  write_text("ops.cu", everkernel({"check", "ops.ek", "--emit", "cuda"}).out);
+  const Outcome outcome = run({.program = nvcc_compiler(),
+                               .args = {"-ptx", "ops.cu", "-o", "ops.ptx"},
+                               .folder = dir.path(),
+                               .timeout = std::chrono::minutes(2)});
+  EXPECT_EQ(outcome.status, 0) << outcome.out << outcome.err;
+  const std::string ptx = read_text(dir.path() / "ops.ptx");
+  EXPECT_NE(ptx.find(".entry everkernel_run_item"), std::string::npos);
+}
+
 TEST_F(Check, names_file_line_and_column_of_a_mistake) {
   write_text("bad.ek", "handler h = 64 {\n  output[0] = 1.5;\n}\n");
   const Outcome outcome = everkernel({"check", "bad.ek"});

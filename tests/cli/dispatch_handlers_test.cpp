@@ -1,5 +1,7 @@
 // `everkernel dispatch` with handlers and their buffers.
 #include <bit>
+#include <chrono>
+#include <string>
 
 #include "dispatch_fixture.hpp"
 
@@ -153,7 +155,7 @@ TEST_F(DispatchHandlers, hits_are_written_with_their_slot) {
 
 TEST_F(DispatchHandlers, hits_that_have_no_place_to_go_are_counted) {
   publish(67, {});
-  const auto report = dispatch_json(0, {"--handlers", "ops.ek", "--hit-capacity", "1"});
+  const auto report = dispatch_json(1, {"--handlers", "ops.ek", "--hit-capacity", "1"});
   EXPECT_EQ(report["hits"], 1);
   EXPECT_EQ(report["hits_dropped"], 1);
   EXPECT_EQ(out_words("hits.bin"), (std::vector<Word>{0, 1, 2, 3}));
@@ -183,6 +185,23 @@ TEST_F(DispatchHandlers, a_fault_of_a_handler_has_its_code) {
   EXPECT_EQ(report["faults"], Json::parse(R"([{"fault_code": 298, "fault_name": "user",
                                                "opcode": 69, "count": 1}])"));
   EXPECT_NE(inspect_out_text().find("handler fault 42"), std::string::npos);
+}
+
+TEST_F(DispatchHandlers, a_program_of_a_thousand_handlers_is_not_compiled_before_it_runs) {
+  std::string text;
+  for (int i = 0; i < 1000; ++i) {
+    text += "handler h" + std::to_string(i) + " = " + std::to_string(64 + i) +
+            " { for k in 0 .. len(output) { output[k] = output[k] * 3 + input[k]; } }\n";
+  }
+  write_text("many.ek", text);
+  publish(64 + 999, {1, 2});
+  const auto begin = std::chrono::steady_clock::now();
+  const Json report = dispatch_json(0, {"--handlers", "many.ek", "--deadline", "100ms", "--buffer",
+                                        "1=x.bin:r", "--buffer", "2=y.bin"});
+  const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
+  EXPECT_EQ(report["items_done"], 1);
+  // 0.1 s on two quiet cores, of which the deadline is all; compiling takes 20 s.
+  EXPECT_LT(taken.count(), 1.5);
 }
 
 TEST_F(DispatchHandlers, a_deadline_leaves_what_is_not_done) {

@@ -23,7 +23,8 @@ TEST_F(Dispatch, runs_what_the_other_commands_made) {
   publish({"--slot", "0", "--tenant", "0", "--opcode", "STORE_U32", "--arg", "7", "--arg", "161"});
   publish({"--slot", "1", "--tenant", "1", "--packed", "STORE_U32:10,162", "--packed",
            "ATOMIC_ADD:32,162", "--packed", "NOP"});
-  publish({"--slot", "2", "--tenant", "1", "--opcode", "PRINTF", "--arg", "3", "--arg", "4"});
+  publish({"--slot", "2", "--tenant", "1", "--opcode", "PRINTF", "--arg", "3", "--arg", "4",
+           "--arg", "0"});
   dir.write("items.bin", bytes_of({2, 5, 163, 0, 2, 6, 163, 0}));
   publish({"--slot", "3", "--tenant", "0", "--batch", "items.bin", "--tag", "99"});
 

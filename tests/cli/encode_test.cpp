@@ -32,6 +32,27 @@ TEST_F(Encode, control_takes_shutdown_observables_and_priority_slots) {
   EXPECT_EQ(dir.read("c.bin"), bytes_of(expected));
 }
 
+TEST_F(Encode, every_limit_that_is_refused_comes_with_a_hint) {
+  const Args kRows[] = {
+      {"control", "--tenants", "30"},
+      {"control", "--tenants", "1", "--observable-slots", "4294967295"},
+      {"control", "--tenants", "1", "--priority-slots", "0"},
+      {"ring", "--slots", "0"},
+      {"ring", "--slots", "1048577"},
+      {"debug-log", "--records", "1048577"},
+      {"io-queue", "--slots", "0"},
+      {"io-queue", "--slots", "65"},
+  };
+  for (const Args& row : kRows) {
+    Args args = {"encode"};
+    args.insert(args.end(), row.begin(), row.end());
+    args.insert(args.end(), {"-o", "x"});
+    const Outcome outcome = everkernel(args);
+    EXPECT_EQ(outcome.status, 2) << outcome.err;
+    EXPECT_NE(outcome.err.find("\nhint: "), std::string::npos) << outcome.err;
+  }
+}
+
 TEST_F(Encode, ring_is_empty_slots) {
   const Json report = json({"encode", "ring", "--slots", "3", "-o", "r.bin"});
   EXPECT_EQ(report, Json::parse(R"({"buffer": "ring", "path": "r.bin", "bytes": 192, "slots": 3,

@@ -148,7 +148,8 @@ TEST_F(InspectJson, watchdog_suspects_a_stall_when_nothing_completed) {
   const Json object = json(
       {"inspect", "--control", "c.bin", "--ring", "r.bin", "--previous-control", "before.bin"});
   EXPECT_EQ(object["watchdog"], Json::parse(R"({"done_delta": 0, "queue_depth": 3,
-      "fault_slots": 1, "requeue_slots": 1, "gpu_idle_ppm": 250000, "suspected_stall": true})"));
+      "fault_slots": 1, "requeue_slots": 1, "gpu_idle_ppm": 250000, "suspected_stall": true,
+      "blocked_slots": 0, "blocked_tenants": [], "all_blocked": false})"));
 }
 
 TEST_F(InspectJson, watchdog_sees_progress_across_the_wrap_of_the_counter) {
@@ -168,6 +169,22 @@ TEST_F(InspectJson, watchdog_suspects_nothing_when_only_a_disabled_tenant_waits)
       json({"inspect", "--control", "c.bin", "--ring", "r.bin", "--previous-control", "c.bin"});
   EXPECT_EQ(object["watchdog"]["queue_depth"], 1);
   EXPECT_EQ(object["watchdog"]["suspected_stall"], false);
+}
+
+TEST_F(InspectJson, watchdog_says_that_tenants_block_everything) {
+  dir.write("c.bin", control_of({}));
+  dir.write("r.bin", ring_of({{.status = 1, .tenant = 2}, {.status = 6, .tenant = 1}}));
+  const Args args = {"inspect", "--control",          "c.bin", "--ring",
+                     "r.bin",   "--previous-control", "c.bin"};
+  const Json watchdog = json(args)["watchdog"];
+  EXPECT_EQ(watchdog["blocked_slots"], 2);
+  EXPECT_EQ(watchdog["blocked_tenants"], Json::parse("[1, 2]"));
+  EXPECT_EQ(watchdog["all_blocked"], true);
+  const std::string text = everkernel(args).out;
+  EXPECT_NE(text.find("and none can: 2 slots wait for a tenant\n"
+                      "  disabled: tenant 2\n  without quota: tenant 1\n"),
+            std::string::npos)
+      << text;
 }
 
 TEST_F(InspectJson, debug_log_has_the_records_that_were_written) {

@@ -188,8 +188,11 @@ INSTANTIATE_TEST_SUITE_P(
                      "is empty"},
         WatchdogCase{"io", 7, {.status = 4}, false, "1 slot waiting for IO\n"},
         WatchdogCase{"fault", 7, {.status = 7}, false, "1 slot in fault\n"},
-        WatchdogCase{
-            "disabled", 7, {.status = 1, .tenant = 9}, false, "1 slot of disabled tenants\n"},
+        WatchdogCase{"disabled",
+                     7,
+                     {.status = 1, .tenant = 9},
+                     false,
+                     "1 slot waits for a tenant\n  disabled: tenant 9\n"},
         WatchdogCase{"unknown", 7, {.status = 99}, false, "1 slot with an unknown status\n"}),
     [](const auto& test) { return test.param.name; });
 

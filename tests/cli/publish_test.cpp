@@ -48,7 +48,8 @@ class OpcodeName : public Program, public ::testing::WithParamInterface<NameCase
 
 TEST_P(OpcodeName, is_a_number_or_a_name_in_any_case) {
   dir.write("ring.bin", kRing);
-  EXPECT_EQ(everkernel(publish_into("0", {"--opcode", GetParam().text})).status, 0);
+  const Args args = {"--opcode", GetParam().text, "--arg", "1", "--arg", "2"};
+  EXPECT_EQ(everkernel(publish_into("0", args)).status, 0);
   EXPECT_EQ(word_at(dir.read("ring.bin"), 1), GetParam().number);
 }
 
@@ -174,7 +175,13 @@ INSTANTIATE_TEST_SUITE_P(
                       RefusedCase{"0", {"--batch", "reserved.bin"}, "opcode 65520"},
                       RefusedCase{"0", {"--batch", "odd.bin"}, "'odd.bin': 20 bytes"},
                       RefusedCase{"0", {"--batch", "none.bin"}, "cannot read 'none.bin'"},
-                      RefusedCase{"0", {"--opcode", "9", "--priority", "5"}, "priority 5"}));
+                      RefusedCase{"0", {"--opcode", "9", "--priority", "5"}, "priority 5"},
+                      RefusedCase{"0",
+                                  {"--opcode", "STORE_U32", "--arg", "7"},
+                                  "STORE_U32 takes 2 arguments, not 1"},
+                      RefusedCase{"0",
+                                  {"--packed", "NOP", "--packed", "BATCH_FENCE:1,9"},
+                                  "packed operation 1 is a BATCH_FENCE"}));
 
 TEST_F(Publish, keeps_the_file_that_readers_have_open) {
   dir.write("ring.bin", kRing);
@@ -192,6 +199,13 @@ TEST_F(Publish, a_refused_opcode_comes_with_the_librarys_hint) {
   EXPECT_EQ(everkernel(publish_into("0", {"--opcode", "0xfff0"})).err,
             "error: ring: opcode 65520 (0xfff0) is reserved\n"
             "hint: opcodes of handlers are 8..0xffef and 0x10000..0x7fffffff\n");
+}
+
+TEST_F(Publish, a_missing_argument_comes_with_the_names_of_all) {
+  dir.write("ring.bin", kRing);
+  EXPECT_EQ(everkernel(publish_into("0", {"--opcode", "STORE_U32", "--arg", "7"})).err,
+            "error: ring: STORE_U32 takes 2 arguments, not 1\n"
+            "hint: give all of: value, index\n");
 }
 
 TEST_F(Publish, two_at_a_time_for_one_slot_let_one_through) {

@@ -135,10 +135,10 @@ TEST(SessionAllocations, publishing_and_waiting_have_none) {
   };
   // The list of deferred items grows to the largest number there ever was: fill the ring with items
   // that wait.
-  EXPECT_TRUE(session->set_tenant_enabled(5, false));
-  for (int i = 0; i < 15; ++i) EXPECT_TRUE(session->publish(add[0], {.tenant = 5}));
+  EXPECT_TRUE(session->set_tenant_enabled(TenantId(5), false));
+  for (int i = 0; i < 15; ++i) EXPECT_TRUE(session->publish(add[0], {.tenant = TenantId(5)}));
   EXPECT_FALSE(session->wait_all(std::chrono::milliseconds(10)));
-  EXPECT_TRUE(session->set_tenant_enabled(5, true));
+  EXPECT_TRUE(session->set_tenant_enabled(TenantId(5), true));
   for (int lap = 0; lap < 20; ++lap) round();
   EXPECT_EQ(allocations_of([&] {
               for (int lap = 0; lap < 50; ++lap) round();

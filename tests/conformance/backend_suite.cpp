@@ -358,11 +358,12 @@ Job BackendTest::job(const JobSize& size) {
   return job;
 }
 
-Outcome BackendTest::run(Megakernel& kernel, const Job& job, std::chrono::nanoseconds timeout) {
+Outcome BackendTest::run(Megakernel& kernel, const Job& job, std::chrono::nanoseconds timeout,
+                         const std::atomic<bool>* stop) {
   const Submission submission = job.buffers();
   const auto begin = std::chrono::steady_clock::now();
-  const auto report =
-      must(kernel.dispatch({.submissions = std::span(&submission, 1), .timeout = timeout}));
+  const auto report = must(kernel.dispatch(
+      {.submissions = std::span(&submission, 1), .timeout = timeout, .stop = stop}));
   Outcome outcome;
   outcome.duration = std::chrono::steady_clock::now() - begin;
   outcome.stats = report.stats;
@@ -408,18 +409,27 @@ void SessionTest::SetUp() {
 
 std::vector<Word> SessionTest::session_control(Word tenant_count, Word observables) {
   auto control = control_words(tenant_count, observables, GetParam().counter_start);
-  control[141] = control[142] = GetParam().counter_start;
   return control;
 }
 
+std::uint64_t SessionTest::first_ticket(Word capacity) {
+  if (GetParam().counter_start == 0) return 0;
+  return (std::uint64_t{1} << 32) - 2 * std::uint64_t{capacity};
+}
+
+// The capacity of its queues is the number of slots of the megakernel.
 Session SessionTest::start(Megakernel& kernel, Word tenant_count) {
-  if (GetParam().counter_start == 0) return must(kernel.start({.tenant_count = tenant_count}));
+  const Word capacity = kernel.slot_count();
+  SessionOptions options{
+      .tenant_count = tenant_count, .capacity = capacity, .first_ticket = first_ticket(capacity)};
+  if (GetParam().counter_start == 0) return must(kernel.start(options));
   const auto control = session_control(tenant_count);
-  return must(kernel.start({.control = std::as_bytes(std::span(control))}));
+  options.control = std::as_bytes(std::span(control));
+  return must(kernel.start(options));
 }
 
 Word SessionTest::slot_of(std::uint64_t published, Word slot_count) {
-  return static_cast<Word>((GetParam().counter_start + published) % slot_count);
+  return static_cast<Word>(published % slot_count);
 }
 
 }  // namespace everkernel::conformance

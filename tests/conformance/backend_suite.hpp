@@ -8,6 +8,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -190,7 +191,8 @@ class BackendTest : public testing::TestWithParam<Configuration> {
 
   /// Dispatches, and checks the rules that hold for every dispatch.
   static Outcome run(Megakernel& kernel, const Job& job,
-                     std::chrono::nanoseconds timeout = kPatience);
+                     std::chrono::nanoseconds timeout = kPatience,
+                     const std::atomic<bool>* stop = nullptr);
   static Outcome run(const Job& job) { return run(kernel(), job); }
   /// The error of a dispatch that is refused.
   static Error refused(Megakernel& kernel, const Job& job);
@@ -275,6 +277,8 @@ class SessionTest : public BackendTest {
   static std::vector<Word> session_control(Word tenant_count = 29, Word observables = 64);
   /// A session whose counters stand where the configuration says.
   static Session start(Megakernel& kernel, Word tenant_count = 29);
+  /// The first ticket of a session's queues: 0, or shortly before 2^32.
+  static std::uint64_t first_ticket(Word capacity = 16);
   static Session start() { return start(kernel()); }
   /// The slot the next ticket lies in, when `published` tickets were given out.
   static Word slot_of(std::uint64_t published, Word slot_count = 16);

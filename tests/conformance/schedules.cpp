@@ -2,6 +2,8 @@
 // dispatch ends when nothing can run or at its deadline.
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <thread>
 
 #include "conformance/backend_suite.hpp"
 
@@ -375,13 +377,44 @@ TEST_P(Deadlines, an_item_that_loops_for_ever_is_a_fault_at_the_deadline) {
   for (Word slot = 1; slot < 16; ++slot) before.put(slot, {1, 2, 1, 2, 1, 160});
   before.put(3, {3, 9, 9, 2});
   before.put(4, {7, 9, 9, 0x00010002});
-  const Outcome after = run(kernel({.fuel_per_item = kEndlessFuel}), before, short_timeout());
+  Megakernel& endless = kernel({.fuel_per_item = kEndlessFuel});
+  // Waits for the native code, which may take longer than the deadline below, and runs nothing.
+  Job disabled = before;
+  for (Word word = 3; word < 32; ++word) disabled.control[word] = 0;
+  EXPECT_EQ(run(endless, disabled, kPatience).counts.done, 0u);
+  const Outcome after = run(endless, before, short_timeout());
   EXPECT_EQ(after.slot(0), (SlotWords{7, kSpin, 1, 0x000A0002}));
   EXPECT_EQ(after.counts.end, backend::DrainEnd::deadline);
   EXPECT_EQ(after.counts.faulted, 1u);
   EXPECT_EQ(after.count(1) + after.counts.done, 13u) << "the others ran or are as they were";
   EXPECT_GE(after.duration, short_timeout());
   EXPECT_LT(after.duration, kLatest);
+}
+
+TEST_P(Deadlines, a_stop_ends_an_endless_loop_long_before_the_deadline) {
+  Job before = job();
+  before.put(0, {1, kSpin, 1, 2});
+  before.put(7, {1, kYieldForever, 1, 2});
+  std::atomic<bool> stop{false};
+  const std::jthread stopper([&] {
+    std::this_thread::sleep_for(short_timeout());
+    stop.store(true, std::memory_order_relaxed);
+  });
+  const Outcome after = run(kernel({.fuel_per_item = kEndlessFuel}), before, kPatience, &stop);
+  EXPECT_EQ(after.counts.end, backend::DrainEnd::stopped);
+  EXPECT_EQ(after.slot(0), (SlotWords{7, kSpin, 1, 0x000A0002}));
+  EXPECT_EQ(after.counts.remaining, 1u);
+  EXPECT_GE(after.duration, short_timeout());
+  EXPECT_LT(after.duration, kLatest);
+}
+
+TEST_P(Deadlines, a_stop_that_comes_too_late_changes_nothing) {
+  Job before = job();
+  before.put(0, {1, 2, 1, 2, 1, 160});
+  const std::atomic<bool> stop{false};
+  const Outcome after = run(kernel(), before, kPatience, &stop);
+  EXPECT_EQ(after.counts.end, backend::DrainEnd::complete);
+  EXPECT_EQ(after.counts.done, 1u);
 }
 
 TEST_P(Deadlines, a_ring_of_endless_loops_comes_back) {

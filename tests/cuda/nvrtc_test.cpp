@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <chrono>
 #include <thread>
 #include <vector>
 
@@ -187,6 +189,27 @@ TEST(Compiler, serves_threads_at_one_time) {
       }
     });
   }
+}
+
+TEST(Compiler, ends_early_when_it_is_cancelled) {
+  EVERKERNEL_NEEDS_NVRTC(nvrtc);
+  if (!nvrtc->can_cancel()) GTEST_SKIP() << "NVRTC before 12.8 cannot be cancelled";
+  std::string text;
+  for (int i = 0; i < 3000; ++i) {
+    text += "extern \"C\" __global__ void f" + std::to_string(i) +
+            "(int* x) { for (int i = 0; i < x[1]; ++i) x[i] = x[i] * 3 + x[i + 1]; }\n";
+  }
+  std::atomic<bool> is_cancelled = false;
+  std::jthread canceller([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    is_cancelled = true;
+  });
+  const auto begin = std::chrono::steady_clock::now();
+  const auto code = nvrtc->compile(
+      {.source = {"long.cu", text}, .architecture = 90, .is_cancelled = &is_cancelled});
+  const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
+  EXPECT_EQ(code_of(code), Code::timeout);
+  EXPECT_LT(taken.count(), 2.0) << "to its end it takes 20 s; cancelled, 0.2 s";
 }
 
 }  // namespace

@@ -41,6 +41,7 @@ __device__ __forceinline__ Item item_of(const Frame& frame) {
   item.priority = frame.priority;
   item.slot = frame.slot;
   item.number = frame.slot ^ 0x51070000u;
+  item.record = frame.slot * abi::kSlotWords;
   item.lanes = frame.lanes;
   item.control = Words(frame.control, frame.control_count);
   item.buffers = {frame.entries, frame.mask};

@@ -10,6 +10,7 @@ import struct
 import sys
 
 MAX = 0xFFFFFFFF
+CORPUS = pathlib.Path(__file__).resolve().parent / "corpus"
 
 
 def words(*values):
@@ -38,6 +39,28 @@ def packed(*values):
     return words(*values, *[0] * (12 - len(values)))
 
 
+def compact(opcode, *args, lap=1):
+    return words(opcode | lap << 31, *args, *[0] * (3 - len(args)))
+
+
+def full(opcode, *args, lap=1):
+    args = [*args, *[0] * (12 - len(args))]
+    displaced = sum((args[4 * i] >> 31) << (16 + i) for i in range(3))
+    for i in range(3):
+        args[4 * i] = args[4 * i] & 0x7FFFFFFF | lap << 31
+    return words(1 | lap << 31, opcode, 3, 2 | displaced, *args)
+
+
+def queue_header(entry_bytes=16, capacity=4, first=0, outcome_bytes=1):
+    end = (256 + capacity * outcome_bytes + 63) // 64 * 64
+    faults = 0 if outcome_bytes == 16 else end
+    length = end if faults == 0 else (end + capacity * 4 + 63) // 64 * 64
+    return (words(0x31514B45, 1, entry_bytes, capacity) + struct.pack("<Q", first) +
+            words(outcome_bytes, 0) +
+            struct.pack("<7Q", 64 + capacity * entry_bytes, length, 64, 128, 192, 256, faults) +
+            bytes(40))
+
+
 ALL_STATUSES = b"".join(slot(s, 40 + s % 2, s, 2, s // 2, s % 3) for s in range(9))
 
 SEEDS = {
@@ -55,6 +78,19 @@ SEEDS = {
         "one_byte_short": ALL_STATUSES[:-1],
         "one_byte_over": slot() + b"\0",
         "one_word": words(1),
+    },
+    "queue": {
+        "compact": compact(0) + compact(64, 1, 2, 3) + compact(2, 1, 161, lap=0),
+        "full": full(64, 0x80000001, 2, 3, 4, 5, MAX, 7, 8, MAX, 10, 11, 12),
+        "full_of_an_odd_lap": full(7, 3, 9, lap=0),
+        "torn": full(64, 1)[:32] + full(64, 1, lap=0)[32:],
+        "file": struct.pack("<QQ", 5, 4) + bytes(48) + compact(0) * 3 + compact(0, lap=0),
+        "file_with_any_tail":
+            struct.pack("<QQ", MAX << 32, MAX) + words(1) + bytes(44) + full(0) * 4,
+        "header": queue_header(),
+        "header_with_results": queue_header(64, 8, 32, 16),
+        "header_that_lies": queue_header(16, 1 << 20),
+        "zeros": bytes(320),
     },
     "control": {
         "fresh": control(),
@@ -114,16 +150,18 @@ SEEDS = {
         "short": words(0x00110101, 7),
     },
     "canary": {"crash": b"crash"},
+    # The texts written by hand, each with the choices of a few changes.
+    "handler_tree": {path.stem: path.read_bytes() + bytes(range(24))
+                     for path in (CORPUS / "handler_text").glob("*.ek")},
 }
 
 
 def main():
-    root = pathlib.Path(__file__).resolve().parent / "corpus"
-    wanted = {root / target / name: data for target, seeds in SEEDS.items()
+    wanted = {CORPUS / target / name: data for target, seeds in SEEDS.items()
               for name, data in seeds.items()}
     if sys.argv[1:] == ["--check"]:
         # Handler text is written by hand, as .ek files.
-        stored = {path: path.read_bytes() for path in root.glob("*/*") if path.suffix != ".ek"}
+        stored = {path: path.read_bytes() for path in CORPUS.glob("*/*") if path.suffix != ".ek"}
         different = sorted(str(path) for path in wanted.keys() | stored.keys()
                            if wanted.get(path) != stored.get(path))
         for path in different:

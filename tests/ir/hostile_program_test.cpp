@@ -279,6 +279,67 @@ TEST(HostileProgram, wrong_operand_counts_are_refused) {
   expect_refused_handler(call_of(Function::emit, 4), "emit takes 3 values");
 }
 
+// The counts of operands that calls and atomics have are read by everything behind the verifier.
+// For other kinds the count follows from the kind, and the field may hold anything.
+TEST(HostileProgram, atomics_with_wrong_operand_counts_are_refused) {
+  for (const int count : {0, 1, 3, 4, 255}) {
+    expect_refused_handler(of_value([&](Body& body) {
+                             Expr expr{.kind = ExprKind::atomic};
+                             expr.operand_count = static_cast<std::uint8_t>(count);
+                             for (auto& operand : expr.operands) operand = body.add(u32_literal(1));
+                             return expr;
+                           }),
+                           "atomic_add takes a word and 1 values");
+  }
+}
+
+TEST(HostileProgram, a_handler_without_text_is_as_long_as_its_printed_text) {
+  const auto with_name = [](std::size_t size_bytes) {
+    Handler handler = of_value([&](Body& body) {
+      body.names = {std::string(size_bytes, 'x')};
+      return u32_literal(1);
+    });
+    handler.body.stmts[0].name = NameId{0};
+    return handler;
+  };
+  EXPECT_TRUE(verify({.handlers = {with_name(65'000)}}).has_value());
+  expect_refused_handler(with_name(65'530), "bytes of text, at most 65536");
+  expect_refused_handler(with_name(1'000'000), "1000000 bytes of text, at most 65536");
+  Handler long_name = of_one([](Body&) { return Stmt{}; });
+  long_name.name.assign(1'000'000, 'h');
+  expect_refused_handler(long_name, "1000000 bytes of text");
+}
+
+// Each of these literals prints as a call with a literal inside, which are two instructions.
+TEST(HostileProgram, literals_that_print_as_calls_count_twice) {
+  const auto of_literals = [](std::uint32_t count) {
+    Handler handler{.name = "h", .opcode = 64};
+    Block block;
+    for (std::uint32_t i = 0; i < count; ++i) {
+      const ExprId literal = handler.body.add(Expr{.type = Type::f32, .bits = 0xFFC00000});
+      const ExprId bits = handler.body.add(Expr{.kind = ExprKind::call,
+                                                .operand_count = 1,
+                                                .function = Function::bits_u32,
+                                                .operands = {literal}});
+      block.statements.push_back(
+          handler.body.add(Stmt{.kind = StmtKind::evaluate, .operands = {bits}}));
+    }
+    handler.body.root = handler.body.add(std::move(block));
+    return handler;
+  };
+  EXPECT_TRUE(verify({.handlers = {of_literals(1024)}}).has_value());
+  expect_refused_handler(of_literals(1025), "the handler has 4100 instructions");
+}
+
+TEST(HostileProgram, more_blocks_or_names_than_instructions_are_refused) {
+  Handler names = of_one([](Body&) { return Stmt{}; });
+  for (int i = 0; i < 5000; ++i) names.body.names.push_back("n" + std::to_string(i));
+  expect_refused_handler(names, "more blocks or names than instructions");
+  Handler blocks = of_one([](Body&) { return Stmt{}; });
+  blocks.body.blocks.resize(5000);
+  expect_refused_handler(blocks, "more blocks or names than instructions");
+}
+
 TEST(HostileProgram, two_payloads_are_refused_whatever_their_names) {
   Handler first = of_one([](Body&) { return Stmt{}; });
   first.is_payload = true;

@@ -1,6 +1,10 @@
 // Statements on the reference interpreter: order, endings, faults and access rights.
 #include "everkernel/ir/interpreter.hpp"
 
+#include <fmt/format.h>
+
+#include <chrono>
+
 #include "support/ir_machine.hpp"
 
 namespace everkernel::test {
@@ -273,8 +277,8 @@ TEST(Interpreter, fault_stops_with_a_code_of_the_handlers_own) {
     Word code;
   };
   constexpr Row kRows[] = {
-      {"0", 256},       {"1", 257},       {"65278", 65534},
-      {"65279", 65535}, {"65280", 65535}, {"0xffffffff", 65535},
+      {"0", 256},       {"1", 257},           {"65278", 65534},
+      {"65279", 65535}, {"65279 + 1", 65535}, {"~0", 65535},
   };
   for (const Row& row : kRows) {
     Machine machine;
@@ -487,6 +491,29 @@ TEST(Interpreter, an_abort_set_from_inside_ends_the_loop_at_its_next_turn) {
   EXPECT_EQ(machine.run("for i in 0 .. 100 { output[0] = i; if i == 3 { output[7] = 1; } }"),
             faulted(FaultCode::deadline));
   EXPECT_EQ(machine.output[0], 3u);
+}
+
+// The promise is 100 ms. Visiting the turns that are left takes more than 4 s.
+TEST(Interpreter, an_abort_ends_an_each_without_a_visit_to_the_turns_that_are_left) {
+  for (const std::string_view body :
+       {"if i == 3 { output[7] = 1; }", "if i == 3 { output[7] = 1; } while output[7] == 1 { }",
+        "if i == 3 { output[7] = 1; } fault 9;"}) {
+    Machine machine;
+    machine.frame.abort = machine.output.data() + 7;
+    const auto start = std::chrono::steady_clock::now();
+    const Outcome outcome = machine.run(fmt::format("each i in 0 .. 0x400000 {{ {} }}", body));
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(1)) << body;
+    const bool has_faults = body.ends_with("fault 9;");
+    EXPECT_EQ(outcome, has_faults ? faulted(FaultCode{256 + 9}) : faulted(FaultCode::deadline));
+  }
+}
+
+TEST(Interpreter, the_lowest_turn_that_faulted_before_an_abort_gives_the_code) {
+  Machine machine;
+  machine.frame.abort = machine.output.data() + 7;
+  EXPECT_EQ(machine.run("each i in 0 .. 100 { if i == 2 { fault 5; } if i == 4 { fault 6; } "
+                        "if i == 9 { output[7] = 1; } }"),
+            faulted(FaultCode{256 + 5}));
 }
 
 }  // namespace

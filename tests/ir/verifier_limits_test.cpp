@@ -1,6 +1,7 @@
 // How large a handler may be: each limit from both sides.
 #include "everkernel/ir/limits.hpp"
 #include "support/ir_text.hpp"
+#include "support/results.hpp"
 
 namespace everkernel::test {
 namespace {
@@ -110,6 +111,25 @@ TEST(VerifierLimits, an_else_if_is_no_level) {
 TEST(VerifierLimitsDeathTest, a_row_of_cases_is_as_long_as_its_instructions_allow) {
   expect_accepted_in_a_child(in_handler("if true {}" + repeated(" else if true {}", 300)));
   expect_accepted_in_a_child(in_handler("if true {}" + repeated(" else if true {}", 2047)));
+}
+
+TEST(Limits, a_program_has_at_most_16384_handlers) {
+  std::string text;
+  for (std::size_t i = 0; i < ir::kMaxHandlers; ++i) {
+    text += "handler h" + std::to_string(i) + " = " + std::to_string(64 + i) + " {}\n";
+  }
+  EXPECT_TRUE(check_text(text));
+  const auto refused = check_text(text + "handler last = 60000 {}\n");
+  EXPECT_EQ(message_of(refused), "16385:1: the program has 16385 handlers, more than 16384");
+}
+
+TEST(Limits, the_text_of_a_program_has_at_most_64_mib_unless_the_caller_says_otherwise) {
+  std::string text(ir::kMaxProgramBytes, ' ');
+  EXPECT_TRUE(check_text(text));
+  text += ' ';
+  EXPECT_EQ(message_of(check_text(text)), "1:1: the text has 67108865 bytes, more than 67108864");
+  EXPECT_TRUE(ir::parse(text, text.size()));
+  EXPECT_FALSE(ir::parse(" ", 0));
 }
 
 }  // namespace

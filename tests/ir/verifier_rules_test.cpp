@@ -55,6 +55,14 @@ TEST(VerifierNames, a_name_is_not_declared_again_inside_its_scope) {
   });
 }
 
+TEST(VerifierFaults, a_code_above_the_highest_is_refused) {
+  expect_wrong({
+      {"fault @65280;", "fault 65280 is above the highest code, 65279"},
+      {"each i in 0 .. 1 { fault @0xffffffff; }", "above the highest code"},
+  });
+  expect_right({"fault 0;", "fault 65279;", "fault 65279 + 1;", "fault param;"});
+}
+
 TEST(VerifierNames, only_a_var_is_assigned) {
   expect_wrong({
       {"let x = 1; @x = 2;", "'x' cannot be assigned"},

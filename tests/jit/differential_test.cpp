@@ -11,6 +11,7 @@
 #include "coverage.hpp"
 #include "everkernel/ir/parser.hpp"
 #include "everkernel/ir/printer.hpp"
+#include "everkernel/jit/cuda_source.hpp"
 #include "skip.hpp"
 #include "support/crash_report.hpp"
 #include "support/jit_program_generator.hpp"
@@ -140,13 +141,13 @@ bool compare_all(Random& random, std::uint64_t seed, const ir::VerifiedProgram& 
 
 // Runs batches until the time is over or one fails, and prints the totals.
 template <class RunBatch>
-void compare_batches(RunBatch run_batch) {
+void compare_batches(RunBatch run_batch, std::uint64_t usual_count = kBatches) {
   CrashReport crash;
   Tally tally;
   const double elapsed =
-      run_batches(kBatches, [&](std::uint64_t seed) { return run_batch(seed, crash, tally); });
+      run_batches(usual_count, [&](std::uint64_t seed) { return run_batch(seed, crash, tally); });
   std::printf("%zu programs, %zu runs compared in %.1f s", tally.programs, tally.runs, elapsed);
-  if (tally.damaged > 0) std::printf(", out of %zu damaged texts", tally.damaged);
+  if (tally.damaged > 0) std::printf(", out of %zu damaged ones", tally.damaged);
   std::printf("\n");
   for (const auto& [name, count] : tally.endings) {
     std::printf("  %5.1f %% %s\n",
@@ -187,6 +188,60 @@ TEST(Differential, damaged_programs_are_refused_or_agree_bit_for_bit) {
     }
     return compare_all(random, seed, *program, crash, tally);
   });
+}
+
+// Text that prints to itself, and the CUDA text of every use of memory.
+bool has_sound_texts(const ir::VerifiedProgram& program, std::uint64_t seed) {
+  ir::Program unverified;
+  for (const auto& handler : program.handlers()) unverified.handlers.push_back(handler.handler);
+  const std::string printed = ir::print(unverified);
+  const auto again = verified(printed);
+  if (!again) {
+    ADD_FAILURE() << "printed text is refused: " << again.error().message << "\nreplay with\n  "
+                  << replay_command(seed) << "\n"
+                  << printed.substr(0, 10'000);
+    return false;
+  }
+  std::string twice;
+  for (const auto& handler : again->handlers()) {
+    if (!twice.empty()) twice += '\n';
+    twice += text_of(handler);
+  }
+  EXPECT_EQ(twice, printed) << "replay with\n  " << replay_command(seed);
+  for (const auto memory :
+       {jit::MemoryUse::shared, jit::MemoryUse::exclusive, jit::MemoryUse::planned}) {
+    const std::string text =
+        jit::emit_cuda(program, {.memory = memory, .payload = program.payload() != nullptr});
+    EXPECT_NE(text.find("handler_0"), std::string::npos);
+  }
+  return twice == printed;
+}
+
+// Trees whose fields were changed, as a program in C++ could build them, never crash the verifier;
+// those that still verify print, parse again and run like the others.
+TEST(Differential, damaged_trees_are_refused_or_agree_bit_for_bit) {
+  EVERKERNEL_NEEDS_SUBJECT();
+  compare_batches(
+      [](std::uint64_t seed, CrashReport& crash, Tally& tally) {
+        Random random(seed ^ 0x7EE5DA3A6ED00000u);
+        crash.set(seed, "(while verifying, printing or emitting a damaged tree)");
+        bool is_sound = true;
+        auto survivors =
+            generate_tree_survivors(random, kHandlersEach, tally.damaged, [&](const auto& tree) {
+              is_sound &= has_sound_texts(tree, seed);
+              for (const ir::VerifiedHandler& handler : tree.handlers()) {
+                interpret_once(handler, generate_frame(random, handler.handler.scope, 1000));
+              }
+            });
+        if (!is_sound) return false;
+        const auto program = ir::verify(std::move(survivors));
+        if (!program) {
+          ADD_FAILURE() << program.error().message << "\nreplay with\n  " << replay_command(seed);
+          return false;
+        }
+        return compare_all(random, seed, *program, crash, tally);
+      },
+      /*usual_count=*/1);
 }
 
 }  // namespace

@@ -2,10 +2,14 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <string>
 #include <vector>
 
+#include "everkernel/jit/native.hpp"
+#include "everkernel/memory/buffer_table.hpp"
 #include "skip.hpp"
+#include "support/ir_text.hpp"
 #include "support/jit_trial.hpp"
 
 namespace everkernel::test {
@@ -249,8 +253,8 @@ TEST(Faults, fault_n_is_256_plus_n_and_stops_at_the_highest_code) {
       {"fault 0;", 256},
       {"fault 5;", 261},
       {"fault 65279;", 65535},
-      {"fault 65280;", 65535},
-      {"fault 0xffffffff;", 65535},
+      {"fault 65279 + 1;", 65535},
+      {"fault ~0;", 65535},
       {"fault param;", 256 + 77},
       {"fault 0 - param;", 65535},
       {"for i in 0 .. 9 { if i == 4 { fault i; } }", 260},
@@ -278,6 +282,45 @@ TEST(Faults, the_abort_word_ends_an_item_at_its_next_turn) {
   expect_rows(kRows, spec);
   spec.fuel = 0;  // the abort word is looked at first
   expect_rows(kRows, spec);
+}
+
+// Runs native code whose abort word is word 7 of its output. It has so many turns that a visit to
+// all of them takes seconds.
+void expect_quick_abort(std::string_view turn, Word expected) {
+  const std::string text =
+      fmt::format("handler h = 1000 {{ each i in 0 .. param {{ {} }} }}", turn);
+  const auto program = check_text(text);
+  ASSERT_TRUE(program) << program.error().message;
+  for (const auto memory : {jit::MemoryUse::shared, jit::MemoryUse::planned}) {
+    const auto native = jit::NativeProgram::compile(*program, {.memory = memory});
+    ASSERT_TRUE(native) << native.error().message;
+    memory::BufferTable table;
+    const auto buffer = table.create({.handle = 2, .word_count = 8});
+    ASSERT_TRUE(buffer);
+    ir::ItemFrame frame;
+    frame.args[1] = 2;
+    frame.args[2] = 0xFFFFFFF0u;
+    frame.fuel = std::uint64_t{1} << 40;
+    frame.buffers = table.view();
+    frame.abort = buffer->words().data() + 7;
+    const auto start = std::chrono::steady_clock::now();
+    EXPECT_EQ(native->run(0, frame).fault_code, expected) << turn;
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(1)) << turn;
+  }
+}
+
+TEST(Faults, an_abort_ends_a_native_each_without_a_visit_to_the_turns_that_are_left) {
+  EVERKERNEL_NEEDS_NATIVE_CODE();
+  expect_quick_abort("if i == 3 { output[7] = 1; }", kDeadline);
+  expect_quick_abort("if i == 3 { output[7] = 1; } for k in 0 .. 2 { output[k] = 1; }", kDeadline);
+  expect_quick_abort("if i == 3 { output[7] = 1; } while output[7] == 1 { }", kDeadline);
+}
+
+TEST(Faults, the_lowest_turn_that_faulted_before_an_abort_gives_the_code_of_native_code) {
+  EVERKERNEL_NEEDS_NATIVE_CODE();
+  expect_quick_abort("if i == 3 { output[7] = 1; } fault 9;", 256 + 9);
+  expect_quick_abort("for k in 0 .. 2 { output[k] = 1; } if i == 3 { output[7] = 1; } fault i;",
+                     256);
 }
 
 TEST(Faults, a_clear_or_absent_abort_word_ends_nothing) {

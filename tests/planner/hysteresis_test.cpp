@@ -33,32 +33,32 @@ void expect_density_edge(const Edge& edge, LaunchRequest request) {
   EXPECT_EQ(recommend(request).topology, edge.is_above) << edge.below + 1;
 }
 
-TEST(Hysteresis, sparse_is_entered_at_500_and_left_above_750) {
+TEST(Hysteresis, sparse_is_entered_at_500_and_left_above_750_hybrid_is_left_at_250) {
   constexpr Edge kEdges[] = {
       {{}, 500, kSparse, kHybrid},      {kEmpty, 500, kSparse, kHybrid},
-      {kSparse, 750, kSparse, kHybrid}, {kHybrid, 500, kSparse, kHybrid},
+      {kSparse, 750, kSparse, kHybrid}, {kHybrid, 250, kSparse, kHybrid},
       {kDense, 500, kSparse, kHybrid},  {kFused, 500, kSparse, kHybrid},
       {kMemory, 500, kSparse, kHybrid},
   };
   for (const Edge& edge : kEdges) expect_density_edge(edge, {.queue_length = 1});
 }
 
-TEST(Hysteresis, dense_is_entered_at_4000_and_left_below_3750) {
+TEST(Hysteresis, dense_is_entered_at_4000_and_left_below_3750_hybrid_is_left_at_4250) {
   constexpr Edge kEdges[] = {
       {{}, 3999, kHybrid, kDense},      {kEmpty, 3999, kHybrid, kDense},
-      {kSparse, 3999, kHybrid, kDense}, {kHybrid, 3999, kHybrid, kDense},
+      {kSparse, 3999, kHybrid, kDense}, {kHybrid, 4249, kHybrid, kDense},
       {kDense, 3749, kHybrid, kDense},  {kFused, 3749, kHybrid, kDense},
       {kMemory, 3999, kHybrid, kDense},
   };
   for (const Edge& edge : kEdges) expect_density_edge(edge, {.queue_length = 1});
 }
 
-TEST(Hysteresis, fused_dense_shares_the_threshold_of_dense) {
+TEST(Hysteresis, fused_dense_is_entered_at_4000_and_left_below_3750) {
   constexpr Edge kEdges[] = {
       {{}, 3999, kHybrid, kFused},      {kEmpty, 3999, kHybrid, kFused},
-      {kSparse, 3999, kHybrid, kFused}, {kHybrid, 3999, kHybrid, kFused},
-      {kDense, 3749, kHybrid, kFused},  {kFused, 3749, kHybrid, kFused},
-      {kMemory, 3999, kHybrid, kFused},
+      {kSparse, 3999, kHybrid, kFused}, {kHybrid, 4249, kHybrid, kFused},
+      {kDense, 3749, kHybrid, kDense},  {kDense, 3999, kDense, kFused},
+      {kFused, 3749, kHybrid, kFused},  {kMemory, 3999, kHybrid, kFused},
   };
   for (const Edge& edge : kEdges) {
     expect_density_edge(edge, {.queue_length = 1, .hot_opcodes = 8, .graph_edges = 65'536});

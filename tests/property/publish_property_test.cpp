@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <optional>
 #include <ostream>
@@ -80,11 +81,31 @@ bool model_may_publish(Word opcode) {
   return is_builtin || is_free;
 }
 
+// Words that the operation reads; a publisher must give at least these.
+std::size_t model_operands(Word opcode) {
+  constexpr std::size_t kLow[] = {0, 2, 2, 2, 3, 3, 4, 2};
+  return opcode <= 7 ? kLow[opcode] : opcode == 0xFFFD ? 2 : opcode == 0xFFFE ? 3 : 0;
+}
+
+// Whether the arguments of a packed slot follow the rules of the wire format, read byte by byte.
+bool model_payload_is_sound(const SlotWords& slot) {
+  const auto byte = [&](std::size_t i) { return slot[4 + i / 4] >> (8 * (i % 4)) & 0xFF; };
+  const std::size_t count = byte(0);
+  const std::size_t total = byte(1);
+  if ((2 + 2 * count + 3) / 4 + total > 12) return false;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t end = i + 1 < count ? byte(5 + 2 * i) : total;
+    if (byte(2 + 2 * i) == 7 || byte(3 + 2 * i) > end || end > total) return false;
+  }
+  return true;
+}
+
 // Stores these slots from `first` on; returns the error code if it cannot.
 std::optional<Code> model_store(Model& ring, Word first, const std::vector<SlotWords>& slots) {
   if (std::uint64_t{first} + slots.size() > ring.size()) return Code::invalid_argument;
   for (const SlotWords& slot : slots) {
     if (!model_may_publish(slot[1]) || slot[2] > 28 || slot[3] > 4) return Code::invalid_argument;
+    if (slot[1] == 0x80000001 && !model_payload_is_sound(slot)) return Code::invalid_argument;
   }
   for (std::size_t i = 0; i < slots.size(); ++i) {
     const Word status = ring[first + i][0];
@@ -131,24 +152,29 @@ bool has_sound_owner(const Call& call) {
 
 std::optional<Code> perform(Model& ring, const Call& call) {
   const bool has_room_for_args = call.args.size() <= 12;
+  const auto lacks_args = [&](Word opcode) { return call.args.size() < model_operands(opcode); };
   std::vector<SlotWords> slots;
   switch (call.kind) {
     case Kind::publish:
-      if (!has_room_for_args) return Code::invalid_argument;
+      if (!has_room_for_args || lacks_args(call.opcode)) return Code::invalid_argument;
       return model_store(ring, call.slot, {model_slot(call, call.opcode, call.args)});
     case Kind::items:
       if (!has_sound_owner(call)) return Code::invalid_argument;
       for (const Word opcode : call.opcodes) {
+        if (model_operands(opcode) > 3) return Code::invalid_argument;
         slots.push_back(model_slot(call, opcode, {call.tag, call.status, opcode}));
       }
       return model_store(ring, call.slot, slots);
     case Kind::packed: {
       const auto packed = model_pack(call);
-      if (packed.size() > 12) return Code::invalid_argument;
+      const bool has_fence = call.ops > 0 && call.opcode % 256 == 7;
+      if (packed.size() > 12 || has_fence) return Code::invalid_argument;
+      if (call.ops > 0 && lacks_args(call.opcode % 256)) return Code::invalid_argument;
       return model_store(ring, call.slot, {model_slot(call, 0x80000001, packed)});
     }
     case Kind::batch:
       if (!has_room_for_args && !call.opcodes.empty()) return Code::invalid_argument;
+      if (std::ranges::any_of(call.opcodes, lacks_args)) return Code::invalid_argument;
       for (const Word opcode : call.opcodes) slots.push_back(model_slot(call, opcode, call.args));
       slots.push_back(model_slot(call, 7, {static_cast<Word>(call.opcodes.size()), call.tag}));
       return model_store(ring, call.slot, slots);

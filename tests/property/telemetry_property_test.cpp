@@ -87,6 +87,7 @@ ControlSnapshot model_control(const std::vector<Word>& words) {
   std::copy_n(words.begin() + 136, 5, control.priority_fairness.begin());
   for (Word tenant = 0; tenant < 32; ++tenant) {
     if (is_enabled(words, tenant)) control.enabled_tenants |= Word{1} << tenant;
+    if (words[32 + tenant] == 0) control.tenants_without_quota |= Word{1} << tenant;
   }
   return control;
 }

@@ -32,8 +32,8 @@ TEST(Pack, pads_metadata_to_whole_words) {
   constexpr Word kOne[] = {7};
   const PackedOp kOne1[] = {{0xFF, kOne}};
   EXPECT_EQ(pack(kOne1), (PackedArgs{0x00FF0101, 7}));
-  const PackedOp kThree[] = {{3, kOne}, {4, {}}, {5, kOne}};
-  EXPECT_EQ(pack(kThree), (PackedArgs{0x00030203, 0x01050104, 7, 7}));
+  const PackedOp kThree[] = {{8, kOne}, {9, {}}, {10, kOne}};
+  EXPECT_EQ(pack(kThree), (PackedArgs{0x00080203, 0x010A0109, 7, 7}));
   EXPECT_EQ(pack({}), PackedArgs{});
 }
 
@@ -63,6 +63,19 @@ TEST(Pack, refuses_argument_counts_whose_sum_wraps) {
   const std::span<const Word> huge(kArgs, ~std::size_t{0} / 8);
   const std::vector<PackedOp> ops(8, {.opcode = 1, .args = huge});
   EXPECT_EQ(code_of(pack(ops)), Code::invalid_argument);
+}
+
+TEST(Pack, a_builtin_operation_has_all_its_arguments) {
+  constexpr Word kArguments[] = {1, 2, 3, 4};
+  constexpr std::size_t kLeast[] = {0, 2, 2, 2, 3, 3, 4};  // of opcodes 0 to 6
+  for (std::size_t opcode = 0; opcode < std::size(kLeast); ++opcode) {
+    for (std::size_t count = 0; count <= 4; ++count) {
+      const PackedOp ops[] = {{.opcode = 0},
+                              {.opcode = static_cast<std::uint8_t>(opcode),
+                               .args = std::span(kArguments).first(count)}};
+      EXPECT_EQ(pack(ops).has_value(), count >= kLeast[opcode]) << opcode << " with " << count;
+    }
+  }
 }
 
 TEST(Pack, fills_the_slot_to_its_last_word) {

@@ -203,23 +203,104 @@ constexpr OpcodeRow kOpcodeRows[] = {
     {0x80000001, true}, {0x80000002, false}, {0xFFFFFFFE, false}, {0xFFFFFFFF, true},
 };
 
+constexpr Word kDfaStep = 6;
+constexpr Word kPackedSlot = 0x80000001;
+
 TYPED_TEST(RingWriterTest, every_call_takes_the_publishable_opcodes_only) {
   for (const OpcodeRow& row : kOpcodeRows) {
     SCOPED_TRACE(testing::Message() << std::hex << row.opcode);
     Storage<TypeParam> ring(4 * 64);
     auto writer = TestFixture::Writer::bind(ring.span());
     const WorkItem item{row.opcode, 1, 2, 3};
-    const Operation batch_item{.opcode = row.opcode};
-    EXPECT_EQ(writer->publish({.opcode = row.opcode}).has_value(), row.is_publishable);
-    EXPECT_EQ(writer->publish_items({.first_slot = 1, .items = {&item, 1}}).has_value(),
+    constexpr Word kEnough[] = {1, 2, 3, 4};
+    const Operation batch_item{.opcode = row.opcode, .args = kEnough};
+    EXPECT_EQ(writer->publish({.opcode = row.opcode, .args = kEnough}).has_value(),
               row.is_publishable);
+    const bool is_item = row.is_publishable && row.opcode != kDfaStep;  // which takes 4 arguments
+    EXPECT_EQ(writer->publish_items({.first_slot = 1, .items = {&item, 1}}).has_value(), is_item);
     EXPECT_EQ(writer->publish_batch({.first_slot = 2, .operations = {&batch_item, 1}}).has_value(),
               row.is_publishable);
     if (!row.is_publishable) {
       EXPECT_EQ(ring.bytes(), Bytes(4 * 64));
     }
     Bytes fresh(64);
-    EXPECT_EQ(encode_items({.items = {&item, 1}}, fresh).has_value(), row.is_publishable);
+    EXPECT_EQ(encode_items({.items = {&item, 1}}, fresh).has_value(), is_item);
+  }
+}
+
+// Arguments that each operation must have at least: all that a built-in operation reads.
+struct ArgumentRow {
+  Word opcode;
+  std::size_t least;
+};
+constexpr ArgumentRow kArgumentRows[] = {
+    {0, 0}, {1, 2}, {2, 2},      {3, 2},      {4, 3},      {5, 3},          {6, 4},
+    {7, 2}, {8, 0}, {0xFFEF, 0}, {0xFFFD, 2}, {0xFFFE, 3}, {0x80000001, 0}, {0xFFFFFFFF, 0},
+};
+
+TYPED_TEST(RingWriterTest, a_builtin_operation_has_all_its_arguments) {
+  constexpr Word kArgs[12] = {};
+  for (const ArgumentRow& row : kArgumentRows) {
+    for (std::size_t count = 0; count <= 12; ++count) {
+      SCOPED_TRACE(testing::Message() << row.opcode << " with " << count << " arguments");
+      Storage<TypeParam> ring(4 * 64);
+      auto writer = TestFixture::Writer::bind(ring.span());
+      const Operation operation{.opcode = row.opcode, .args = std::span(kArgs).first(count)};
+      const bool is_accepted = count >= row.least;
+      const auto published = writer->publish({.opcode = row.opcode, .args = operation.args});
+      EXPECT_EQ(published.has_value(), is_accepted);
+      EXPECT_EQ(is_publishable(operation, {}), is_accepted && row.opcode != kPackedSlot);
+      const auto batch = writer->publish_batch({.first_slot = 1, .operations = {&operation, 1}});
+      EXPECT_EQ(batch.has_value(), is_accepted);
+      if (is_accepted) continue;
+      EXPECT_EQ(published.error().code, Code::invalid_argument);
+      EXPECT_FALSE(published.error().hint.empty());
+      EXPECT_EQ(ring.bytes(), Bytes(4 * 64));
+    }
+  }
+}
+
+TYPED_TEST(RingWriterTest, a_fence_inside_a_packed_slot_is_refused) {
+  Storage<TypeParam> ring(64);
+  auto writer = TestFixture::Writer::bind(ring.span());
+  constexpr Word kFence[] = {1, 99};
+  const PackedOp ops[] = {{.opcode = 0}, {.opcode = 7, .args = kFence}};
+  const auto published = writer->publish_packed({.ops = ops});
+  ASSERT_FALSE(published);
+  EXPECT_EQ(published.error().code, Code::invalid_argument);
+  EXPECT_EQ(published.error().message, "ring: packed operation 1 is a BATCH_FENCE");
+  EXPECT_EQ(published.error().hint,
+            "publish the fence in a slot of its own, behind the packed slot");
+  EXPECT_EQ(ring.bytes(), Bytes(64));
+}
+
+TYPED_TEST(RingWriterTest, a_work_item_has_too_few_arguments_for_some_operations) {
+  Storage<TypeParam> ring(2 * 64);
+  auto writer = TestFixture::Writer::bind(ring.span());
+  const WorkItem items[] = {{0, 0, 0, 0}, {kDfaStep, 1, 2, 3}};
+  const auto published = writer->publish_items({.items = items});
+  ASSERT_FALSE(published);
+  EXPECT_EQ(published.error().code, Code::invalid_argument);
+  EXPECT_EQ(published.error().message, "ring: DFA_STEP takes 4 arguments, not 3 (item 1)");
+  EXPECT_EQ(ring.bytes(), Bytes(2 * 64));
+}
+
+// A payload that was packed by hand would become FAULT when it runs.
+TYPED_TEST(RingWriterTest, a_bad_packed_payload_is_refused_by_every_call) {
+  constexpr Word kFenceInside[] = {0x00070201, 1, 99};  // one operation: BATCH_FENCE (1, 99)
+  constexpr Word kTooLong[] = {0x00010C01};             // 1 + 12 words
+  for (const std::span<const Word> payload :
+       {std::span<const Word>(kFenceInside), std::span<const Word>(kTooLong)}) {
+    Storage<TypeParam> ring(4 * 64);
+    auto writer = TestFixture::Writer::bind(ring.span());
+    const Operation operation{.opcode = kPackedSlot, .args = payload};
+    EXPECT_EQ(code_of(writer->publish({.opcode = kPackedSlot, .args = payload})),
+              Code::invalid_argument);
+    EXPECT_EQ(code_of(writer->publish_batch({.operations = {&operation, 1}})),
+              Code::invalid_argument);
+    const WorkItem item{kPackedSlot, payload[0], 1, 99};
+    EXPECT_EQ(code_of(writer->publish_items({.items = {&item, 1}})), Code::invalid_argument);
+    EXPECT_EQ(ring.bytes(), Bytes(4 * 64));
   }
 }
 
@@ -238,7 +319,7 @@ constexpr StatusRow kStatusRows[] = {
 TYPED_TEST(RingWriterTest, every_call_publishes_into_empty_and_done_slots_only) {
   constexpr WorkItem kItems[] = {{8, 1, 2, 3}, {9, 4, 5, 6}};
   constexpr Operation kBatch[] = {{.opcode = 8}};
-  constexpr PackedOp kOps[] = {{.opcode = 1}};
+  constexpr PackedOp kOps[] = {{.opcode = 8}};
   for (const StatusRow& row : kStatusRows) {
     SCOPED_TRACE(row.status);
     const Word statuses[] = {0, row.status};

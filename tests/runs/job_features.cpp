@@ -102,7 +102,7 @@ void add_endings(JobModel& model, std::set<std::string>& found) {
   const JobEnd& end = model.end(true);
   for (const Word outcome : end.outcomes) found.insert(ending_name(outcome));
   if (end.again > 0) found.insert("yields or requeues");
-  if (end.prints > 0) found.insert("prints");
+  if (!end.prints.empty()) found.insert("prints");
   if (!end.hits.empty()) found.insert("hits");
   if (std::ranges::count(end.outcomes, Word{12}) >= 10) found.insert("12 for ten items");
   const bool has_both = std::ranges::count(end.outcomes, backend::kItemDone) * 3 >

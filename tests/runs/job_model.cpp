@@ -85,7 +85,10 @@ struct Machine {
       buffers.push_back(*std::move(made));
     }
     hooks.self = this;
-    hooks.print = [](void* self, Word, Word, Word) { ++static_cast<Machine*>(self)->end.prints; };
+    hooks.print = [](void* self, Word format, Word a, Word b) {
+      auto& machine = *static_cast<Machine*>(self);
+      machine.end.prints.push_back({machine.item, format, a, b});
+    };
     hooks.emit = [](void* self, Word a, Word b, Word c) {
       auto& machine = *static_cast<Machine*>(self);
       machine.end.hits.push_back({machine.item, a, b, c});
@@ -181,6 +184,7 @@ JobEnd run_in_order(const JobProgram& program, const Job& job, const std::vector
     machine.end.words.emplace_back(buffer.words().begin(), buffer.words().end());
   }
   std::ranges::stable_sort(machine.end.hits, {}, &abi::Hit::item);
+  std::ranges::stable_sort(machine.end.prints, {}, &PrintRecord::item);
   return std::move(machine.end);
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "everkernel/abi/hit.hpp"
+#include "everkernel/runtime/run.hpp"
 #include "job.hpp"
 
 namespace everkernel::test {
@@ -17,8 +18,8 @@ struct JobEnd {
   std::vector<Word> outcomes = {};            // as in RunReport
   std::vector<std::vector<Word>> words = {};  // of each buffer
   std::vector<abi::Hit> hits = {};            // sorted by item
+  std::vector<PrintRecord> prints = {};       // sorted by item
   std::size_t again = 0;                      // how often items yielded or asked to be requeued
-  std::size_t prints = 0;
 };
 
 /// For each item, the item that runs for it: itself, or the earlier equal item.

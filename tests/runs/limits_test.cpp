@@ -1,4 +1,5 @@
 // Calls that run() refuses, its end at the timeout (planning rule 6), and its report on items.
+#include <atomic>
 #include <thread>
 
 #include "run_fixture.hpp"
@@ -247,6 +248,41 @@ INSTANTIATE_TEST_SUITE_P(shapes, RunTime,
                                          TimeRow{"sixteen_chains", false, 64, true},
                                          TimeRow{"sixteen_chains_small_ring", false, 2, false}),
                          [](const auto& row) { return std::string(row.param.name); });
+
+TEST(RunTime, a_stop_ends_it_like_its_timeout) {
+  Runner runner;
+  std::atomic<bool> stop{false};
+  const std::jthread stopper([&] {
+    std::this_thread::sleep_for(milliseconds(50));
+    stop.store(true, std::memory_order_relaxed);
+  });
+  const auto start = Clock::now();
+  const Items items(1'000'000, {kWork, 0, 1, 20'000});
+  const RunReport report = runner.run(items, {.timeout = seconds(60), .stop = &stop});
+  EXPECT_LT(Clock::now() - start, kRunStopTimeout + seconds(5));
+  EXPECT_TRUE(report.is_stopped);
+  EXPECT_GT(report.items_remaining, 0u);
+  EXPECT_EQ(report.items_faulted, 0u);
+  EXPECT_EQ(runner.word(1), 1 + report.items_processed);
+  // The megakernel can still run jobs, and a flag that is not set stops nothing.
+  stop.store(false, std::memory_order_relaxed);
+  const RunReport later = runner.run({{kNop, 0, 0, 0}}, {.stop = &stop});
+  EXPECT_EQ(later.items_processed, 1u);
+  EXPECT_FALSE(later.is_stopped);
+}
+
+TEST(RunTime, an_item_that_does_not_end_is_given_up_after_a_stop) {
+  Runner runner({.slot_count = 8,
+                 .workgroup_size = 1,
+                 .fuel_per_item = std::uint64_t{1} << 60,
+                 .worker_count = 2},
+                "handler forever = 64 { while true { } }");
+  const std::atomic<bool> stop{true};
+  const auto start = Clock::now();
+  const RunReport report = runner.run({{64, 0, 0, 0}}, {.timeout = seconds(60), .stop = &stop});
+  EXPECT_EQ(report.items_processed, 0u);
+  EXPECT_LT(Clock::now() - start, kRunStopTimeout + seconds(5));
+}
 
 TEST(RunTime, what_remains_was_not_before_what_ran) {
   Runner runner;

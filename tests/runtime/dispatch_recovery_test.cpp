@@ -4,6 +4,8 @@
 namespace everkernel::test {
 namespace {
 
+using backend::InjectedFault;
+
 class DispatchRecovery : public OnAFaultyDevice {};
 
 TEST_F(DispatchRecovery, a_lost_device_is_recovered_and_the_dispatch_run_again) {
@@ -138,6 +140,24 @@ TEST_F(DispatchRecovery, a_slow_device_is_only_slow) {
   const auto report = dispatch(host());
   ASSERT_TRUE(report);
   EXPECT_GE(report->stats.latency_ns, 30'000'000u);
+}
+
+TEST_F(DispatchRecovery, a_recovery_waits_for_the_code_until_the_deadline_of_its_call) {
+  fill_ring({{0, 0, 0, 0}});
+  const InjectedFault slow{
+      .step = FaultStep::compile, .kind = FaultKind::delay, .delay = seconds(60)};
+  const auto expect_short = [](const auto& call) {
+    const auto begin = std::chrono::steady_clock::now();
+    call();
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, seconds(5));
+  };
+  device->inject({.step = FaultStep::launch, .kind = FaultKind::lose_device});
+  device->inject(slow);
+  expect_short([&] { static_cast<void>(dispatch(host(), {.timeout = milliseconds(100)})); });
+  device->lose_device();
+  device->inject(slow);
+  expect_short([&] { EXPECT_TRUE(kernel->recover(milliseconds(100))); });
+  EXPECT_TRUE(dispatch(host()));
 }
 
 TEST_F(DispatchRecovery, a_kernel_that_does_not_compile_is_no_megakernel) {

@@ -4,7 +4,7 @@
 #include <atomic>
 #include <thread>
 
-#include "everkernel/backend/detail/live.hpp"
+#include "everkernel/backend/detail/graph_kernel.hpp"
 
 namespace everkernel::backend {
 namespace {

@@ -18,7 +18,7 @@ class SessionRecovery : public OnAFaultyDevice {
   // An item of tenant 3, which may not run yet.
   static Ticket publish_held(Session& session, Word opcode, Word param) {
     const std::array<Word, 3> args{1, 1 + (opcode == kFill ? 1u : 0u), param};
-    const auto ticket = session.publish({opcode, args}, {.tenant = 3});
+    const auto ticket = session.publish({opcode, args}, {.tenant = TenantId(3)});
     EXPECT_TRUE(ticket) << message_of(ticket);
     return *ticket;
   }
@@ -26,7 +26,7 @@ class SessionRecovery : public OnAFaultyDevice {
 
 TEST_F(SessionRecovery, every_call_says_that_the_device_is_lost) {
   Session session = start();
-  ASSERT_TRUE(session.set_tenant_enabled(3, false));
+  ASSERT_TRUE(session.set_tenant_enabled(TenantId(3), false));
   const Ticket held = publish_held(session, kCount, 0);
   device->lose_device();
   EXPECT_EQ(code_of(session.wait(held, seconds(5))), Code::device_lost);
@@ -39,12 +39,12 @@ TEST_F(SessionRecovery, claimed_items_run_again_only_when_they_are_pure) {
   DataBuffer in = buffer(1, true);
   DataBuffer out = buffer(2, true);
   Session session = start();
-  ASSERT_TRUE(session.set_tenant_enabled(3, false));
+  ASSERT_TRUE(session.set_tenant_enabled(TenantId(3), false));
   const Ticket impure = publish_held(session, kCount, 0);
   const Ticket pure = publish_held(session, kFill, 9);
   device->lose_device(2);  // workers held both items
   ASSERT_TRUE(session.recover());
-  ASSERT_TRUE(session.set_tenant_enabled(3, true));
+  ASSERT_TRUE(session.set_tenant_enabled(TenantId(3), true));
   const auto maybe = session.wait(impure, seconds(5));
   ASSERT_TRUE(maybe) << message_of(maybe);
   EXPECT_EQ(maybe->fault_code, static_cast<Word>(abi::FaultCode::maybe_executed));
@@ -61,11 +61,11 @@ TEST_F(SessionRecovery, claimed_items_run_again_only_when_they_are_pure) {
 TEST_F(SessionRecovery, items_nobody_had_claimed_run_after_the_recovery) {
   DataBuffer out = buffer(1, true);
   Session session = start();
-  ASSERT_TRUE(session.set_tenant_enabled(3, false));
+  ASSERT_TRUE(session.set_tenant_enabled(TenantId(3), false));
   for (int i = 0; i < 4; ++i) publish_held(session, kCount, 0);
   device->lose_device();
   ASSERT_TRUE(session.recover());
-  ASSERT_TRUE(session.set_tenant_enabled(3, true));
+  ASSERT_TRUE(session.set_tenant_enabled(TenantId(3), true));
   ASSERT_TRUE(session.wait_all(seconds(5)));
   EXPECT_EQ(first_word(out), 4u);
 }
@@ -93,7 +93,7 @@ TEST_F(SessionRecovery, recovering_a_healthy_session_does_nothing) {
 
 TEST_F(SessionRecovery, a_lost_session_stops_and_takes_back_what_is_left) {
   Session session = start();
-  ASSERT_TRUE(session.set_tenant_enabled(3, false));
+  ASSERT_TRUE(session.set_tenant_enabled(TenantId(3), false));
   publish_held(session, kCount, 0);
   device->lose_device();
   const StopReport report = session.stop(StopMode::drain, milliseconds(50));

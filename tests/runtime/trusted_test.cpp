@@ -143,12 +143,12 @@ TEST_F(TrustedOnTheCpu, a_thread_that_waits_runs_short_items_and_no_others) {
 TEST_F(TrustedOnTheCpu, claimed_items_run_again_only_when_they_are_declared_pure) {
   const DataBuffer output = buffer(2, true);
   Session session = start();
-  ASSERT_TRUE(session.set_tenant_enabled(3, false));
-  const Ticket impure = publish(session, kImpure, {.tenant = 3});
-  const Ticket pure = publish(session, kPure, {.tenant = 3});
+  ASSERT_TRUE(session.set_tenant_enabled(TenantId(3), false));
+  const Ticket impure = publish(session, kImpure, {.tenant = TenantId(3)});
+  const Ticket pure = publish(session, kPure, {.tenant = TenantId(3)});
   device->lose_device(2);  // workers held both items
   ASSERT_TRUE(session.recover());
-  ASSERT_TRUE(session.set_tenant_enabled(3, true));
+  ASSERT_TRUE(session.set_tenant_enabled(TenantId(3), true));
   EXPECT_EQ(session.wait(impure, seconds(5))->fault_code,
             static_cast<Word>(abi::FaultCode::maybe_executed));
   EXPECT_TRUE(session.wait(pure, seconds(5))->is_done());

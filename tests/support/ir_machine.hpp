@@ -3,6 +3,7 @@
 #pragma once
 
 #include <deque>
+#include <optional>
 #include <vector>
 
 #include "everkernel/ir/interpreter.hpp"
@@ -76,6 +77,12 @@ class Machine {
   Outcome run(const ir::VerifiedHandler& handler) {
     frame.buffers = table_.view();
     return ir::interpret(handler, frame);
+  }
+
+  /// Runs a handler once, unless it takes the way out.
+  std::optional<Outcome> run(const ir::VerifiedHandler& handler, ir::WayOut& way_out) {
+    frame.buffers = table_.view();
+    return ir::interpret(handler, frame, way_out);
   }
 
   /// Runs the C++ function of a trusted handler once.

@@ -11,6 +11,7 @@
 #include "everkernel/ir/detail/vocabulary_tables.hpp"
 #include "everkernel/ir/parser.hpp"
 #include "everkernel/ir/verifier.hpp"
+#include "support/tree_mutator.hpp"
 
 namespace everkernel::test {
 namespace {
@@ -626,9 +627,10 @@ class HandlerGenerator {
     if (is_in_each()) kind = 0;
     if (is_pure_ && kind >= 38) kind = kind % 38;
     if (kind < 26) {
-      const std::string code = random_.chance(35) ? fmt::format("{:#x}", random_.word() | 0x10000u)
+      // A literal above the highest code is refused; a computed one stops at it.
+      const std::string code = random_.chance(35)   ? fmt::format("~{:#x}", random_.below(1 << 30))
                                : random_.chance(70) ? fmt::format("{}", random_.below(100))
-                                                    : expr(Type::u32, 1);
+                                                    : fmt::format("max({}, 0)", expr(Type::u32, 1));
       return guarded(level, fmt::format("fault {};", code));
     }
     if (kind < 38) return guarded(level, "return;");
@@ -844,6 +846,20 @@ std::string mutate(Random& random, std::string_view text) {
   return joined(tokens);
 }
 
+namespace {
+
+// Adds handlers to a program under names and opcodes of their own.
+void add_renamed(ir::Program& program, std::vector<ir::Handler> handlers) {
+  for (ir::Handler& handler : handlers) {
+    handler.name = fmt::format("h_{}", program.handlers.size());
+    handler.opcode = static_cast<std::uint32_t>(1000 + program.handlers.size());
+    handler.is_payload = false;
+    program.handlers.push_back(std::move(handler));
+  }
+}
+
+}  // namespace
+
 ir::Program generate_survivors(Random& random, std::size_t handler_count, std::size_t& tried,
                                const std::function<void(const std::string& text)>& look) {
   ir::Program survivors;
@@ -852,14 +868,27 @@ ir::Program generate_survivors(Random& random, std::size_t handler_count, std::s
     look(text);
     ++tried;
     auto parsed = ir::parse(text);
-    if (!parsed || !ir::verify(*parsed)) continue;
-    for (ir::Handler& handler : parsed->handlers) {
-      // Handlers of one program need distinct names and opcodes.
-      handler.name = fmt::format("h_{}", survivors.handlers.size());
-      handler.opcode = static_cast<std::uint32_t>(1000 + survivors.handlers.size());
-      handler.is_payload = false;
-      survivors.handlers.push_back(std::move(handler));
-    }
+    if (parsed && ir::verify(*parsed)) add_renamed(survivors, std::move(parsed->handlers));
+  }
+  return survivors;
+}
+
+ir::Program generate_tree_survivors(Random& random, std::size_t handler_count, std::size_t& tried,
+                                    const std::function<void(const ir::VerifiedProgram&)>& look) {
+  ir::Program survivors;
+  while (survivors.handlers.size() < handler_count) {
+    auto program = ir::parse(generate_handler(random, {.index = 0}));
+    if (!program) continue;
+    // Half of the programs have no text, as programs that were built in C++ have none.
+    if (random.chance(50)) program->handlers[0].text_bytes = 0;
+    TreeMutator mutator(random);
+    for (Word count = random.between(1, 3); count > 0; --count) mutator.mutate(*program);
+    ++tried;
+    const auto verified = ir::verify(*program);
+    if (!verified) continue;
+    look(*verified);
+    // Compiling takes most of the time: one in ten is enough.
+    if (random.chance(10)) add_renamed(survivors, std::move(program->handlers));
   }
   return survivors;
 }

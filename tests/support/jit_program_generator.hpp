@@ -39,4 +39,10 @@ std::string mutate(Random& random, std::string_view text);
 ir::Program generate_survivors(Random& random, std::size_t handler_count, std::size_t& tried,
                                const std::function<void(const std::string& text)>& look);
 
+/// A program of at least `handler_count` handlers, some of those whose trees were damaged in up to
+/// three fields and still verify. Adds the number of damaged trees it tried to `tried`, and calls
+/// `look` with every program that was accepted.
+ir::Program generate_tree_survivors(Random& random, std::size_t handler_count, std::size_t& tried,
+                                    const std::function<void(const ir::VerifiedProgram&)>& look);
+
 }  // namespace everkernel::test

@@ -13,6 +13,7 @@
 #include <filesystem>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "support/temp_dir.hpp"
@@ -25,6 +26,7 @@ struct Command {
   std::vector<std::string> args = {};         ///< without the program's name
   std::filesystem::path folder = {};          ///< where it runs
   std::string stdout_path = {};               ///< a file instead of being captured
+  int stdout_descriptor = -1;                 ///< a descriptor instead of being captured
   bool stdout_closed = false;                 ///< run it as `>&-` does
   bool stderr_closed = false;                 ///< run it as `2>&-` does
   std::chrono::milliseconds timeout{20'000};  ///< then it is killed
@@ -33,6 +35,7 @@ struct Command {
 /// How it ended.
 struct Outcome {
   int status = -1;       ///< exit status; -1 when a signal ended it or it ran too long
+  int signal = 0;        ///< the signal that ended it; 0 = none
   std::string out = {};  ///< standard output, when it was captured
   std::string err = {};  ///< standard error
 };
@@ -66,39 +69,75 @@ inline void redirect(posix_spawn_file_actions_t& actions, int descriptor, bool c
 
 }  // namespace detail
 
-/// Runs a program. Its output goes through files, which hold any amount; /dev/full is one of them.
-inline Outcome run(const Command& command) {
-  const TempDir streams;
-  const std::string out = streams.path() / "out";
-  const std::string err = streams.path() / "err";
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  detail::redirect(actions, STDOUT_FILENO, command.stdout_closed,
-                   command.stdout_path.empty() ? out : command.stdout_path);
-  detail::redirect(actions, STDERR_FILENO, command.stderr_closed, err);
-  posix_spawn_file_actions_addchdir_np(&actions, command.folder.c_str());
-
-  std::vector<std::string> words = command.args;
-  words.insert(words.begin(), command.program);
-  std::vector<char*> argv;
-  for (std::string& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
-
-  pid_t child = 0;
-  const int error =
-      posix_spawn(&child, command.program.c_str(), &actions, nullptr, argv.data(), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  if (error != 0) {
+/// A program that runs. Its output goes through files, which hold any amount; /dev/full is one of
+/// them.
+class Process {
+ public:
+  /// Starts it. A program that cannot be started is a failure of the test.
+  explicit Process(const Command& command) : timeout_(command.timeout) {
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    if (command.stdout_descriptor >= 0) {
+      posix_spawn_file_actions_adddup2(&actions, command.stdout_descriptor, STDOUT_FILENO);
+    } else {
+      detail::redirect(actions, STDOUT_FILENO, command.stdout_closed,
+                       command.stdout_path.empty() ? out().native() : command.stdout_path);
+    }
+    detail::redirect(actions, STDERR_FILENO, command.stderr_closed, err());
+    posix_spawn_file_actions_addchdir_np(&actions, command.folder.c_str());
+    std::vector<std::string> words = command.args;
+    words.insert(words.begin(), command.program);
+    std::vector<char*> argv;
+    for (std::string& word : words) argv.push_back(word.data());
+    argv.push_back(nullptr);
+    const int error =
+        posix_spawn(&child_, command.program.c_str(), &actions, nullptr, argv.data(), environ);
+    posix_spawn_file_actions_destroy(&actions);
+    if (error == 0) return;
+    child_ = 0;
     ADD_FAILURE() << "cannot start " << command.program << ": errno " << error;
-    return {};
   }
-  const int status = detail::wait_for(child, command.timeout);
-  const bool exited = status >= 0 && WIFEXITED(status);
-  EXPECT_TRUE(exited) << "the program did not exit: wait status " << status;
-  return {.status = exited ? WEXITSTATUS(status) : -1,
-          .out = std::filesystem::exists(out) ? read_text(out) : "",
-          .err = std::filesystem::exists(err) ? read_text(err) : ""};
+  Process(const Process&) = delete;
+  Process& operator=(const Process&) = delete;
+  /// Kills it if it still runs.
+  ~Process() {
+    if (child_ == 0) return;
+    ::kill(child_, SIGKILL);
+    ::waitpid(child_, nullptr, 0);
+  }
+
+  /// Sends it a signal.
+  void send(int signal) const {
+    if (child_ != 0) ::kill(child_, signal);
+  }
+
+  /// Waits for its end, which may be a signal.
+  Outcome finish() {
+    if (child_ == 0) return {};
+    const int status = detail::wait_for(std::exchange(child_, 0), timeout_);
+    const bool exited = status >= 0 && WIFEXITED(status);
+    return {.status = exited ? WEXITSTATUS(status) : -1,
+            .signal = status >= 0 && WIFSIGNALED(status) ? WTERMSIG(status) : 0,
+            .out = std::filesystem::exists(out()) ? read_text(out()) : "",
+            .err = std::filesystem::exists(err()) ? read_text(err()) : ""};
+  }
+
+ private:
+  std::filesystem::path out() const { return streams_.path() / "out"; }
+  std::filesystem::path err() const { return streams_.path() / "err"; }
+
+  TempDir streams_;
+  std::chrono::milliseconds timeout_;
+  pid_t child_ = 0;
+};
+
+/// Runs a program to its end. An end by a signal is a failure of the test.
+inline Outcome run(const Command& command) {
+  Process process(command);
+  const Outcome outcome = process.finish();
+  EXPECT_NE(outcome.status, -1) << "the program did not exit: signal " << outcome.signal;
+  return outcome;
 }
 
 }  // namespace everkernel::test

@@ -97,9 +97,10 @@ TEST(TelemetryJson, writes_the_counters) {
 }
 
 TEST(TelemetryJson, writes_the_watchdog) {
-  EXPECT_EQ(written(WatchdogSnapshot{1, 2, 3, 4, 5, true}), R"({
+  EXPECT_EQ(written(WatchdogSnapshot{1, 2, 3, 4, 5, true, 6, 0x80000005u, true}), R"({
     "done_delta": 1, "queue_depth": 2, "fault_slots": 3, "requeue_slots": 4, "gpu_idle_ppm": 5,
-    "suspected_stall": true})"_json);
+    "suspected_stall": true, "blocked_slots": 6, "blocked_tenants": [0, 2, 31],
+    "all_blocked": true})"_json);
 }
 
 TEST(TelemetryJson, writes_the_evidence) {

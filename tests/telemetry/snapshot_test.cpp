@@ -217,13 +217,44 @@ TEST(Watchdog, looks_at_slots_of_enabled_tenants_only) {
 }
 
 TEST(Watchdog, a_fault_elsewhere_does_not_hide_a_stall) {
-  const auto telemetry = decoded(control_of({{3, 1}}), ring_of({{7}, {1}, {6, 0, 5}, {0}}));
+  const auto telemetry =
+      decoded(control_of({{3, 1}, {32, 1}}), ring_of({{7}, {1}, {6, 0, 5}, {0}}));
   EXPECT_EQ(telemetry.watchdog(0), (WatchdogSnapshot{.done_delta = 0,
                                                      .queue_depth = 3,
                                                      .fault_slots = 1,
                                                      .requeue_slots = 1,
                                                      .gpu_idle_ppm = 250'000,
-                                                     .suspected_stall = true}));
+                                                     .suspected_stall = true,
+                                                     .blocked_slots = 1,
+                                                     .blocked_tenants = 1 << 5}));
+}
+
+TEST(Watchdog, says_when_every_slot_that_waits_is_blocked_by_its_tenant) {
+  struct Row {
+    const char* name;
+    Word status, tenant;  // of a slot beside one of tenant 5, which is disabled
+    Word blocked, tenants;
+    bool all;
+  };
+  // Tenant 0 is enabled with a quota, tenant 1 without one.
+  constexpr Row kRows[] = {
+      {"nothing else", 0, 0, 1, 1 << 5, true},
+      {"one that ended", 3, 0, 1, 1 << 5, true},
+      {"one that faulted", 7, 0, 1, 1 << 5, true},
+      {"one without quota", 1, 1, 2, 1 << 5 | 1 << 1, true},
+      {"one without quota that runs", 2, 1, 1, 1 << 5, false},
+      {"one that waits for IO", 4, 0, 1, 1 << 5, false},
+      {"one that can run", 5, 0, 1, 1 << 5, false},
+  };
+  for (const Row& row : kRows) {
+    SCOPED_TRACE(row.name);
+    const auto telemetry = decoded(control_of({{3, 1}, {4, 1}, {32, 1}}),
+                                   ring_of({{6, 0, 5}, {row.status, 0, row.tenant}}));
+    EXPECT_EQ(telemetry.watchdog(0).blocked_slots, row.blocked);
+    EXPECT_EQ(telemetry.watchdog(0).blocked_tenants, row.tenants);
+    EXPECT_EQ(telemetry.watchdog(0).all_blocked, row.all);
+    EXPECT_FALSE(telemetry.watchdog(kMaxWord).all_blocked) << "something completed";
+  }
 }
 
 TEST(Watchdog, waiting_faulted_and_disabled_slots_alone_are_no_stall) {

@@ -20,8 +20,11 @@ struct DebugRecord {
   Word args[3];  ///< a, b, and the word offset of the slot that printed (slot index × 16)
 
   /// Equal in all four words.
-  EVERKERNEL_HOST_DEVICE friend constexpr bool operator==(const DebugRecord&,
-                                                          const DebugRecord&) = default;
+  EVERKERNEL_HOST_DEVICE friend constexpr bool operator==(const DebugRecord& x,
+                                                          const DebugRecord& y) {
+    return x.fmt_id == y.fmt_id && x.args[0] == y.args[0] && x.args[1] == y.args[1] &&
+           x.args[2] == y.args[2];
+  }
 };
 
 static_assert(sizeof(DebugRecord) == kDebugRecordWords * kWordBytes);

@@ -20,6 +20,7 @@ enum class FaultCode : Word {
   deadline = 10,            ///< the item still ran at the deadline and was aborted
   maybe_executed = 11,      ///< the device was lost while the item ran, and it is not pure
   input_faulted = 12,       ///< an item that this one depends on is FAULT
+  bad_entry = 13,           ///< the queue entry changed while it was taken, or breaks the format
 };
 
 /// First code a handler raises with `fault n`: the slot then holds kFirstUserFault + n.
@@ -58,6 +59,8 @@ EVERKERNEL_HOST_DEVICE constexpr const char* fault_name(Word code) {
       return "maybe_executed";
     case FaultCode::input_faulted:
       return "input_faulted";
+    case FaultCode::bad_entry:
+      return "bad_entry";
   }
   return "unknown";
 }

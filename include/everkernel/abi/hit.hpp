@@ -13,7 +13,9 @@ struct Hit {
   Word c = 0;     ///< third value
 
   /// Equal in every field.
-  EVERKERNEL_HOST_DEVICE friend constexpr bool operator==(const Hit&, const Hit&) = default;
+  EVERKERNEL_HOST_DEVICE friend constexpr bool operator==(const Hit& x, const Hit& y) {
+    return x.item == y.item && x.a == y.a && x.b == y.b && x.c == y.c;
+  }
 };
 static_assert(sizeof(Hit) == 16 && alignof(Hit) == 4);
 

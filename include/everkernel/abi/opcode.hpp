@@ -26,25 +26,26 @@ enum class Opcode : Word {
 
 /// A row of the opcode table.
 struct OpcodeInfo {
-  Opcode opcode;        ///< the number
-  const char* name;     ///< as the wire format spells it
-  Word argument_count;  ///< operands it reads
+  Opcode opcode;         ///< the number
+  const char* name;      ///< as the wire format spells it
+  Word argument_count;   ///< operands it reads
+  const char* operands;  ///< their names, in order
 };
 
 /// Every built-in operation, by rising number.
 inline constexpr OpcodeInfo kOpcodes[] = {
-    {Opcode::nop, "NOP", 0},
-    {Opcode::store_u32, "STORE_U32", 2},
-    {Opcode::atomic_add, "ATOMIC_ADD", 2},
-    {Opcode::load_u32, "LOAD_U32", 2},
-    {Opcode::compare_swap, "COMPARE_SWAP", 3},
-    {Opcode::memcpy, "MEMCPY", 3},
-    {Opcode::dfa_step, "DFA_STEP", 4},
-    {Opcode::batch_fence, "BATCH_FENCE", 2},
-    {Opcode::load_miss, "LOAD_MISS", 2},
-    {Opcode::printf, "PRINTF", 3},
-    {Opcode::packed_slot, "PACKED_SLOT", kSlotArgs},
-    {Opcode::shutdown, "SHUTDOWN", 0},
+    {Opcode::nop, "NOP", 0, ""},
+    {Opcode::store_u32, "STORE_U32", 2, "value, index"},
+    {Opcode::atomic_add, "ATOMIC_ADD", 2, "addend, index"},
+    {Opcode::load_u32, "LOAD_U32", 2, "index, observable"},
+    {Opcode::compare_swap, "COMPARE_SWAP", 3, "index, expected, desired"},
+    {Opcode::memcpy, "MEMCPY", 3, "source, destination, words"},
+    {Opcode::dfa_step, "DFA_STEP", 4, "state, byte, observable, table handle"},
+    {Opcode::batch_fence, "BATCH_FENCE", 2, "count, tag"},
+    {Opcode::load_miss, "LOAD_MISS", 2, "resource, prefetch"},
+    {Opcode::printf, "PRINTF", 3, "format, a, b"},
+    {Opcode::packed_slot, "PACKED_SLOT", kSlotArgs, "packed payload"},
+    {Opcode::shutdown, "SHUTDOWN", 0, ""},
 };
 
 /// Opcodes below this number are built in.
@@ -77,6 +78,15 @@ EVERKERNEL_HOST_DEVICE constexpr bool is_publishable_opcode(Word opcode) {
   // published, because the low built-ins have no gap (asserted below).
   if (opcode < kFirstReservedOpcode) return true;
   return !is_reserved_opcode(opcode) || find_opcode(opcode) != nullptr;
+}
+
+/// The arguments that a publisher must give an operation at least. Handlers read zeros for missing
+/// ones, and so do packed slots, whose payload says how long it is.
+EVERKERNEL_HOST_DEVICE constexpr Word least_arguments(Word opcode) {
+  if (opcode < kFirstFreeOpcode) return kOpcodes[opcode].argument_count;
+  if (opcode < kFirstReservedOpcode) return 0;
+  const OpcodeInfo* const row = find_opcode(opcode);
+  return row == nullptr || row->opcode == Opcode::packed_slot ? 0 : row->argument_count;
 }
 
 /// Whether the table rises strictly and fills 0 … kFirstFreeOpcode − 1 with reserved numbers only.

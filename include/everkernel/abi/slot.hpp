@@ -158,8 +158,10 @@ struct WorkItem {
   Word param;          ///< operand of the handler
 
   /// Equal in all four words.
-  EVERKERNEL_HOST_DEVICE friend constexpr bool operator==(const WorkItem&,
-                                                          const WorkItem&) = default;
+  EVERKERNEL_HOST_DEVICE friend constexpr bool operator==(const WorkItem& x, const WorkItem& y) {
+    return x.op_handle == y.op_handle && x.input_handle == y.input_handle &&
+           x.output_handle == y.output_handle && x.param == y.param;
+  }
 };
 
 /// Bytes in a work item.

@@ -1,9 +1,12 @@
 // The interface that every backend implements; the library reaches a device through nothing else.
 //
-// A Backend compiles a Kernel and owns device memory. A Kernel drains rings (launch) or stays on
-// one (start, detail/live.hpp). tests/conformance is one suite that every backend passes.
+// A Backend compiles a Kernel and owns device memory. A Kernel drains rings (launch), takes items
+// from queues until it is stopped (start, detail/live.hpp) or runs planned work (start_graph,
+// detail/graph_kernel.hpp). tests/conformance is one suite that every backend passes.
 #pragma once
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -36,6 +39,33 @@ inline Clock::time_point deadline_after(std::chrono::nanoseconds timeout) {
   return timeout < Clock::time_point::max() - now ? now + timeout : Clock::time_point::max();
 }
 
+/// When a call must return although items remain: at a point in time, or as soon as a flag is set.
+struct Deadline {
+  Clock::time_point time = Clock::time_point::max();  ///< when to return
+  const std::atomic<bool>* stop = nullptr;  ///< return once it is true; null = only the time counts
+
+  /// Never.
+  Deadline() = default;
+  /// At `when`, or once the flag is true.
+  Deadline(Clock::time_point when, const std::atomic<bool>* flag = nullptr)
+      : time(when), stop(flag) {}
+
+  /// Whether the flag is set.
+  bool is_stop_requested() const {
+    return stop != nullptr && stop->load(std::memory_order_relaxed);
+  }
+  /// Whether the call must return now.
+  bool has_passed() const { return is_stop_requested() || Clock::now() >= time; }
+  /// The latest time at which a thread that sleeps must look at this deadline again.
+  Clock::time_point next_look() const {
+    return stop == nullptr ? time : std::min(time, Clock::now() + kStopInterval);
+  }
+
+ private:
+  // A flag that a signal handler sets wakes no thread, so threads that wait look at it.
+  static constexpr auto kStopInterval = std::chrono::milliseconds(20);
+};
+
 /// In which order workers visit slots.
 enum class Schedule : Word {
   direct,    ///< every worker visits its share of the ring
@@ -53,14 +83,19 @@ struct KernelOptions {
   std::optional<ir::VerifiedProgram> program = {};  ///< handlers, and the payload
   /// Trusted handlers beside it; a backend asks ir::check_trusted() before it takes them.
   std::vector<ir::TrustedHandler> trusted_handlers = {};
-  bool payload = false;                        ///< run the program's payload for every slot
-  Execution execution = Execution::automatic;  ///< `automatic`: native where the backend can
+  bool payload = false;  ///< run the program's payload for every slot
+  /// `automatic`: native code where the backend can, and the interpreter until the code is there.
+  Execution execution = Execution::automatic;
   /// Whether a plan orders all items that touch the same words, except those of one handler that
   /// declares `commutes`. Compiled code may then assume that no other item touches its buffers, and
   /// only planned work may run.
   bool planned = false;
   std::uint64_t fuel_per_item = ir::kDefaultFuel;  ///< turns of loops an item may take
   Word worker_count = 0;                           ///< 0 = as many as the device can keep busy
+
+  /// How long compile() may wait for code. At the deadline it returns a kernel that waits for the
+  /// code when it is needed; errors of compiling then come later too. Only compile() looks at it.
+  Deadline compile_deadline = {};
 
   /// The program, null when there is none.
   const ir::VerifiedProgram* find_program() const { return program ? &*program : nullptr; }
@@ -98,6 +133,7 @@ enum class DrainEnd : Word {
   complete,  ///< no item is left that could run
   shutdown,  ///< SHUTDOWN was set
   deadline,  ///< the deadline passed
+  stopped,   ///< the flag of the deadline was set
 };
 
 /// The reason in snake case.
@@ -114,11 +150,11 @@ struct DrainCounts {
 
 /// A bounded drain of one or many submissions in one native submission.
 struct Launch {
-  std::span<const DeviceBuffers> submissions = {};        ///< rings to drain
-  memory::BufferTableView buffers = {};                   ///< the buffers that handles name
-  Clock::time_point deadline = Clock::time_point::max();  ///< latest return of the launch
-  std::span<DrainCounts> counts = {};                     ///< filled, one for each submission
-  std::span<const HitBuffer> hits = {};                   ///< one for each submission, or empty
+  std::span<const DeviceBuffers> submissions = {};  ///< rings to drain
+  memory::BufferTableView buffers = {};             ///< the buffers that handles name
+  Deadline deadline = {};                           ///< latest return of the launch
+  std::span<DrainCounts> counts = {};               ///< filled, one for each submission
+  std::span<const HitBuffer> hits = {};             ///< one for each submission, or empty
 };
 
 /// Costs of a launch, counted where they arise.
@@ -127,8 +163,24 @@ struct LaunchStats {
   Word sync_points = 0;      ///< times the host waited for the device
 };
 
+/// Where the code of a kernel came from, and who ran its items, since the kernel was created.
+struct CodeCounts {
+  std::uint64_t compiled = 0;           ///< handlers compiled; a device compiles all in one step
+  std::uint64_t from_cache = 0;         ///< handlers whose code came from a cache
+  std::uint64_t compile_ns = 0;         ///< time that took, also beside the running of items
+  std::uint64_t items_interpreted = 0;  ///< items that ended on the interpreter while code came
+};
+
+/// Code that a launch or a run is about to need.
+struct CodeRequest {
+  std::span<const Word> opcodes = {};  ///< those needed most come first
+  Deadline deadline = {};              ///< latest return of the call
+};
+
 class LiveKernel;
 struct LiveLaunch;
+class GraphKernel;
+struct GraphLaunch;
 
 /// A compiled megakernel. One launch at a time; a live kernel may run beside it.
 class Kernel {
@@ -139,13 +191,23 @@ class Kernel {
   virtual std::string_view pipeline_id() const = 0;
   /// Workers it runs with.
   virtual Word worker_count() const = 0;
-  /// Whether its code came from a cache and was not compiled for it.
-  virtual bool is_from_cache() const { return false; }
+  /// Fails with `device_lost` if the device was lost since the kernel was compiled, even if it was
+  /// revived meanwhile: the code is gone, and so is all memory of that time.
+  virtual Result<void> health() const { return {}; }
+  /// Counts of its code.
+  virtual CodeCounts code_counts() const { return {}; }
+  /// Gets native code for opcodes. A kernel that runs only native code waits until all of it is
+  /// there, and fails with `timeout` at the deadline; compiling goes on meanwhile, for the next
+  /// call. A kernel that can interpret waits a short time for the code of the first opcode. May
+  /// fail with `unsupported`.
+  virtual Result<void> prepare(const CodeRequest&) { return {}; }
   /// Drains the submissions and comes back when nothing can run, or at the deadline. Fails with
   /// `device_lost` when the device went away; the buffers are then lost too.
   virtual Result<LaunchStats> launch(const Launch& launch) = 0;
-  /// Starts workers on a ring that hosts publish into. May fail with `unsupported`.
+  /// Starts workers that take items from queues. May fail with `unsupported`.
   virtual Result<std::unique_ptr<LiveKernel>> start(const LiveLaunch& launch) = 0;
+  /// Starts workers on planned work. May fail with `unsupported`.
+  virtual Result<std::unique_ptr<GraphKernel>> start_graph(const GraphLaunch& launch) = 0;
 };
 
 /// A device that runs megakernels. Thread-safe.

@@ -20,10 +20,7 @@ struct Capabilities {
   std::uint64_t memory_bytes = 0;  ///< memory its buffers may take
   bool native_code = false;        ///< whether handlers are compiled for the device
   bool interpreter = false;        ///< whether handlers can run without being compiled
-  /// Whether compiling takes milliseconds, so that every run may have code for just its opcodes.
-  /// Elsewhere compiling takes seconds, and all runs of a megakernel share one compilation.
-  bool compiles_per_run = false;
-  bool live = false;  ///< whether it can serve a session
+  bool live = false;               ///< whether it can serve a session
   /// Whether all workers run the regions of one slot of planned work. Elsewhere one worker claims
   /// the slot and runs them.
   bool shares_slot_across_workers = false;

@@ -10,6 +10,12 @@ namespace everkernel::backend {
 
 using abi::Word;
 
+/// Items of one opcode that reached DONE.
+struct OpcodeTotal {
+  Word opcode = 0;         ///< built in, or a handler's
+  std::uint64_t done = 0;  ///< how many; also operations inside packed slots
+};
+
 /// Totals of a live kernel, 64 bits wide.
 struct LiveCounters {
   std::uint64_t done = 0;     ///< items that reached DONE
@@ -21,6 +27,8 @@ struct LiveCounters {
   std::uint64_t sleeps = 0;          ///< times a worker went to sleep
   std::uint64_t busy_ns = 0;         ///< of planned work: time workers had something to run
   std::uint64_t requeues = 0;        ///< of planned work: times an item asked to run again later
+  std::uint64_t barrier_ns = 0;      ///< of planned work: time in which an item ran alone
+  std::uint64_t hits_dropped = 0;    ///< of a session: emits, which have no place to go
   std::uint64_t launches = 0;        ///< of planned work: native submissions, 0 where none are made
   std::uint64_t bytes_uploaded = 0;  ///< of planned work: copied to a device of its own
 };

@@ -1,5 +1,5 @@
-// How large a handler may be. The verifier enforces these limits for every program; the parser
-// stops at some of them early.
+// How large a handler and a program may be. The verifier enforces these limits for every program;
+// the parser stops at some of them early.
 #pragma once
 
 #include <cstddef>
@@ -17,6 +17,12 @@ inline constexpr std::size_t kMaxLocals = 256;
 inline constexpr std::size_t kMaxNesting = 16;
 /// Most levels of parentheses and signs in an expression.
 inline constexpr std::size_t kMaxParserDepth = 256;
+/// Most handlers of a program, the payload included. Handlers are compiled one by one when they are
+/// needed, so that this bounds memory and the time of verifying, 0.2 seconds.
+inline constexpr std::size_t kMaxHandlers = 16384;
+/// Most bytes of the text of a program, unless parse() is given another limit. Comments and blanks
+/// count too.
+inline constexpr std::size_t kMaxProgramBytes = std::size_t{64} << 20;
 /// Default fuel of an item: turns of loops it may run.
 inline constexpr std::uint64_t kDefaultFuel = std::uint64_t{1} << 26;
 

@@ -4,12 +4,13 @@
 #include <string_view>
 
 #include "everkernel/base/result.hpp"
+#include "everkernel/ir/limits.hpp"
 #include "everkernel/ir/program.hpp"
 
 namespace everkernel::ir {
 
 /// Parses handler text, which may be any bytes. Fails with `invalid_argument` at the first mistake;
-/// the message begins with `line:column:`.
-Result<Program> parse(std::string_view text);
+/// the message begins with `line:column:`. A text longer than `limit` bytes is refused unread.
+Result<Program> parse(std::string_view text, std::size_t limit = kMaxProgramBytes);
 
 }  // namespace everkernel::ir

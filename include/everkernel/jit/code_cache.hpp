@@ -25,9 +25,11 @@ struct CodeKeyPart {
   std::string_view value = {};  ///< its bytes
 };
 
-/// Identifies code by the inputs it was made from.
+/// Identifies code by the inputs it was made from: equal keys, equal inputs. The digest is a
+/// cryptographic one, because tenants choose the text of handlers: with a faster hash they could
+/// make two programs that share a key, and each would run the other's code.
 struct CodeKey {
-  std::array<std::byte, 16> bytes = {};  ///< XXH3, 128 bits, as canonical bytes
+  std::array<std::byte, 32> bytes = {};  ///< SHA-256
 
   /// The key in hexadecimal.
   std::string text() const;
@@ -55,8 +57,9 @@ struct CodeCacheCounters {
   std::uint64_t misses = 0;  ///< requests without such an entry
   std::uint64_t rejected =
       0;  ///< entries removed because they were damaged or not owned by this user
-  std::uint64_t stored = 0;   ///< entries written
-  std::uint64_t evicted = 0;  ///< entries removed to stay within the limits
+  std::uint64_t stored = 0;      ///< entries written
+  std::uint64_t not_stored = 0;  ///< entries that could not be written; last_problem() says why
+  std::uint64_t evicted = 0;     ///< entries removed to stay within the limits
 };
 
 /// A folder of entries, one file each. Thread-safe, and safe to share between processes: an entry
@@ -81,8 +84,8 @@ class CodeCache {
   /// as a miss.
   std::optional<std::vector<std::byte>> get(const CodeKey& key);
   /// Stores bytes under a key and replaces an entry of the same key. Then removes the least
-  /// recently used entries until the rest is within the limits. If it fails, last_problem() says
-  /// why.
+  /// recently used entries until the rest is within the limits. If it fails, it counts as
+  /// `not_stored`, and last_problem() says why.
   void put(const CodeKey& key, std::span<const std::byte> bytes);
   /// Removes an entry whose bytes the caller could not use; counts as rejected.
   void reject(const CodeKey& key, std::string_view reason);

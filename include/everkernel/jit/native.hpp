@@ -3,6 +3,7 @@
 // In a build without LLVM compile() fails with `unsupported`, and handlers run on the interpreter.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -21,39 +22,66 @@ namespace everkernel::jit {
 struct NativeOptions {
   MemoryUse memory = MemoryUse::shared;  ///< whether other items use the buffers
   CodeCache* cache = nullptr;            ///< loads and keeps compiled code; may be null
+  /// Once it is true, compiling ends early and fails with `timeout`; may be null. LLVM generates
+  /// the machine code of a handler in one step, which cannot be interrupted.
+  const std::atomic<bool>* is_cancelled = nullptr;
 };
 
 /// Whether this build has LLVM.
 bool has_native_code();
 
-/// A program compiled for this machine. Thread-safe. Its pages are executable and read only.
-class NativeProgram {
+/// A handler compiled for this machine. Thread-safe. Its pages are executable and read only.
+class NativeHandler {
  public:
-  /// Compiles every handler, or loads the code of the same program from the cache. Fails with
-  /// `unsupported` in a build without LLVM, or on a machine that LLVM does not support.
-  static Result<NativeProgram> compile(const ir::VerifiedProgram& program,
+  /// The code of a handler: it runs one item and returns the ending, and a fault code above it.
+  using Entry = ir::Word (*)(ir::ItemFrame*);
+
+  /// Compiles the handler, or loads the code of an equal handler from the cache. Fails with
+  /// `unsupported` in a build without LLVM, or on a machine that LLVM does not support, and with
+  /// `timeout` if it is cancelled.
+  static Result<NativeHandler> compile(const ir::VerifiedHandler& handler,
                                        const NativeOptions& options);
 
-  NativeProgram(NativeProgram&&) noexcept;             ///< takes over
-  NativeProgram& operator=(NativeProgram&&) noexcept;  ///< drops its own, takes over
-  ~NativeProgram();                                    ///< unmaps the code
+  NativeHandler(NativeHandler&&) noexcept;             ///< takes over
+  NativeHandler& operator=(NativeHandler&&) noexcept;  ///< drops its own, takes over
+  ~NativeHandler();                                    ///< unmaps the code
 
   /// Whether the code came from a cache and was not compiled.
   bool is_from_cache() const { return is_from_cache_; }
+  /// The code, valid as long as this object.
+  Entry entry() const { return entry_; }
 
-  /// Runs one item of the handler at that index of the program's handlers.
-  ir::Outcome run(std::size_t handler_index, ir::ItemFrame& frame) const {
-    const ir::Word packed = entries_[handler_index](&frame);
+  /// Runs one item with the code of an entry.
+  static ir::Outcome run(Entry entry, ir::ItemFrame& frame) {
+    const ir::Word packed = entry(&frame);
     return {static_cast<ir::Ending>(packed & 0xFF), packed >> 8};
   }
 
  private:
-  using Entry = ir::Word (*)(ir::ItemFrame*);
   struct Code;
-  NativeProgram(std::unique_ptr<Code> code, std::vector<Entry> entries, bool is_from_cache);
+  NativeHandler(std::unique_ptr<Code> code, Entry start, bool is_from_cache);
   std::unique_ptr<Code> code_;
-  std::vector<Entry> entries_;
+  Entry entry_ = nullptr;
   bool is_from_cache_ = false;
+};
+
+/// Every handler of a program, compiled one after the other.
+class NativeProgram {
+ public:
+  /// Compiles or loads every handler. Fails as NativeHandler::compile does.
+  static Result<NativeProgram> compile(const ir::VerifiedProgram& program,
+                                       const NativeOptions& options);
+
+  /// Whether the code of every handler came from a cache.
+  bool is_from_cache() const;
+
+  /// Runs one item of the handler at that index of the program's handlers.
+  ir::Outcome run(std::size_t handler_index, ir::ItemFrame& frame) const {
+    return NativeHandler::run(handlers_[handler_index].entry(), frame);
+  }
+
+ private:
+  std::vector<NativeHandler> handlers_;
 };
 
 /// The LLVM IR of a program, before optimisation, as text. Fails with `unsupported` in a build

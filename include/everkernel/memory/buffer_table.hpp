@@ -139,7 +139,7 @@ class Buffer {
   struct Free {
     void operator()(Word* words) const;
   };
-  Buffer(BufferTable& table, Word handle, std::span<Word> words) noexcept;
+  Buffer(BufferTable& table, Word handle, std::shared_ptr<std::span<Word>> words) noexcept;
   void drop() noexcept;
 
   BufferTable* table_ = nullptr;

@@ -38,6 +38,12 @@ class LargeArray {
     if (count > capacity_) reallocate(count, kept);
     return {data(), count};
   }
+  /// Gives the memory back; spans of it become invalid.
+  void release() {
+    free_block(block_);
+    block_ = nullptr;
+    capacity_ = 0;
+  }
   /// Number of values that fit without an allocation.
   std::size_t capacity() const { return capacity_; }
   /// Number of allocations so far.

@@ -78,11 +78,11 @@ inline constexpr Word kDenseBps = 4000;
 inline constexpr Word kMemoryPressureBps = 8500;
 /// How far past its threshold a topology is held when the run before had it.
 ///
-/// The thresholds above are for entering a topology, from none or from any other one. The topology
-/// of the run before is left only beyond them: sparse above 750, dense and fused dense (which share
-/// the threshold) below 3750, memory constrained below 8250. Hybrid and empty have no threshold and
-/// are not held. The order of the topologies stays: memory that is short now ends a held sparse or
-/// dense.
+/// The thresholds above are for entering a topology from none or from one that is not next to them.
+/// The topology of the run before is left only beyond them: sparse above 750, hybrid at 250 and at
+/// 4250, dense and fused dense below 3750, memory constrained below 8250. A held dense does not
+/// become fused before 4000, and a fused one that may not be fused any more is dense. Memory that
+/// is short now ends every other topology.
 inline constexpr Word kHysteresisBps = 250;
 /// Workers that memory pressure at its threshold takes away, of 10,000.
 inline constexpr Word kShedBps = 2500;

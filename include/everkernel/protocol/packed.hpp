@@ -20,7 +20,9 @@ struct PackedOp {
 /// The arguments of a packed slot.
 using PackedArgs = std::array<Word, abi::kSlotArgs>;
 
-/// Packs operations. Fails with `invalid_argument` when they need more than 12 words.
+/// Packs operations. Fails with `invalid_argument` when they need more than 12 words, when a
+/// built-in operation lacks arguments, or when one of them is a BATCH_FENCE, which needs a slot of
+/// its own.
 Result<PackedArgs> pack(std::span<const PackedOp> ops);
 
 /// A packed payload, checked once and then read freely. Holds its own copy.

@@ -25,7 +25,7 @@ struct SlotRequest {
   Word tenant = 0;                   ///< owner of the operation, 0..28
   Word priority = kDefaultPriority;  ///< 0..4
   Word opcode = 0;                   ///< a built-in or a handler's number
-  std::span<const Word> args = {};   ///< at most 12; the rest of the slot is zero
+  std::span<const Word> args = {};   ///< all that a built-in reads, at most 12; the rest is zero
 };
 
 /// Work items for consecutive slots.
@@ -47,7 +47,7 @@ struct PackedRequest {
 /// An operation without its slot and sender.
 struct Operation {
   Word opcode = 0;                  ///< a built-in or a handler's number
-  std::span<const Word> args = {};  ///< at most 12
+  std::span<const Word> args = {};  ///< all that a built-in reads, at most 12
 };
 
 /// Operations for consecutive slots, followed by a fence that completes after all of them.
@@ -69,9 +69,13 @@ struct Sender {
 /// `invalid_argument`.
 Result<void> check_operation(const Operation& operation, const Sender& sender);
 /// Whether check_operation() would pass; inline, for callers that publish millions per second.
+/// False for every packed slot, whose payload takes longer to check.
 inline bool is_publishable(const Operation& operation, const Sender& sender) {
-  return operation.args.size() <= abi::kSlotArgs && sender.tenant <= abi::kMaxTenant &&
-         sender.priority < abi::kPriorityCount && abi::is_publishable_opcode(operation.opcode);
+  return operation.opcode != static_cast<Word>(abi::Opcode::packed_slot) &&
+         operation.args.size() <= abi::kSlotArgs &&
+         operation.args.size() >= abi::least_arguments(operation.opcode) &&
+         sender.tenant <= abi::kMaxTenant && sender.priority < abi::kPriorityCount &&
+         abi::is_publishable_opcode(operation.opcode);
 }
 /// Checks work items as publishing does: tenant, priority, every opcode. Fails with
 /// `invalid_argument`.

@@ -1,6 +1,7 @@
 // One bounded drain: its options, its report and its costs.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -71,8 +72,11 @@ struct DispatchOptions {
   Recovery recovery = Recovery::retry_once;      ///< what to do when the device is lost
   Workspace* workspace = nullptr;                ///< storage to reuse; null makes fresh storage
   std::chrono::nanoseconds timeout =
-      kDefaultDispatchTimeout;  ///< after which it returns, complete or not
-  Word hit_capacity = 0;        ///< room for hits of emit, in each submission
+      kDefaultDispatchTimeout;  ///< of the whole call: waiting for others, running, running again
+  /// Once it is true, the dispatch ends as at its timeout. A signal handler may set it. Null =
+  /// never.
+  const std::atomic<bool>* stop = nullptr;
+  Word hit_capacity = 0;  ///< room for hits of emit, in each submission
 };
 
 /// Costs of a dispatch. Every field is counted where it arises.

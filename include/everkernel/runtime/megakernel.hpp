@@ -1,6 +1,7 @@
 // The megakernel: compiled once; then it drains rings (dispatch, run) or stays on one (start).
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -28,6 +29,10 @@ struct MegakernelOptions {
   backend::Execution execution = backend::Execution::automatic;  ///< how handlers run
   std::uint64_t fuel_per_item = ir::kDefaultFuel;  ///< turns of loops an item may take
   Word worker_count = 0;                           ///< 0 = as many as the device can keep busy
+  /// How long create() waits for a device that must compile all handlers before it can run any.
+  /// When it is over, or 0, dispatches and runs wait for the code, up to their own deadlines, and
+  /// report what the compiler refuses. A CPU compiles beside the items, and create() never waits.
+  std::chrono::nanoseconds compile_timeout = std::chrono::nanoseconds::max();
 };
 
 /// The result of a recovery.
@@ -38,7 +43,9 @@ struct RecoveryDecision {
 };
 
 /// A compiled megakernel and the buffers its handlers see. Thread-safe; dispatches run one after
-/// the other. Move-only. Sessions and buffers may outlive it.
+/// the other. Move-only. Sessions and buffers may outlive it. It belongs to the process that made
+/// it: in a child of fork(), calls fail with `unsupported`, pipeline_id() is empty and
+/// worker_count() is 0.
 class Megakernel {
  public:
   /// Compiles. Fails with `invalid_argument` for a geometry that does not fit (the slot count is a
@@ -50,7 +57,10 @@ class Megakernel {
 
   Megakernel(Megakernel&&) noexcept;             ///< takes over
   Megakernel& operator=(Megakernel&&) noexcept;  ///< drops its own, takes over
-  ~Megakernel();                                 ///< waits for a running dispatch
+  /// Waits at most a minute for a dispatch, run or recovery of another thread that has begun. One
+  /// that takes longer goes on, and what it uses is freed when it returns. In a child of fork() it
+  /// does nothing.
+  ~Megakernel();
 
   /// Makes a buffer of zeros that handlers of later dispatches and sessions find by its handle.
   /// Fails with `invalid_argument` for a bad handle, owner or length or a handle in use, and with
@@ -75,13 +85,21 @@ class Megakernel {
   /// not support, and with `device_lost`.
   Result<RunReport> run(std::span<const abi::WorkItem> items, const RunOptions& options = {});
 
-  /// Launches the kernel to stay on a ring of its own. Fails with `invalid_argument` unless the
-  /// slot count is a power of two, at least 2, and with `unsupported` or `io`.
+  /// Launches the kernel to stay on a ring of its own. Its items see the buffers that exist now: an
+  /// item that names a buffer made later becomes FAULT (bad_buffer_handle). Fails with
+  /// `invalid_argument` unless the slot count is a power of two, at least 2, with `unsupported` or
+  /// `io`, and with `out_of_memory` or `unsupported` if a worker thread cannot be made (the message
+  /// names the limit); then no thread is left behind.
   Result<Session> start(const SessionOptions& options = {});
 
-  /// Brings a lost device back: compiles again and restores every buffer that has a host copy.
-  /// Fails with `device_lost` when the device stays away.
-  Result<RecoveryDecision> recover();
+  /// Brings a lost device back: compiles again and restores every buffer that has a host copy. If
+  /// the device was not lost since the kernel was compiled, it does nothing, and `recompiled` is
+  /// false. May be called beside a session: a session that was lost with the device keeps its old
+  /// memory until its own recover(). Waits at most `timeout` for a dispatch or run of another
+  /// thread and for the code: code that comes later is waited for when it is needed. Restoring is
+  /// not interrupted. Fails with `timeout`, and with
+  /// `device_lost` when the device stays away; then nothing is changed.
+  Result<RecoveryDecision> recover(std::chrono::nanoseconds timeout = kDefaultDispatchTimeout);
 
   /// Names the compiled code: equal ids, equal code.
   std::string_view pipeline_id() const;

@@ -1,4 +1,4 @@
-// A live session: the kernel stays, programs publish items and follow their tickets.
+// A live session: the kernel stays, programs publish items into queues and follow their tickets.
 #pragma once
 
 #include <chrono>
@@ -11,7 +11,9 @@
 #include <vector>
 
 #include "everkernel/backend/live_counters.hpp"
+#include "everkernel/base/histogram.hpp"
 #include "everkernel/base/result.hpp"
+#include "everkernel/live/queue.hpp"
 #include "everkernel/protocol/ring_writer.hpp"
 #include "everkernel/telemetry/evidence.hpp"
 #include "everkernel/telemetry/snapshot.hpp"
@@ -20,91 +22,105 @@ namespace everkernel {
 
 using abi::Word;
 
-/// Names one published item, for the life of its session.
-enum class Ticket : std::uint64_t {};
-
-/// Tickets of items that were published together.
-struct TicketRange {
-  Ticket first = {};  ///< of the first item
-  Word count = 0;     ///< how many there are
-
-  /// The ticket of one of them; `index` is below count.
-  Ticket operator[](Word index) const { return Ticket{static_cast<std::uint64_t>(first) + index}; }
-  /// The ticket of the last; of a batch, its fence.
-  Ticket last() const { return (*this)[count - 1]; }
-};
-
-/// How an item ended.
-struct Completion {
-  Word fault_code = 0;  ///< 0 = DONE, else why it is FAULT
-  /// Whether it reached DONE.
-  bool is_done() const { return fault_code == 0; }
-};
-
 /// How to start a session.
 struct SessionOptions {
   Word tenant_count = abi::kTenantCount;  ///< tenants 0 … tenant_count − 1 are enabled
   Word observable_slots = 64;             ///< result words behind the fixed control words
   Word debug_records = 1024;              ///< PRINTF records there is room for
   Word io_slots = 16;                     ///< IO requests at one time
-  /// A control buffer to begin with instead (masks, quotas, counters); TICKET_HEAD and TICKET_TAIL
-  /// must be equal and are the number of the first ticket.
+  Word capacity = 1024;                   ///< of the queues that publish() opens; a power of two
+  std::uint64_t first_ticket = 0;         ///< of those queues; a multiple of 2 × capacity
+  /// A control buffer to begin with instead (masks, quotas, counters). Without one, the quota of
+  /// every tenant but the operator is one less than the workers, at least 1, so that no tenant can
+  /// hold them all.
   std::span<const std::byte> control = {};
 };
 
 /// Whose work it is, how urgent, and how long publishing may wait for room.
 struct PublishOptions {
-  Word tenant = 0;                             ///< 0..28
-  Word priority = protocol::kDefaultPriority;  ///< 0..4; counted, a session runs in order
-  std::chrono::nanoseconds timeout = {};       ///< of waiting for room in the ring; 0 = do not wait
-};
-
-/// How stop() treats items that have not run.
-enum class StopMode {
-  drain,   ///< waits until every item has ended, then stops
-  cancel,  ///< waits for running items and cancels the rest
+  TenantId tenant = {};                   ///< whose item it is
+  Priority priority = Priority::normal;   ///< how urgent it is
+  std::chrono::nanoseconds timeout = {};  ///< of waiting for room; 0 = do not wait
 };
 
 /// The counts of a stopped session.
 struct StopReport {
-  std::uint64_t done = 0;       ///< items that reached DONE
-  std::uint64_t faulted = 0;    ///< items that reached FAULT
-  std::uint64_t cancelled = 0;  ///< items that never ran
+  std::uint64_t done = 0;               ///< items that reached DONE
+  std::uint64_t faulted = 0;            ///< items that reached FAULT
+  std::uint64_t cancelled = 0;          ///< items that never ran
+  std::uint64_t callbacks_dropped = 0;  ///< not called: an earlier callback ran past the deadline
 };
 
-/// Totals of a session, 64 bits wide.
+/// Totals of a session over all its queues, 64 bits wide.
 struct SessionCounters {
-  std::uint64_t published = 0;         ///< items accepted, padding of batches included
-  std::uint64_t padding = 0;           ///< NOPs in front of batches that would have wrapped
-  std::uint64_t reaped = 0;            ///< tickets whose slots are free again
-  std::uint64_t full_waits = 0;        ///< times a publisher found the ring full
+  std::uint64_t published = 0;         ///< items accepted
+  std::uint64_t noted = 0;             ///< items that have ended and whose places are free again
+  std::uint64_t full_waits = 0;        ///< times a publisher found its queue full
   std::uint64_t forgotten_faults = 0;  ///< fault codes dropped before they were asked for
+  std::uint64_t failed_callbacks = 0;  ///< callbacks that threw an exception
   backend::LiveCounters kernel = {};   ///< counted by the workers
+};
+
+/// A queue in a snapshot.
+struct QueueSnapshot {
+  std::uint32_t queue = 0;               ///< as its tickets name it
+  TenantId tenant = {};                  ///< whose items they are
+  Priority priority = Priority::normal;  ///< how urgent they are
+  bool is_enabled = true;                ///< whether the tenant is; without it nothing is taken
+  Word quota = 0;                        ///< items of the tenant that may run at one time
+  Word capacity = 0;                     ///< places
+  std::size_t first_slot = 0;            ///< of its places among the slots of the telemetry
+  std::uint64_t waiting = 0;             ///< items that were published and not taken
+  std::uint64_t taken = 0;               ///< items that were taken and have not ended
+  QueueCounters counters = {};           ///< totals
+  /// At least how long ago the oldest item that has not ended was published, to a few milliseconds;
+  /// 0 without one. One item in 8 knows its time, of others the next one's counts, or the time
+  /// since a snapshot first saw the item; in a queue of another process only the latter.
+  std::chrono::milliseconds oldest_age = {};
+  /// Times from publishing to the end, of one item in 64, once its end was noted; none in a queue
+  /// of another process.
+  Histogram published_to_end = {};
+  /// Times from taking to the end, of one item in 64.
+  Histogram taken_to_end = {};
 };
 
 /// A snapshot of a running session.
 struct SessionSnapshot {
-  telemetry::RingTelemetry telemetry = {};   ///< control words and slots, decoded
+  telemetry::RingTelemetry telemetry = {};   ///< control words, and a slot for each place
+  std::vector<QueueSnapshot> queues = {};    ///< in the order in which they were opened
   telemetry::RuntimeEvidence evidence = {};  ///< bytes copied, and times of decoding
   SessionCounters counters = {};             ///< totals, 64 bits wide
+  /// Items that reached DONE: a row for each built-in operation and each handler, by opcode.
+  std::vector<backend::OpcodeTotal> executions = {};
 };
 
-/// A running megakernel. Every call is thread-safe unless it says otherwise. Move-only; its
-/// destructor cancels items that have not run.
+/// A running megakernel. Items go through queues: those that open_queue() gives, and one for each
+/// tenant and priority that publish() opens when it first needs it. Items of one queue are taken in
+/// order; priorities and tenants decide between queues. Every call is thread-safe unless it says
+/// otherwise. Move-only; its destructor cancels items that have not run. It belongs to the process
+/// that made it: in a child of fork(), calls fail with `unsupported`, calls that cannot fail return
+/// zeros (but memory_descriptor() does not, because a child inherits descriptors), and the
+/// destructor does nothing.
 class Session {
  public:
   Session(Session&&) noexcept;             ///< takes over
   Session& operator=(Session&&) noexcept;  ///< stops its own, takes over
-  ~Session();                              ///< cancels, without waiting for items that run
+  /// Stops as stop(cancel, 0) does, but waits up to a minute for a callback that runs.
+  ~Session();
 
-  /// Publishes one operation with at most 12 arguments. Fails with `invalid_argument` as the wire
-  /// format says, with `queue_full` when the ring is full, with `timeout` when it stayed full, and
-  /// with `device_lost`; then nothing is published.
+  /// Opens a queue of its own for one producer. Fails with `invalid_argument` for options that
+  /// cannot be and above 1,024 queues, with `io`, `out_of_memory` and `device_lost`.
+  Result<Queue> open_queue(const QueueOptions& options = {});
+
+  /// Publishes one operation with at most 12 arguments into the session's queue of that tenant and
+  /// priority. Fails with `invalid_argument` as the wire format says, with `queue_full` when that
+  /// queue is full, with `timeout` when it stayed full, and with `device_lost`; then nothing is
+  /// published.
   Result<Ticket> publish(const protocol::Operation& item, const PublishOptions& options = {});
   /// Publishes work items, all of them or none; at most capacity() at one time.
   Result<TicketRange> publish_items(std::span<const abi::WorkItem> items,
                                     const PublishOptions& options = {});
-  /// Publishes several small operations in one slot.
+  /// Publishes several small operations as one item.
   Result<Ticket> publish_packed(std::span<const protocol::PackedOp> ops,
                                 const PublishOptions& options = {});
   /// Publishes operations and a fence behind them; the last ticket is the fence's.
@@ -114,22 +130,25 @@ class Session {
   /// Waits until the item has ended. Fails with `timeout`, with `invalid_argument` for a ticket
   /// that is not of this session or whose fault was dropped, and with `device_lost`.
   Result<Completion> wait(Ticket ticket, std::chrono::nanoseconds timeout);
-  /// Waits until everything published before the call has ended. Fails as wait does.
+  /// Waits until everything that this process published before the call, into any queue, has ended.
+  /// Fails as wait does.
   Result<void> wait_all(std::chrono::nanoseconds timeout);
   /// How the item ended, or nothing while it is on its way. Fails with `invalid_argument` and
   /// `device_lost` as wait does.
   Result<std::optional<Completion>> poll(Ticket ticket);
   /// Calls `callback` once, on a thread of the session, when the item has ended or stop cancelled
   /// it (`cancelled`). After stop it is called at once, on the calling thread. The callback may
-  /// publish; it must not stop the session.
+  /// publish. An exception that it throws ends in `failed_callbacks` of the counters. Fails with
+  /// `invalid_argument` as wait does, and with `out_of_memory` or `unsupported` if the thread
+  /// cannot be made; then the callback is not called.
   Result<void> on_complete(Ticket ticket,
                            std::function<void(Ticket, Completion, bool cancelled)> callback);
 
   /// Enables or disables a tenant. Fails with `invalid_argument` above tenant 28.
-  Result<void> set_tenant_enabled(Word tenant, bool enabled);
+  Result<void> set_tenant_enabled(TenantId tenant, bool enabled);
   /// Limits the items of a tenant that run at one time. Fails with `invalid_argument` above
   /// tenant 28.
-  Result<void> set_tenant_quota(Word tenant, Word quota);
+  Result<void> set_tenant_quota(TenantId tenant, Word quota);
 
   /// Decodes the session as it stands into `target`, whose storage is reused; counters are exact:
   /// they include every item whose end this thread has seen. One thread at a time.
@@ -143,17 +162,24 @@ class Session {
 
   /// Stops the kernel. With drain it waits for every item, with cancel for those that run, at most
   /// `timeout`. Items that still run then become FAULT (deadline); items that have not begun are
-  /// cancelled. Every callback has been called when it returns. Further calls give the same report.
+  /// cancelled. Every callback has returned when it returns. If one runs half a second past the
+  /// timeout, the callbacks behind it are dropped and counted, and what it refers to must outlive
+  /// it. A stop() inside a callback does not wait for callbacks. A trusted handler that does not
+  /// return holds stop() up, because nothing can end it. A stop() or recover() of another thread is
+  /// asked to end when this one has to; if it does not within half a second, stop() returns the
+  /// counts so far, and items that have not run are cancelled by the next stop() or the destructor.
+  /// Further calls give the same report.
   StopReport stop(StopMode mode, std::chrono::nanoseconds timeout = std::chrono::seconds(60));
 
-  /// After `device_lost`: brings the kernel back on the same ring. Published items are still
+  /// After `device_lost`: brings the kernel back on the same queues. Published items are still
   /// there; those that were running run again when their handler is pure, else they are FAULT
-  /// (maybe_executed).
-  Result<void> recover();
+  /// (maybe_executed). Does nothing if the device was not lost. Fails as Megakernel::recover does.
+  Result<void> recover(std::chrono::nanoseconds timeout = std::chrono::seconds(60));
 
-  /// Most items in the ring at one time: one less than it has slots.
+  /// Most items at one time in each queue that publish() opens.
   Word capacity() const;
-  /// The shared memory the ring and its neighbours lie in, for another process to map.
+  /// The shared memory of the control words, the debug log and the IO queue, for another process to
+  /// map.
   int memory_descriptor() const;
 
   /// The implementation.
@@ -161,8 +187,8 @@ class Session {
 
  private:
   friend class Megakernel;
-  explicit Session(std::unique_ptr<State> state);
-  std::unique_ptr<State> state_;
+  explicit Session(std::shared_ptr<State> state);
+  std::shared_ptr<State> state_;
 };
 
 }  // namespace everkernel

@@ -95,6 +95,7 @@ struct ControlSnapshot {
   Word fault_count = 0;                ///< slots that reached FAULT, modulo 2^32
   Word debug_dropped = 0;              ///< debug records that found the log full
   Word enabled_tenants = 0;            ///< bit t: tenant t may run
+  Word tenants_without_quota = 0;      ///< bit t: no slot of tenant t may be claimed
   std::vector<Word> observables = {};  ///< result words, if the request asks for them
 
   /// Equal in every field.
@@ -130,6 +131,9 @@ struct WatchdogSnapshot {
   Word requeue_slots = 0;        ///< requeued slots, now
   Word gpu_idle_ppm = 0;         ///< empty slots, parts per million, now
   bool suspected_stall = false;  ///< nothing completed although an enabled tenant has work to run
+  Word blocked_slots = 0;        ///< slots that wait for a tenant to be enabled or to get a quota
+  Word blocked_tenants = 0;      ///< bit t: a slot of tenant t is among them
+  bool all_blocked = false;      ///< nothing completed, and every slot that waits is blocked
 
   /// Equal in every field.
   friend bool operator==(const WatchdogSnapshot&, const WatchdogSnapshot&) = default;
@@ -141,8 +145,11 @@ struct RingTelemetry {
   RingOccupancy occupancy = {};              ///< slots by status
   std::vector<RingSlotSnapshot> slots = {};  ///< every slot, in order
   std::vector<WindowTelemetry> windows =
-      {};                   ///< windows of the requested opcodes, by ticket, then opcode
-  Word runnable_slots = 0;  ///< claimable or CLAIMED slots of enabled tenants
+      {};                    ///< windows of the requested opcodes, by ticket, then opcode
+  Word runnable_slots = 0;   ///< claimable or CLAIMED slots of enabled tenants
+  Word movable_slots = 0;    ///< of those, CLAIMED ones and those of tenants with a quota
+  Word blocked_slots = 0;    ///< claimable slots of tenants that are disabled or have no quota
+  Word blocked_tenants = 0;  ///< bit t: a slot of tenant t is blocked
 
   /// Derives the performance counters.
   RuntimeCounters counters() const;

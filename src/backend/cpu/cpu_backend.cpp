@@ -1,5 +1,5 @@
-// Memory, compiled kernels and launches of the CPU backend. drain.cpp and live_kernel.cpp do the
-// work.
+// Memory, compiled kernels and launches of the CPU backend. drain.cpp, live_kernel.cpp and
+// graph_kernel.cpp do the work.
 #include "everkernel/backend/cpu/cpu_backend.hpp"
 
 #include <fmt/format.h>
@@ -15,13 +15,20 @@
 #include <string>
 #include <thread>
 
+#include "backend/cpu/background_compiler.hpp"
 #include "backend/cpu/deadline_watch.hpp"
 #include "backend/cpu/drain.hpp"
 #include "backend/cpu/executor.hpp"
 #include "backend/cpu/float_guard.hpp"
+#include "backend/cpu/graph_kernel.hpp"
 #include "backend/cpu/helpers.hpp"
 #include "backend/cpu/live_kernel.hpp"
+#include "base/process.hpp"
+#include "everkernel/abi/opcode.hpp"
 #include "everkernel/ir/printer.hpp"
+#include "everkernel/memory/available.hpp"
+#include "everkernel/protocol/packed.hpp"
+#include "everkernel/protocol/words.hpp"
 
 namespace everkernel::backend::cpu {
 namespace {
@@ -39,21 +46,24 @@ class CpuMemory final : public Memory {
     const std::size_t padded =
         std::max<std::size_t>((size_bytes + abi::kSlotBytes - 1) / abi::kSlotBytes, 1) *
         abi::kSlotBytes;
-    void* const bytes = padded < size_bytes ? nullptr : std::aligned_alloc(abi::kSlotBytes, padded);
-    if (bytes == nullptr) {
+    EVERKERNEL_TRY(memory::check_available(size_bytes, "memory"));
+    Words words;
+    if (padded >= size_bytes) {
+      words.reset(static_cast<Word*>(std::aligned_alloc(abi::kSlotBytes, padded)));
+    }
+    if (words == nullptr) {
       return fail(Code::out_of_memory, fmt::format("memory: no room for {} bytes", size_bytes));
     }
-    std::memset(bytes, 0, padded);
-    return std::unique_ptr<Memory>(new CpuMemory(static_cast<Word*>(bytes), size_bytes));
+    std::memset(words.get(), 0, padded);
+    return std::unique_ptr<Memory>(new CpuMemory(std::move(words), size_bytes));
   }
 
-  ~CpuMemory() override { std::free(words_); }
   std::size_t size_bytes() const override { return size_bytes_; }
-  Word* device_address() const override { return words_; }
+  Word* device_address() const override { return words_.get(); }
 
   Result<void> write(std::size_t offset_bytes, std::span<const std::byte> bytes) override {
     EVERKERNEL_TRY(check(offset_bytes, bytes.size()));
-    move_words(words_ + offset_bytes / abi::kWordBytes, bytes.size() / abi::kWordBytes,
+    move_words(words_.get() + offset_bytes / abi::kWordBytes, bytes.size() / abi::kWordBytes,
                [&]<class T>(std::size_t word, T* target) {
                  T value;
                  std::memcpy(&value, bytes.data() + word * abi::kWordBytes, sizeof value);
@@ -64,7 +74,7 @@ class CpuMemory final : public Memory {
 
   Result<void> read(std::size_t offset_bytes, std::span<std::byte> bytes) const override {
     EVERKERNEL_TRY(check(offset_bytes, bytes.size()));
-    move_words(words_ + offset_bytes / abi::kWordBytes, bytes.size() / abi::kWordBytes,
+    move_words(words_.get() + offset_bytes / abi::kWordBytes, bytes.size() / abi::kWordBytes,
                [&]<class T>(std::size_t word, T* source) {
                  const T value = __atomic_load_n(source, __ATOMIC_RELAXED);
                  std::memcpy(bytes.data() + word * abi::kWordBytes, &value, sizeof value);
@@ -74,8 +84,13 @@ class CpuMemory final : public Memory {
 
  private:
   using WordPair __attribute__((may_alias)) = std::uint64_t;
+  struct Free {
+    void operator()(Word* words) const { std::free(words); }
+  };
+  using Words = std::unique_ptr<Word, Free>;
 
-  CpuMemory(Word* words, std::size_t size_bytes) : words_(words), size_bytes_(size_bytes) {}
+  CpuMemory(Words words, std::size_t size_bytes)
+      : words_(std::move(words)), size_bytes_(size_bytes) {}
 
   // Handlers may use the words at the same time, so every access is atomic. Compilers do not merge
   // atomic accesses, so aligned pairs of words are copied as 64 bits here.
@@ -95,12 +110,34 @@ class CpuMemory final : public Memory {
                             count, offset_bytes, size_bytes_));
   }
 
-  Word* words_;
+  Words words_;
   std::size_t size_bytes_;
 };
 
 std::span<std::byte> bytes_of(const Memory& memory) {
   return {reinterpret_cast<std::byte*>(memory.device_address()), memory.size_bytes()};
+}
+
+// Appends the opcodes of the slots that can run and of the operations packed into them, each once.
+void collect_opcodes(std::span<std::byte> ring, std::vector<Word>& opcodes) {
+  const auto add = [&](Word opcode) {
+    const bool is_last = !opcodes.empty() && opcodes.back() == opcode;
+    if (!is_last && opcode >= abi::kFirstFreeOpcode) opcodes.push_back(opcode);
+  };
+  const auto slots = *protocol::LiveWords::bind(protocol::Buffer::ring, ring);
+  for (Word i = 0; i < ring.size() / abi::kSlotBytes; ++i) {
+    const abi::Slot slot = slots.load_slot(i);
+    if (!abi::is_active(slot.status)) continue;
+    add(slot.opcode);
+    if (slot.opcode != static_cast<Word>(abi::Opcode::packed_slot)) continue;
+    protocol::PackedArgs args;
+    std::ranges::copy(slot.args, args.begin());
+    const auto packed = protocol::PackedView::parse(args);
+    for (Word op = 0; packed && op < packed->op_count(); ++op) add(packed->op(op).opcode);
+  }
+  std::ranges::sort(opcodes);
+  // clang 14 does not take the subrange that std::ranges::unique of libstdc++ 12 gives.
+  opcodes.erase(std::unique(opcodes.begin(), opcodes.end()), opcodes.end());
 }
 
 Result<void> check_worker_count(Word count) {
@@ -123,20 +160,32 @@ class CpuKernel final : public Kernel {
 
   std::string_view pipeline_id() const override { return pipeline_id_; }
   Word worker_count() const override { return worker_count_; }
-  bool is_from_cache() const override { return executor_->is_from_cache(); }
+  CodeCounts code_counts() const override { return executor_->code_counts(); }
+  Result<void> prepare(const CodeRequest& request) override { return executor_->prepare(request); }
 
   Result<LaunchStats> launch(const Launch& launch) override {
-    EVERKERNEL_TRY(prepare(launch));
+    // If the deadline comes before the code, every item remains.
+    const bool has_code = EVERKERNEL_TRY(wait_for_code(launch));
+    EVERKERNEL_TRY(prepare_drains(launch));
     const FloatGuard floats;
-    std::atomic_ref(abort_).store(0, std::memory_order_relaxed);
-    watch_.arm(abort_, launch.deadline);
+    std::atomic_ref(abort_).store(has_code ? 0 : 1, std::memory_order_relaxed);
+    EVERKERNEL_TRY(watch_.arm(abort_, launch.deadline));
     next_drain_.store(0, std::memory_order_relaxed);
     helpers_.open(job_);
     const auto begin = Clock::now();
-    work([this, begin](bool is_urgent) {
-      if (worker_count_ == 1) return;
-      if (is_urgent || Clock::now() - begin > kCallForHelpAfter) helpers_.call();
-    });
+    try {
+      work([this, begin](bool is_urgent) {
+        if (worker_count_ == 1) return;
+        if (is_urgent || Clock::now() - begin > kCallForHelpAfter) helpers_.call();
+      });
+    } catch (...) {
+      // Helpers must not use what the caller is about to free. The drain counts a worker that does
+      // not come back, so that helpers leave only when they are told to.
+      std::atomic_ref(abort_).store(1, std::memory_order_relaxed);
+      helpers_.close();
+      watch_.disarm();
+      throw;
+    }
     LaunchStats stats{.kernel_launches = 1, .sync_points = 0};
     if (helpers_.close()) stats.sync_points = 1;
     watch_.disarm();
@@ -145,13 +194,34 @@ class CpuKernel final : public Kernel {
   }
 
   Result<std::unique_ptr<LiveKernel>> start(const LiveLaunch& launch) override {
-    EVERKERNEL_TRY(check_worker_count(launch.worker_count));
-    const Word workers = launch.worker_count != 0 ? launch.worker_count : worker_count_;
+    const Word workers = EVERKERNEL_TRY(choose_workers(launch.worker_count));
     return CpuLiveKernel::start(launch, executor_, options_.fuel_per_item, workers);
   }
 
+  Result<std::unique_ptr<GraphKernel>> start_graph(const GraphLaunch& launch) override {
+    const Word workers = EVERKERNEL_TRY(choose_workers(launch.worker_count));
+    return CpuGraphKernel::start(launch, executor_, options_.fuel_per_item, workers);
+  }
+
  private:
-  Result<void> prepare(const Launch& launch) {
+  Result<Word> choose_workers(Word asked) const {
+    EVERKERNEL_TRY(check_worker_count(asked));
+    return asked != 0 ? asked : worker_count_;
+  }
+
+  // Waits for the code of every item, if items may not be interpreted.
+  Result<bool> wait_for_code(const Launch& launch) {
+    if (!executor_->is_only_native()) return true;
+    needed_opcodes_.clear();
+    for (const DeviceBuffers& buffers : launch.submissions) {
+      collect_opcodes(bytes_of(*buffers.ring), needed_opcodes_);
+    }
+    auto prepared = executor_->prepare({.opcodes = needed_opcodes_, .deadline = launch.deadline});
+    if (!prepared && prepared.error().code != Code::timeout) return Failure(prepared.error());
+    return prepared.has_value();
+  }
+
+  Result<void> prepare_drains(const Launch& launch) {
     drain_count_ = launch.submissions.size();
     while (drains_.size() < drain_count_) drains_.push_back(std::make_unique<Drain>());
     for (std::size_t i = 0; i < drain_count_; ++i) {
@@ -190,6 +260,7 @@ class CpuKernel final : public Kernel {
   Word worker_count_;
   std::vector<std::unique_ptr<Drain>> drains_;
   std::size_t drain_count_ = 0;
+  std::vector<Word> needed_opcodes_;
   std::atomic<std::size_t> next_drain_{0};
   Word abort_ = 0;
   std::function<void()> job_;
@@ -220,16 +291,8 @@ Capabilities ask_machine() {
   }
   capabilities.native_code = jit::has_native_code();
   capabilities.interpreter = true;
-  capabilities.compiles_per_run = true;
   capabilities.live = true;
   return capabilities;
-}
-
-// FNV-1a, 64 bits: tells code apart; it does not resist deliberate collisions.
-std::uint64_t hash(std::string_view text) {
-  std::uint64_t value = 0xCBF29CE484222325u;
-  for (const char c : text) value = (value ^ static_cast<unsigned char>(c)) * 0x100000001B3u;
-  return value;
 }
 
 // A function of a trusted handler is identified by its address in this process.
@@ -243,18 +306,19 @@ std::string name_of(const ir::TrustedHandler& handler) {
 }
 
 std::string make_pipeline_id(const KernelOptions& options, bool is_native) {
-  std::string text;
+  std::string text, trusted;
   if (options.program) {
     for (const ir::VerifiedHandler& verified : options.program->handlers()) {
       text += ir::print({.handlers = {verified.handler}});
     }
   }
-  for (const ir::TrustedHandler& handler : options.trusted_handlers) text += name_of(handler);
-  return fmt::format("cpu-{}-{}x{}-{}{}{}-{:016x}", schedule_name(options.schedule),
+  for (const ir::TrustedHandler& handler : options.trusted_handlers) trusted += name_of(handler);
+  const std::string fuel = fmt::format("{}", options.fuel_per_item);
+  const jit::CodeKeyPart parts[] = {{"fuel", fuel}, {"program", text}, {"trusted", trusted}};
+  return fmt::format("cpu-{}-{}x{}-{}{}{}-{}", schedule_name(options.schedule),
                      options.geometry.slot_count, options.geometry.workgroup_size,
                      is_native ? "native" : "interpreter", options.planned ? "-planned" : "",
-                     options.payload ? "-payload" : "",
-                     hash(fmt::format("{}\n{}", options.fuel_per_item, text)));
+                     options.payload ? "-payload" : "", jit::make_code_key(parts).text());
 }
 
 class CpuBackend final : public Backend {
@@ -264,8 +328,10 @@ class CpuBackend final : public Backend {
   const Capabilities& capabilities() const override { return capabilities_; }
 
   Result<std::unique_ptr<Kernel>> compile(const KernelOptions& options) override {
+    EVERKERNEL_TRY(home_.check("backend cpu"));
     EVERKERNEL_TRY(check_worker_count(options.worker_count));
-    Executor executor = EVERKERNEL_TRY(Executor::create(options, [this] { return cache(); }));
+    Executor executor =
+        EVERKERNEL_TRY(Executor::create(options, compiler_, [this] { return cache(); }));
     const Word workers =
         options.worker_count != 0 ? options.worker_count : capabilities_.max_worker_count;
     std::string id = make_pipeline_id(options, executor.is_native());
@@ -274,6 +340,7 @@ class CpuBackend final : public Backend {
   }
 
   Result<std::unique_ptr<Memory>> allocate(std::size_t size_bytes) override {
+    EVERKERNEL_TRY(home_.check("backend cpu"));
     return CpuMemory::create(size_bytes);
   }
 
@@ -289,16 +356,18 @@ class CpuBackend final : public Backend {
     return cache_ ? &*cache_ : nullptr;
   }
 
+  HomeProcess home_;  // a child of fork() has no thread that compiles
   CpuBackendOptions options_;
   Capabilities capabilities_ = ask_machine();
   std::once_flag is_cache_opened_;
   std::optional<jit::CodeCache> cache_;
+  BackgroundCompiler compiler_;  // last, because its thread uses the cache
 };
 
 }  // namespace
 
 std::shared_ptr<Backend> make_backend(const CpuBackendOptions& options) {
-  return std::make_shared<CpuBackend>(options);
+  return {new CpuBackend(options), DeleteAtHome()};
 }
 
 }  // namespace everkernel::backend::cpu

@@ -1,10 +1,10 @@
-// Ends items at a deadline: one thread that sleeps until the earliest.
+// Ends items at a deadline: one thread that sleeps until then.
 #pragma once
 
 #include <condition_variable>
 #include <mutex>
-#include <thread>
 
+#include "base/thread.hpp"
 #include "everkernel/abi/platform.hpp"
 #include "everkernel/backend/backend.hpp"
 
@@ -19,8 +19,9 @@ class DeadlineWatch {
   DeadlineWatch& operator=(const DeadlineWatch&) = delete;  ///< its thread refers to it
   ~DeadlineWatch();                                         ///< ends the thread
 
-  /// Stores 1 into `word` at `deadline`. One word at a time.
-  void arm(Word& word, Clock::time_point deadline);
+  /// Stores 1 into `word` at `deadline`. One word at a time. Fails as Thread::start does; then the
+  /// word is not written.
+  Result<void> arm(Word& word, const Deadline& deadline);
   /// The word is not written after this call.
   void disarm();
 
@@ -30,9 +31,9 @@ class DeadlineWatch {
   std::mutex mutex_;
   std::condition_variable_any changed_;
   Word* word_ = nullptr;
-  Clock::time_point deadline_ = Clock::time_point::max();
+  Deadline deadline_ = {};
   Clock::time_point next_look_ = Clock::time_point::max();
-  std::jthread thread_;
+  Thread thread_;
 };
 
 }  // namespace everkernel::backend::cpu

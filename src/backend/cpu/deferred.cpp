@@ -1,8 +1,11 @@
 // Queues of slots to visit again.
 #include "backend/cpu/deferred.hpp"
-#include "base/spin.hpp"
 
+#include <algorithm>
+#include <bit>
 #include <mutex>
+
+#include "base/spin.hpp"
 
 namespace everkernel::backend::cpu {
 namespace {
@@ -11,13 +14,17 @@ constexpr std::size_t kFirstPlaces = 16;
 
 }  // namespace
 
+void DeferredFifo::reserve(std::size_t count) {
+  if (count <= places_.size()) return;
+  std::vector<Deferred> grown(std::bit_ceil(std::max(count, kFirstPlaces)));
+  for (std::size_t i = 0; i < count_; ++i) grown[i] = places_[(head_ + i) % places_.size()];
+  places_.swap(grown);
+  head_ = 0;
+}
+
 void DeferredFifo::push(const Deferred& entry) {
-  if (count_ == places_.size()) {
-    std::vector<Deferred> grown(places_.empty() ? kFirstPlaces : 2 * places_.size());
-    for (std::size_t i = 0; i < count_; ++i) grown[i] = places_[(head_ + i) % places_.size()];
-    places_.swap(grown);
-    head_ = 0;
-  }
+  // Words of the ring that another process changed can defer a slot twice, so there may be no room.
+  reserve(count_ + 1);
   places_[(head_ + count_) & (places_.size() - 1)] = entry;
   ++count_;
 }
@@ -27,6 +34,11 @@ Deferred DeferredFifo::pop() {
   head_ = (head_ + 1) & (places_.size() - 1);
   --count_;
   return first;
+}
+
+void DeferredList::reserve(Word partition, std::size_t count) {
+  const std::scoped_lock held(lock_);
+  queues_[partition].reserve(count);
 }
 
 void DeferredList::push(const Deferred& entry) {

@@ -21,6 +21,8 @@ namespace everkernel::backend::cpu {
 /// First in, first out; its storage only grows.
 class DeferredFifo {
  public:
+  /// Provides room for `count` entries.
+  void reserve(std::size_t count);
   /// Entries.
   std::size_t size() const { return count_; }
   /// Adds behind the last.
@@ -39,6 +41,10 @@ class DeferredFifo {
 /// The deferred slots of one ring, by priority.
 class DeferredList {
  public:
+  /// Provides room for `count` entries of a partition. A slot has at most one entry, so that a
+  /// worker that pushes never allocates if there is room for every slot: an allocation that fails
+  /// on a worker's thread would end the process.
+  void reserve(Word partition, std::size_t count);
   /// Adds a slot to the queue of its partition.
   void push(const Deferred& entry);
   /// Takes the first of a partition; says whether there was one.

@@ -173,7 +173,8 @@ Result<void> Drain::prepare(const DrainSetup& setup) {
   working_ = 0;
   is_finished_.store(false, std::memory_order_relaxed);
   if (schedule_ == Schedule::priority) return prepare_partitions();
-  if (schedule_ == Schedule::ticket) return prepare_tickets();
+  if (schedule_ == Schedule::ticket) EVERKERNEL_TRY(prepare_tickets());
+  deferred_.reserve(0, fresh_[0].end);
   return {};
 }
 
@@ -189,6 +190,7 @@ Result<void> Drain::prepare_partitions() {
   for (std::size_t i = 0; i < fresh_.size(); ++i) {
     fresh_[i].next.store(offsets[i], std::memory_order_relaxed);
     fresh_[i].end = offsets[i + 1];
+    deferred_.reserve(static_cast<Word>(i), offsets[i + 1] - offsets[i]);
   }
   return {};
 }

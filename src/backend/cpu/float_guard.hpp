@@ -10,17 +10,18 @@
 namespace everkernel::backend::cpu {
 
 /// While it lives, the thread rounds to nearest, keeps denormals and does not trap; then the old
-/// mode is restored. On x86-64 it costs two instructions, since threads that help set it often.
+/// mode is restored. Threads that help do this often: on x86-64 the mode, whose change costs more
+/// than a short item, is changed only if it differs.
 class FloatGuard {
  public:
 #if defined(__x86_64__)
   /// Sets the thread's float mode.
   FloatGuard() : before_(_mm_getcsr()) {
-    _mm_setcsr(kDefaultMode);
+    if ((before_ & ~kFlags) != kDefaultMode) _mm_setcsr(kDefaultMode);
   }
-  /// Restores it.
+  /// Restores it, with the flags of exceptions that there were.
   ~FloatGuard() {
-    _mm_setcsr(before_);
+    if (_mm_getcsr() != before_) _mm_setcsr(before_);
   }
 #else
   /// Sets the thread's float mode.
@@ -39,6 +40,7 @@ class FloatGuard {
  private:
 #if defined(__x86_64__)
   static constexpr unsigned kDefaultMode = 0x1F80;  // every exception masked, nothing else
+  static constexpr unsigned kFlags = 0x3F;          // exceptions that there were
   unsigned before_;
 #else
   std::fenv_t before_;

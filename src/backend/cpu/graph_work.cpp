@@ -85,7 +85,9 @@ GraphWorker::GraphWorker(GraphWork& work, Tally& tally, const std::atomic<bool>&
       ring_(work.ring),
       executor_(*work.ring.executor),
       tally_(tally),
-      must_leave_(must_leave) {
+      must_leave_(must_leave),
+      hits_(work.graph.hits),
+      prints_(work.graph.prints) {
   hooks_ = {.self = this,
             .print = [](void* self, Word fmt, Word a,
                         Word b) { static_cast<GraphWorker*>(self)->print(fmt, a, b); },
@@ -178,8 +180,16 @@ GraphWorker::Ended GraphWorker::run_region(Word item, Word slot) {
 }
 
 // Runs a region from where it stands to its end, or to where it must be put aside.
-GraphWorker::Ended GraphWorker::run_from(Continuation& at) {
+inline GraphWorker::Ended GraphWorker::run_from(Continuation& at) {
+  const Ended ended = run_chain(at);
+  if (runs_barrier_) note_barrier(false);
+  return ended;
+}
+
+inline GraphWorker::Ended GraphWorker::run_chain(Continuation& at) {
   for (;;) {
+    if (!graph_.barriers.empty()) [[unlikely]]
+      note_barrier(is_barrier(at.item));
     if (run_item(at) != Move::done) {
       publish_counts();
       work_.push(at);
@@ -196,6 +206,23 @@ GraphWorker::Ended GraphWorker::run_from(Continuation& at) {
   }
   release(graph_.nodes[at.item]);
   return Ended::yes;
+}
+
+bool GraphWorker::is_barrier(Word item) const {
+  return std::ranges::find(graph_.barriers, graph_.items[item].op_handle) != graph_.barriers.end();
+}
+
+// Measures the time in which barriers run, with two looks at the clock for a row of them.
+void GraphWorker::note_barrier(bool is_barrier) {
+  if (is_barrier == runs_barrier_) return;
+  runs_barrier_ = is_barrier;
+  const auto now = Clock::now();
+  if (is_barrier) {
+    barrier_since_ = now;
+  } else {
+    const auto time = std::chrono::nanoseconds(now - barrier_since_).count();
+    tally_.add_barrier_time(static_cast<std::uint64_t>(time));
+  }
 }
 
 void GraphWorker::release(const Node& node) {
@@ -302,6 +329,7 @@ inline Outcome GraphWorker::run_handler(Word handler, Continuation& at) {
   frame_.fuel = ring_.fuel_per_item;
   const Outcome outcome = executor_.run(handler, frame_);
   if (info.can_leave) {
+    hand_in();  // another worker may continue the item, and its hits come after these
     at.has_begun = true;
     std::ranges::copy(frame_.args, at.args.begin());
   }
@@ -364,17 +392,6 @@ void GraphWorker::poison_handle(Word handle, Word by) {
   while (!word.compare_exchange_weak(before, before == 0 || before == by ? by : kPoisonedForAll,
                                      std::memory_order_relaxed)) {
   }
-}
-
-// ---- PRINTF and emit ----
-
-void GraphWorker::print(Word fmt, Word a, Word b) {
-  const bool has_room = ring_.log.append({fmt, {a, b, frame_.slot * abi::kSlotWords}});
-  if (!has_room) ring_.control.add_relaxed(abi::kControlDebugDropped.first, 1);
-}
-
-void GraphWorker::emit(Word a, Word b, Word c) {
-  static_cast<void>(graph_.hits.append({item_, a, b, c}));
 }
 
 }  // namespace everkernel::backend::cpu

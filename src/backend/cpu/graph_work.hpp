@@ -11,7 +11,7 @@
 #include "backend/cpu/worker.hpp"
 #include "base/spin.hpp"
 #include "everkernel/backend/detail/graph.hpp"
-#include "everkernel/backend/detail/live.hpp"
+#include "everkernel/backend/detail/graph_kernel.hpp"
 
 namespace everkernel::backend::cpu {
 
@@ -76,10 +76,15 @@ class GraphWorker {
     return graph_.refill.call != nullptr && graph_.refill.call(graph_.refill.self);
   }
 
-  /// Appends a record for the item that runs, or counts it as dropped.
-  void print(Word fmt, Word a, Word b);
-  /// Appends a hit of the item that runs, or counts it.
-  void emit(Word a, Word b, Word c);
+  /// Appends a record of the item that runs.
+  void print(Word fmt, Word a, Word b) { prints_.append({item_, fmt, a, b}); }
+  /// Appends a hit of the item that runs.
+  void emit(Word a, Word b, Word c) { hits_.append({item_, a, b, c}); }
+  /// Hands in the hits and records so far.
+  void hand_in() {
+    hits_.hand_in();
+    prints_.hand_in();
+  }
 
  private:
   enum class Ended { yes, no };
@@ -89,6 +94,9 @@ class GraphWorker {
   bool resume();
   Ended run_region(Word item, Word slot);
   Ended run_from(Continuation& at);
+  Ended run_chain(Continuation& at);
+  void note_barrier(bool is_barrier);
+  bool is_barrier(Word item) const;
   Move run_item(Continuation& at);
   ir::Outcome run_handler(Word handler, Continuation& at);
   void release(const Node& node);
@@ -122,6 +130,10 @@ class GraphWorker {
   Word done_ = 0;
   Word faulted_ = 0;
   Word nops_ = 0;
+  bool runs_barrier_ = false;  // the item that runs, runs alone
+  Clock::time_point barrier_since_;
+  HitChunk hits_;
+  HitChunk prints_;
   std::size_t most_kept_ = 0;  // released regions this worker keeps to itself
   std::vector<Word> released_;
   std::vector<Word> joins_;

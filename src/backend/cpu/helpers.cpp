@@ -1,6 +1,8 @@
 // Threads that sleep until a dispatch calls for help.
 #include "backend/cpu/helpers.hpp"
 
+#include <new>
+
 #include "backend/cpu/float_guard.hpp"
 #include "backend/futex.hpp"
 #include "base/spin.hpp"
@@ -14,7 +16,7 @@ constexpr auto kLongSleep = std::chrono::hours(1);
 }  // namespace
 
 Helpers::~Helpers() {
-  for (std::jthread& thread : threads_) thread.request_stop();
+  for (Thread& thread : threads_) thread.request_stop();
   calls_.fetch_add(1, std::memory_order_release);
   futex::wake(calls_);
 }
@@ -28,8 +30,13 @@ void Helpers::open(const std::function<void()>& job) {
 void Helpers::call() {
   if (is_called_) return;
   is_called_ = true;
-  for (std::size_t i = threads_.size(); i < thread_count_; ++i) {
-    threads_.emplace_back([this](const std::stop_token& stop) { run(stop); });
+  try {
+    while (threads_.size() < thread_count_) {
+      auto thread = Thread::start([this](const std::stop_token& stop) { run(stop); });
+      if (!thread) break;  // the caller does the work of the missing helpers
+      threads_.push_back(std::move(*thread));
+    }
+  } catch (const std::bad_alloc&) {  // no memory even for the error; items run already
   }
   calls_.fetch_add(1, std::memory_order_release);
   futex::wake(calls_);

@@ -4,9 +4,9 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
-#include <thread>
 #include <vector>
 
+#include "base/thread.hpp"
 #include "everkernel/abi/platform.hpp"
 
 namespace everkernel::backend::cpu {
@@ -15,14 +15,17 @@ namespace everkernel::backend::cpu {
 class Helpers {
  public:
   /// Threads are made at the first call.
-  explicit Helpers(abi::Word thread_count) : thread_count_(thread_count) {}
+  explicit Helpers(abi::Word thread_count) : thread_count_(thread_count) {
+    threads_.reserve(thread_count);
+  }
   Helpers(const Helpers&) = delete;             ///< threads refer to it
   Helpers& operator=(const Helpers&) = delete;  ///< threads refer to it
   ~Helpers();                                   ///< ends the threads
 
   /// Helpers that wake from now on run `job`. One job at a time.
   void open(const std::function<void()>& job);
-  /// Wakes the threads. Only while a job is open.
+  /// Wakes the threads, and makes those that are missing. If the system refuses threads, the job
+  /// runs with fewer. Only while a job is open.
   void call();
   /// Waits until no helper runs the job; no helper begins it afterwards. Says whether helpers were
   /// called.
@@ -39,7 +42,7 @@ class Helpers {
   bool is_called_ = false;
   std::atomic<std::uint32_t> gate_{0};   // kOpen, and the helpers inside
   std::atomic<std::uint32_t> calls_{0};  // helpers sleep on it
-  std::vector<std::jthread> threads_;
+  std::vector<Thread> threads_;
 };
 
 }  // namespace everkernel::backend::cpu

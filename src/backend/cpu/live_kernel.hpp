@@ -1,72 +1,117 @@
-// Worker threads that stay on one ring: the live half of the CPU backend.
+// Worker threads that take items from queues until they are stopped: the live half of the CPU
+// backend. live_worker.cpp is one worker.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
+#include <list>
 #include <memory>
-#include <thread>
+#include <mutex>
 #include <vector>
 
-#include "backend/cpu/deferred.hpp"
-#include "backend/cpu/executor.hpp"
-#include "backend/cpu/graph_work.hpp"
+#include "backend/cpu/item_runner.hpp"
+#include "backend/cpu/live_queue.hpp"
 #include "backend/cpu/tally.hpp"
-#include "backend/cpu/worker.hpp"
 #include "base/spin.hpp"
+#include "base/thread.hpp"
 #include "everkernel/backend/detail/live.hpp"
 
 namespace everkernel::backend::cpu {
 
-/// Runs a ring until it is stopped.
+class LiveWorker;
+
+/// The queues and buffers at one moment. Workers read it without a lock; a change makes another
+/// one, and the old one is freed when no worker can be reading it any more.
+struct Roster {
+  /// The queues of one tenant at one priority.
+  struct Tenant {
+    Word tenant = 0;
+    std::vector<CpuQueue*> queues = {};
+  };
+  /// By priority, most urgent first.
+  std::array<std::vector<Tenant>, abi::kPriorityCount> levels = {};
+  std::vector<std::shared_ptr<CpuQueue>> queues = {};  ///< all of them
+  memory::BufferTableView buffers = {};                ///< the buffers that handles name
+  std::shared_ptr<const void> buffer_owner = {};       ///< keeps them
+};
+
+/// The part of a worker that others read.
+struct alignas(64) LiveSeat {
+  Tally tally;
+  /// Odd while the worker looks at queues or runs items; it reads the roster only then.
+  alignas(64) std::atomic<std::uint64_t> turn{0};
+  /// The queue from which it takes in this turn; null while it looks.
+  std::atomic<CpuQueue*> queue{nullptr};
+  std::atomic<std::uint64_t> sleeps{0};
+  Thread thread;
+};
+
+/// Takes items from queues until it is stopped.
 class CpuLiveKernel final : public LiveKernel {
  public:
-  /// Starts the workers. The executor must outlive the kernel. Fails as the buffers' writers do.
+  /// Starts the workers. Fails as the buffers' writers do, and as Thread::start does.
   static Result<std::unique_ptr<LiveKernel>> start(const LiveLaunch& launch,
                                                    std::shared_ptr<const Executor> executor,
                                                    std::uint64_t fuel_per_item, Word worker_count);
   ~CpuLiveKernel() override;  ///< stops at once
 
-  void stop(Clock::time_point deadline) override;
+  Result<void> open(std::shared_ptr<LiveQueue> queue) override;
+  std::uint64_t close(LiveQueue& queue, Clock::time_point deadline) override;
+  void set_buffers(const memory::BufferTableView& buffers,
+                   std::shared_ptr<const void> owner) override;
+  std::uint64_t stop(Clock::time_point deadline, LeaveMode mode) override;
   LiveCounters flush_counters() override;
-  Word help() override;
+  Word help(LiveQueue& queue) override;
   bool is_running() const override { return present_.load(std::memory_order_acquire) != 0; }
   void look_again() override;
+  void add_executions(std::vector<OpcodeTotal>& totals) const override;
+  void copy_waiting(const LiveQueue& queue, std::vector<LiveItem>& items) const override;
   Result<void> health() const override { return {}; }
 
  private:
-  struct alignas(64) Seat {
-    Tally tally;
-    std::atomic<std::uint64_t> sleeps{0};
-    std::atomic<std::uint64_t> busy_ns{0};
-    std::jthread thread;
+  friend class LiveWorker;
+
+  /// A roster that was replaced, and the turns in which workers may still read it.
+  struct Retired {
+    std::unique_ptr<const Roster> roster;
+    std::vector<std::uint64_t> turns;
   };
-  class Loop;
 
   CpuLiveKernel(const LiveLaunch& launch, std::shared_ptr<const Executor> executor,
                 std::uint64_t fuel_per_item, Word worker_count);
-  void take_over(std::uint64_t first_ticket);
-  Word slot_of(std::uint64_t ticket) const { return static_cast<Word>(ticket) & slot_mask_; }
+  Result<void> start_workers();
+  void work(Word seat);
+  void refuse_items();
+  std::unique_ptr<Roster> copy_roster() const;
+  void replace_roster(std::unique_ptr<Roster> roster);
+  void free_retired();
+  void wait_until_untouched(CpuQueue& queue, Clock::time_point deadline);
+  std::uint64_t cancel_waiting(CpuQueue& queue);
+  const Roster& roster() const { return *roster_.load(std::memory_order_acquire); }
 
-  TicketDesk& desk_;
-  CompletionBell& bell_;
+  HomeProcess home_;
+  Doorbell& doorbell_;
   std::shared_ptr<const Executor> executor_;
-  RingState ring_;
-  Word slot_mask_;
-  Word largest_batch_;
-  Word long_row_;
-  DeferredList deferred_;
-  std::unique_ptr<GraphWork> graph_;  // null unless the work is planned
-  std::unique_ptr<Seat[]> seats_;     // one for each worker, the last for a host thread that helps
+  ItemContext context_;
   Word worker_count_;
   Word seat_count_;
+  std::unique_ptr<LiveSeat[]> seats_;  // one for each worker, the last for a thread that helps
   SpinLock helper_lock_;
-  std::unique_ptr<Loop> helper_;
+  std::unique_ptr<LiveWorker> helper_;
   SpinLock flush_lock_;
-  Word abort_ = 0;
+
+  mutable std::mutex roster_mutex_;  // guards changes of the roster, and the next two
+  std::unique_ptr<const Roster> current_roster_;
+  std::list<Retired> retired_;
+  std::atomic<bool> has_retired_{false};
+  alignas(64) std::atomic<const Roster*> roster_{nullptr};
+
   std::atomic<bool> must_leave_{false};
-  std::atomic<Word> present_;  // workers that have not left
+  std::atomic<bool> must_cancel_{false};  // items that were taken and have not begun
+  std::atomic<Word> present_;             // workers that have not left
   std::atomic<std::uint32_t> look_requests_{0};
-  alignas(64) std::atomic<std::uint64_t> head_;  // the next ticket to claim
+  std::atomic<std::uint64_t> cancelled_{0};
 };
 
 }  // namespace everkernel::backend::cpu

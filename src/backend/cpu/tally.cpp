@@ -35,6 +35,8 @@ void Tally::add_to(LiveCounters& totals) const {
   totals.done += value(kDone);
   totals.faulted += value(kFault);
   totals.requeues += value(kRequeues);
+  totals.barrier_ns += value(kBarrierTime);
+  totals.hits_dropped += value(kHitsDropped);
   for (std::size_t i = 0; i < abi::kControlTenantFairness.count; ++i) {
     totals.tenant_claims[i] += value(kFirstTenant + i);
   }

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 #include "everkernel/abi/control.hpp"
 #include "everkernel/backend/live_counters.hpp"
@@ -24,6 +25,22 @@ class alignas(64) Tally {
   void count_execution(Word opcode) {
     if (opcode < abi::kControlMetrics.count) bump(kFirstMetric + opcode);
   }
+  /// Makes room for counters of operations without a control word.
+  void keep_others(Word count) {
+    others_ = std::make_unique<std::atomic<std::uint64_t>[]>(count);
+    other_count_ = count;
+  }
+  /// Such an operation was executed. A counter that there is no room for is not counted.
+  void count_other(Word counter) {
+    if (counter >= other_count_) return;
+    others_[counter].store(other(counter) + 1, std::memory_order_relaxed);
+  }
+  /// Executions of such an operation, ever.
+  std::uint64_t other(Word counter) const {
+    return counter < other_count_ ? others_[counter].load(std::memory_order_relaxed) : 0;
+  }
+  /// Executions of an operation below 32, ever.
+  std::uint64_t executions(Word opcode) const { return value(kFirstMetric + opcode); }
   /// A slot was claimed. A priority outside the format is not counted.
   void count_claim(Word tenant, Word priority) {
     bump(kFirstTenant + tenant);
@@ -47,8 +64,21 @@ class alignas(64) Tally {
                  std::memory_order_relaxed);
     publish();
   }
+  /// Counts items whose ends were announced, of one tenant and priority.
+  void count_batch(Word tenant, Word priority, const Stretch& stretch) {
+    if (stretch.claims != 0) {
+      add(kFirstTenant + tenant, stretch.claims);
+      add(kFirstPriority + priority, stretch.claims);
+    }
+    if (stretch.done != 0) add(kDone, stretch.done);
+    if (stretch.faulted != 0) add(kFault, stretch.faulted);
+    if (stretch.nops != 0) add(kFirstMetric, stretch.nops);
+    publish();
+  }
   /// A handler asked to run again later.
   void count_requeue() { bump(kRequeues); }
+  /// An item that runs alone took this long.
+  void add_barrier_time(std::uint64_t time_ns) { add(kBarrierTime, time_ns); }
   /// An emit found no hit buffer.
   void count_hit_dropped() { bump(kHitsDropped); }
 
@@ -56,6 +86,10 @@ class alignas(64) Tally {
   /// the announcement, and can wait until the item is counted.
   void announce_end() {
     ended_.store(ended_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  }
+  /// As announce_end(), of several items.
+  void announce_ends(Word count) {
+    ended_.store(ended_.load(std::memory_order_relaxed) + count, std::memory_order_relaxed);
   }
   /// States that all announced items are counted.
   void publish() {
@@ -87,13 +121,14 @@ class alignas(64) Tally {
   static constexpr std::size_t kWireCounters = kFirstMetric + abi::kControlMetrics.count;
   static constexpr std::size_t kHitsDropped = kWireCounters;
   static constexpr std::size_t kRequeues = kWireCounters + 1;
-  static constexpr std::size_t kCounters = kWireCounters + 2;
+  static constexpr std::size_t kBarrierTime = kWireCounters + 2;
+  static constexpr std::size_t kCounters = kWireCounters + 3;
 
   static std::size_t control_word(std::size_t counter);
   std::uint64_t value(std::size_t counter) const {
     return values_[counter].load(std::memory_order_relaxed);
   }
-  void add(std::size_t counter, Word count) {
+  void add(std::size_t counter, std::uint64_t count) {
     values_[counter].store(value(counter) + count, std::memory_order_relaxed);
   }
   void bump(std::size_t counter) { add(counter, 1); }
@@ -102,6 +137,8 @@ class alignas(64) Tally {
   std::atomic<std::uint64_t> counted_{0};
   std::array<std::atomic<std::uint64_t>, kCounters> values_{};
   std::array<std::uint64_t, kWireCounters> flushed_{};
+  std::unique_ptr<std::atomic<std::uint64_t>[]> others_;
+  Word other_count_ = 0;
 };
 
 }  // namespace everkernel::backend::cpu

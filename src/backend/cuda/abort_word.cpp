@@ -26,7 +26,7 @@ Result<void> AbortWord::clear(CuStream stream) {
   return {};
 }
 
-Result<void> AbortWord::wait(CuStream stream, Clock::time_point deadline) {
+Result<void> AbortWord::wait(CuStream stream, const Deadline& deadline) {
   auto done = context_->wait(stream, deadline, "waiting for a kernel");
   if (done || done.error().code != Code::timeout) return done;
   done = abort(stream);

@@ -23,7 +23,7 @@ class AbortWord {
   Result<void> clear(CuStream stream);
   // Waits for the kernel that was launched on the stream. At the deadline the word is set, and the
   // wait goes on until the kernel has ended. Fails with `device_lost` if it does not end.
-  Result<void> wait(CuStream stream, Clock::time_point deadline);
+  Result<void> wait(CuStream stream, const Deadline& deadline);
 
  private:
   AbortWord(std::shared_ptr<Context> context, std::unique_ptr<Memory> word, PinnedMemory one);

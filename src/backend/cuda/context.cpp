@@ -60,7 +60,7 @@ Result<void> Context::open() {
 }
 
 Context::~Context() {
-  if (context_ == nullptr) return;
+  if (context_ == nullptr || !is_here()) return;
   staging_.reset();
   if (copy_stream_ != nullptr && !is_lost()) {
     const auto current = enter();
@@ -82,24 +82,23 @@ Result<void> Context::check(CuResult result, std::string_view what) const {
   return lose(std::move(failure.value()));
 }
 
-Result<void> Context::wait(CuStream stream, Clock::time_point deadline,
-                           std::string_view what) const {
+Result<void> Context::wait(CuStream stream, const Deadline& deadline, std::string_view what) const {
   return poll(driver_.cuStreamQuery, stream, deadline, what);
 }
 
-Result<void> Context::wait(CuEvent event, Clock::time_point deadline, std::string_view what) const {
+Result<void> Context::wait(CuEvent event, const Deadline& deadline, std::string_view what) const {
   return poll(driver_.cuEventQuery, event, deadline, what);
 }
 
 template <class Handle>
-Result<void> Context::poll(CuResult (*query)(Handle), Handle handle, Clock::time_point deadline,
+Result<void> Context::poll(CuResult (*query)(Handle), Handle handle, const Deadline& deadline,
                            std::string_view what) const {
   const auto begin = Clock::now();
   for (;;) {
     const CuResult result = query(handle);
     if (result != kCuNotReady) return check(result, what);
     const auto now = Clock::now();
-    if (now >= deadline) {
+    if (deadline.has_passed()) {
       return fail(Code::timeout, fmt::format("cuda: {}: not done before the deadline", what),
                   "raise the timeout, or check whether another kernel occupies the device",
                   kCuNotReady);
@@ -107,7 +106,8 @@ Result<void> Context::poll(CuResult (*query)(Handle), Handle handle, Clock::time
     // A sleep is a sixteenth of the time waited so far, so that the wait ends at most that late.
     // Within the first millisecond the sleep is shorter than kWakeDelay, and the thread spins.
     const auto sleep =
-        std::min<Clock::duration>({(now - begin) / 16, kLongestSleep, deadline - now}) - kWakeDelay;
+        std::min<Clock::duration>({(now - begin) / 16, kLongestSleep, deadline.time - now}) -
+        kWakeDelay;
     if (sleep > Clock::duration::zero()) {
       std::this_thread::sleep_for(sleep);
     } else {
@@ -117,6 +117,7 @@ Result<void> Context::poll(CuResult (*query)(Handle), Handle handle, Clock::time
 }
 
 Result<void> Context::check_alive() const {
+  EVERKERNEL_TRY(home_.check("cuda device"));
   if (!is_lost()) return {};
   const std::scoped_lock lock(loss_lock_);
   return fail(loss_->code, loss_->message, loss_->hint, loss_->native);

@@ -14,6 +14,7 @@
 #include "backend/cuda/device.hpp"
 #include "backend/cuda/driver.hpp"
 #include "backend/cuda/staging.hpp"
+#include "base/process.hpp"
 #include "everkernel/backend/backend.hpp"
 
 namespace everkernel::backend::cuda {
@@ -73,12 +74,14 @@ class Context {
   // Waits until all work of a stream is done: spins for the length of a short kernel, then sleeps
   // between polls. At the deadline it fails with `timeout`, and the work continues. The context is
   // current.
-  Result<void> wait(CuStream stream, Clock::time_point deadline, std::string_view what) const;
+  Result<void> wait(CuStream stream, const Deadline& deadline, std::string_view what) const;
   // Waits in the same way until the stream has reached a recorded event.
-  Result<void> wait(CuEvent event, Clock::time_point deadline, std::string_view what) const;
+  Result<void> wait(CuEvent event, const Deadline& deadline, std::string_view what) const;
 
+  // Whether the calling process made the context. A driver works in no child of its process.
+  bool is_here() const { return home_.is_here(); }
   bool is_lost() const { return is_lost_.load(std::memory_order_acquire); }
-  // Fails with the error that lost the device, if it is lost.
+  // Fails with the error that lost the device, if it is lost, and in a child of fork().
   Result<void> check_alive() const;
   // Marks the device as lost and returns the error. Later calls fail with the first such error.
   Failure lose(Error error) const;
@@ -97,11 +100,12 @@ class Context {
   Context(const Driver& driver, const DeviceFacts& facts, Clock::duration copy_timeout);
   Result<void> open();
   template <class Handle>
-  Result<void> poll(CuResult (*query)(Handle), Handle handle, Clock::time_point deadline,
+  Result<void> poll(CuResult (*query)(Handle), Handle handle, const Deadline& deadline,
                     std::string_view what) const;
   Result<void> launch_kernel(CuFunction function, const Grid& grid, CuStream stream,
                              void** arguments) const;
 
+  HomeProcess home_;
   Driver driver_;
   DeviceFacts facts_;
   Clock::duration copy_timeout_;

@@ -7,12 +7,14 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <new>
 #include <utility>
 #include <vector>
 
 #include "backend/cuda/abort_word.hpp"
 #include "base/spin.hpp"
 #include "everkernel/base/assert.hpp"
+#include "everkernel/protocol/debug_log.hpp"
 
 namespace everkernel::backend::cuda {
 namespace {
@@ -32,6 +34,10 @@ static_assert(sizeof(FreshRegion) == 16 && sizeof(Continuation) == 64);
 
 // Regions gathered for one launch, unless a single slot holds more.
 constexpr std::size_t kFreshRegions = std::size_t{1} << 16;
+// Least room for the hits of a launch, unless the run may keep fewer.
+constexpr std::uint64_t kLeastHits = std::uint64_t{1} << 20;
+// Hits that come from the device at one time.
+constexpr std::uint64_t kHitsPerRead = std::uint64_t{1} << 16;
 // Least room for regions that a launch puts aside.
 constexpr std::size_t kContinuations = 1024;
 // Arrays of a run that are together no larger than this are copied as one.
@@ -56,7 +62,7 @@ Word origin_word(const Origin& origin) {
 }
 
 // The limit on workers, or 0 if the device has no more workers than that.
-Word worker_limit(const CrewKernel& kernel, const LiveLaunch& launch) {
+Word worker_limit(const CrewKernel& kernel, const GraphLaunch& launch) {
   return launch.worker_count < kernel.max_workers() ? launch.worker_count : 0;
 }
 
@@ -130,9 +136,9 @@ class CudaGraphKernel::Layout {
 
 // ---- starting ----
 
-Result<std::unique_ptr<LiveKernel>> CudaGraphKernel::start(GraphCode code,
-                                                           std::shared_ptr<GraphMemory> memory,
-                                                           const LiveLaunch& launch) {
+Result<std::unique_ptr<GraphKernel>> CudaGraphKernel::start(GraphCode code,
+                                                            std::shared_ptr<GraphMemory> memory,
+                                                            const GraphLaunch& launch) {
   const auto ring = EVERKERNEL_TRY(protocol::LiveWords::bind(protocol::Buffer::ring, launch.ring));
   const auto control =
       EVERKERNEL_TRY(protocol::LiveWords::bind(protocol::Buffer::control, launch.control));
@@ -140,12 +146,13 @@ Result<std::unique_ptr<LiveKernel>> CudaGraphKernel::start(GraphCode code,
       new CudaGraphKernel(std::move(code), std::move(memory), launch, ring, control));
   EVERKERNEL_TRY(kernel->upload());
   kernel->is_running_.store(true, std::memory_order_relaxed);
-  kernel->thread_ = std::thread([self = kernel.get()] { self->serve(); });
-  return std::unique_ptr<LiveKernel>(std::move(kernel));
+  kernel->thread_ = EVERKERNEL_TRY(
+      Thread::start([self = kernel.get()](const std::stop_token&) { self->serve(); }));
+  return std::unique_ptr<GraphKernel>(std::move(kernel));
 }
 
 CudaGraphKernel::CudaGraphKernel(GraphCode code, std::shared_ptr<GraphMemory> memory,
-                                 const LiveLaunch& launch, protocol::LiveWords ring,
+                                 const GraphLaunch& launch, protocol::LiveWords ring,
                                  protocol::LiveWords control)
     : code_(std::move(code)),
       memory_(std::move(memory)),
@@ -156,8 +163,7 @@ CudaGraphKernel::CudaGraphKernel(GraphCode code, std::shared_ptr<GraphMemory> me
       slot_mask_(static_cast<Word>(ring.size() / abi::kSlotWords) - 1),
       max_crews_(max_launch(code_.crew, worker_limit(code_.crew, launch))),
       tile_bytes_(tile_bytes_of(code_.crew, launch.buffers)),
-      nap_(kShortestNap),
-      head_(launch.first_ticket) {}
+      nap_(kShortestNap) {}
 
 // Gathers the waiters of each node in whole chunks, which lanes read side by side without following
 // links.
@@ -210,7 +216,6 @@ CudaGraphKernel::Layout CudaGraphKernel::lay_out() {
   at.outcomes = layout.add(item_words);
   at.zeros_end = layout.end();
   at.slot_of = layout.add(item_words);
-  at.hits = layout.add(graph_.hits.places.size() * sizeof(abi::Hit));
   return layout;
 }
 
@@ -236,7 +241,9 @@ Result<void> CudaGraphKernel::upload() {
   std::memset(memory_->report->data(), 0, sizeof(GraphReport));
   fill_params();
   fill_graph_params();
-  return {};
+  const std::uint64_t expected = graph_.hits->first_room();
+  if (expected == 0) return {};
+  return provide_hits(std::min(graph_.hits->limit(), std::max(expected, kLeastHits)));
 }
 
 // Fills the parameters that items use, as in a drain.
@@ -246,12 +253,10 @@ void CudaGraphKernel::fill_params() {
   set(row.control, offsets_.control);
   set(row.debug_log, offsets_.debug_log);
   set(row.shared, offsets_.ring_shared);
-  set(row.hits, offsets_.hits);
-  if (graph_.hits.emitted != nullptr) set(row.emitted, offsets_.emitted);
+  set(row.emitted, offsets_.emitted);
   row.control_words = static_cast<Word>(launch_.control.size() / abi::kWordBytes);
   row.debug_log_words = static_cast<Word>(launch_.debug_log.size() / abi::kWordBytes);
   row.slot_count = slot_mask_ + 1;
-  row.hit_capacity = graph_.hits.places.size();
   if (!table_entries().empty()) params.context.entries = block() + offsets_.table;
   params.context.entry_mask = launch_.buffers.mask;
   params.submission_count = 1;
@@ -295,7 +300,11 @@ CudaGraphKernel::~CudaGraphKernel() {
 // ---- serving the ring ----
 
 void CudaGraphKernel::serve() {
-  note(serve_ring());
+  try {
+    note(serve_ring());
+  } catch (const std::bad_alloc&) {
+    note(fail(Code::out_of_memory, "no memory left"));  // so short that the text needs none
+  }
   is_running_.store(false, std::memory_order_release);
   launch_.desk->close();
   launch_.bell->wake();
@@ -311,6 +320,7 @@ Result<void> CudaGraphKernel::serve_ring() {
     }
     looks_ = 0;
     EVERKERNEL_TRY(run_launch());
+    EVERKERNEL_TRY(take_hits());
     hand_back();
     if (report().is_shut_down != 0) return {};
   }
@@ -425,6 +435,48 @@ void CudaGraphKernel::hand_back() {
   static_cast<void>(refill());
 }
 
+Result<void> CudaGraphKernel::provide_hits(std::uint64_t count) {
+  EVERKERNEL_TRY(provide(code_.context, count * sizeof(abi::Hit), memory_->hits));
+  device::Submission& row = params_.launch.first;
+  row.hits = reinterpret_cast<abi::Hit*>(memory_->hits->device_address());
+  row.hit_capacity = count;
+  return {};
+}
+
+// Takes over the hits of a launch, so that every launch has all of the room. A launch cannot wait
+// for more room: hits without any are dropped, and the next launch has more.
+Result<void> CudaGraphKernel::take_hits() {
+  const std::uint64_t emitted = report().emitted;
+  if (emitted == 0) return {};
+  const std::uint64_t room = params_.launch.first.hit_capacity;
+  const std::uint64_t kept = std::min(emitted, room);
+  std::vector<abi::Hit> piece(std::min(kept, kHitsPerRead));
+  for (std::uint64_t first = 0; first < kept; first += piece.size()) {
+    const auto hits = std::span(piece).first(std::min<std::size_t>(piece.size(), kept - first));
+    EVERKERNEL_TRY(memory_->hits->read(first * sizeof(abi::Hit), std::as_writable_bytes(hits)));
+    graph_.hits->append(hits);
+  }
+  graph_.hits->count_dropped(emitted - kept);
+  const device::Wide none = 0;
+  EVERKERNEL_TRY(memory_->block->write(offsets_.emitted, std::as_bytes(std::span(&none, 1))));
+  if (emitted <= room / 2 || room >= graph_.hits->limit()) return {};
+  const auto grown = provide_hits(std::min(graph_.hits->limit(), 2 * std::max(emitted, room)));
+  if (grown || grown.error().code != Code::out_of_memory) return grown;
+  return provide_hits(room);
+}
+
+// Takes over the records of printf.
+Result<void> CudaGraphKernel::take_prints() {
+  const auto log = EVERKERNEL_TRY(protocol::DebugLogView::parse(launch_.debug_log));
+  for (Word i = 0; i < log.record_count(); ++i) {
+    const abi::DebugRecord record = log.record(i);
+    const abi::Hit print{record.args[2], record.fmt_id, record.args[0], record.args[1]};
+    graph_.prints->append(std::span(&print, 1));
+  }
+  graph_.prints->count_dropped(control_.load_relaxed(abi::kControlDebugDropped.first));
+  return {};
+}
+
 bool CudaGraphKernel::refill() const {
   return graph_.refill.call != nullptr && graph_.refill.call(graph_.refill.self);
 }
@@ -451,13 +503,10 @@ void CudaGraphKernel::rest() {
   has_rested_ = true;
 }
 
-void CudaGraphKernel::look_again() {
-  launch_.desk->wake_all();
-}
-
 // ---- stopping ----
 
 void CudaGraphKernel::stop(Clock::time_point deadline) {
+  if (!context().is_here()) return;  // a child of fork() has no serving thread
   const std::scoped_lock held(stop_lock_);
   if (has_stopped_ || !thread_.joinable()) return;
   has_stopped_ = true;
@@ -502,14 +551,8 @@ Result<void> CudaGraphKernel::read_back() {
   const Memory& block = *memory_->block;
   EVERKERNEL_TRY(block.read(offsets_.outcomes, std::as_writable_bytes(graph_.outcomes)));
   EVERKERNEL_TRY(block.read(offsets_.debug_log, launch_.debug_log));
-  if (graph_.hits.emitted != nullptr) {
-    const std::uint64_t emitted = report().emitted;
-    const auto places = graph_.hits.places;
-    const auto count = std::min<std::uint64_t>(emitted, places.size());
-    EVERKERNEL_TRY(block.read(offsets_.hits, std::as_writable_bytes(places.first(count))));
-    graph_.hits.emitted->store(emitted, std::memory_order_release);
-  }
   EVERKERNEL_TRY(block.read(offsets_.control, launch_.control));
+  EVERKERNEL_TRY(take_prints());
   const std::scoped_lock held(lock_);
   flushed_ = {};  // the control words of the device contain no counts: all are added again
   return {};

@@ -7,7 +7,6 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <thread>
 #include <vector>
 
 #include "backend/cuda/context.hpp"
@@ -15,7 +14,8 @@
 #include "backend/cuda/cuda_memory.hpp"
 #include "backend/cuda/graph_rows.hpp"
 #include "backend/cuda/module.hpp"
-#include "everkernel/backend/detail/live.hpp"
+#include "base/thread.hpp"
+#include "everkernel/backend/detail/graph_kernel.hpp"
 #include "everkernel/protocol/words.hpp"
 
 namespace everkernel::backend::cuda {
@@ -36,6 +36,7 @@ struct GraphMemory {
   static Result<std::shared_ptr<GraphMemory>> create(const std::shared_ptr<Context>& context);
 
   std::unique_ptr<Memory> block;                         // the arrays of the graph
+  std::unique_ptr<Memory> hits;                          // of one launch
   std::array<std::unique_ptr<Memory>, 2> continuations;  // put aside by the last and next launch
   std::optional<Stream> stream;                          // on which launches run
   std::optional<PinnedMemory> fresh;                     // regions a launch begins with
@@ -47,18 +48,17 @@ struct GraphMemory {
 // A thread of the host serves the ring: it gathers the regions of published slots, launches crews
 // over them and over regions that earlier launches put aside, and hands back the slots that have
 // ended.
-class CudaGraphKernel final : public LiveKernel {
+class CudaGraphKernel final : public GraphKernel {
  public:
   // Fails as the driver does, and for buffers as protocol::LiveWords does.
-  static Result<std::unique_ptr<LiveKernel>> start(GraphCode code,
-                                                   std::shared_ptr<GraphMemory> memory,
-                                                   const LiveLaunch& launch);
+  static Result<std::unique_ptr<GraphKernel>> start(GraphCode code,
+                                                    std::shared_ptr<GraphMemory> memory,
+                                                    const GraphLaunch& launch);
   ~CudaGraphKernel() override;
 
   void stop(Clock::time_point deadline) override;
   LiveCounters flush_counters() override;
   bool is_running() const override { return is_running_.load(std::memory_order_acquire); }
-  void look_again() override;
   Result<void> health() const override;
 
  private:
@@ -67,13 +67,13 @@ class CudaGraphKernel final : public LiveKernel {
     std::size_t control, debug_log, table, items, origins, places, nodes, joins, chunks;
     std::size_t waiting_for, join_waiting_for, keys;
     std::size_t zeros, signals, shared, ring_shared, emitted, poisoned_by, released, left, outcomes;
-    std::size_t zeros_end, slot_of, hits;
+    std::size_t zeros_end, slot_of;
   };
   class Layout;
   // Words that tell crews to leave, and items to end.
   enum class Signal : std::size_t { leave, abort };
 
-  CudaGraphKernel(GraphCode code, std::shared_ptr<GraphMemory> memory, const LiveLaunch& launch,
+  CudaGraphKernel(GraphCode code, std::shared_ptr<GraphMemory> memory, const GraphLaunch& launch,
                   protocol::LiveWords ring, protocol::LiveWords control);
   void gather_waiters();
   void gather_waiters(std::span<const Node> nodes, std::vector<device::Waiters>& gathered);
@@ -92,6 +92,9 @@ class CudaGraphKernel final : public LiveKernel {
   Result<void> wait_for_launch();
   Crews choose_crews() const;
   void hand_back();
+  Result<void> provide_hits(std::uint64_t count);
+  Result<void> take_hits();
+  Result<void> take_prints();
   bool refill() const;
   void be_idle();
   void rest();
@@ -121,7 +124,7 @@ class CudaGraphKernel final : public LiveKernel {
 
   const GraphCode code_;
   const std::shared_ptr<GraphMemory> memory_;
-  const LiveLaunch launch_;
+  const GraphLaunch launch_;
   const WorkGraph& graph_;
   protocol::LiveWords ring_;
   protocol::LiveWords control_;
@@ -153,7 +156,7 @@ class CudaGraphKernel final : public LiveKernel {
 
   std::mutex stop_lock_;
   bool has_stopped_ = false;
-  std::thread thread_;
+  Thread thread_;
 };
 
 }  // namespace everkernel::backend::cuda

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <array>
-#include <future>
 #include <numeric>
 #include <utility>
 
@@ -56,10 +55,18 @@ DrainEnd end_of(const LaunchResult& result) {
 Result<std::unique_ptr<Kernel>> CudaKernel::compile(const std::shared_ptr<Context>& context,
                                                     ModuleCache& module_cache,
                                                     const KernelOptions& options) {
-  const MegakernelCode code = EVERKERNEL_TRY(MegakernelCode::generate(options));
+  MegakernelCode code = EVERKERNEL_TRY(MegakernelCode::generate(options));
   Stream stream = EVERKERNEL_TRY(Stream::create(context));
   std::unique_ptr<CudaKernel> kernel(new CudaKernel(context, options, std::move(stream)));
-  EVERKERNEL_TRY(kernel->prepare(code, module_cache));
+  const CodePart part = options.planned ? CodePart::graph : CodePart::drain;
+  kernel->pipeline_id_ =
+      fmt::format("cuda-{}-{}x{}-sm{}-{}", schedule_name(options.schedule),
+                  options.geometry.slot_count, options.geometry.workgroup_size,
+                  context->facts().architecture, code.key(*context, module_cache, part).text());
+  kernel->has_long_items_ = code.has_long_items();
+  kernel->loader_ =
+      std::make_unique<CodeLoader>(context, module_cache, std::move(code), options.planned);
+  EVERKERNEL_TRY(kernel->wait_for_code(options.compile_deadline));
   return std::unique_ptr<Kernel>(std::move(kernel));
 }
 
@@ -68,33 +75,56 @@ CudaKernel::CudaKernel(std::shared_ptr<Context> context, const KernelOptions& op
     : context_(std::move(context)),
       options_(options),
       stream_(std::move(stream)),
+      worker_count_(options.worker_count != 0 ? options.worker_count
+                                              : context_->facts().max_worker_count()),
       table_(context_),
       memory_(context_, options.geometry.slot_count, partition_count(options.schedule)) {}
 
-Result<void> CudaKernel::prepare(const MegakernelCode& code, ModuleCache& module_cache) {
+// Waits for the code and makes it the kernel's; false if the deadline comes first. Compiling then
+// goes on, for the next call.
+Result<bool> CudaKernel::wait_for_code(const Deadline& deadline) {
+  const std::scoped_lock held(code_mutex_);
+  if (loader_ != nullptr) {
+    if (!loader_->wait(deadline)) return false;
+    auto modules = loader_->take();
+    auto adopted = modules ? adopt(*std::move(modules)) : Result<void>(Failure(modules.error()));
+    if (!adopted) code_failure_ = adopted.error();
+    loader_ = nullptr;
+  }
+  if (code_failure_) return Failure(*code_failure_);
+  return true;
+}
+
+Result<void> CudaKernel::adopt(KernelModules modules) {
   const Current current = EVERKERNEL_TRY(context_->enter());
-  const auto load = [&](CodePart part) { return code.load(context_, module_cache, part); };
+  const MegakernelCode& code = loader_->code();
+  bool is_from_cache = modules.graph->is_from_cache();
+  EVERKERNEL_TRY(prepare_graph(code, std::move(modules.graph)));
   if (options_.planned) {
-    auto graph_module = EVERKERNEL_TRY(load(CodePart::graph));
-    EVERKERNEL_TRY(prepare_graph(code, std::move(graph_module)));
     module_ = graph_code_.module;
     drain_kernel_ = graph_code_.crew;
   } else {
-    // The kernel of planned work is compiled here too, at the same time: a run that needs it may
-    // have a deadline shorter than its compilation.
-    auto loaded_later = std::async(std::launch::async, load, CodePart::graph);
-    auto drain_module = EVERKERNEL_TRY(load(CodePart::drain));
-    EVERKERNEL_TRY(prepare_drain(code, std::move(drain_module)));
-    auto graph_module = EVERKERNEL_TRY(loaded_later.get());
-    EVERKERNEL_TRY(prepare_graph(code, std::move(graph_module)));
+    is_from_cache &= modules.drain->is_from_cache();
+    EVERKERNEL_TRY(prepare_drain(code, std::move(modules.drain)));
   }
-  has_long_items_ = code.has_long_items();
-  is_from_cache_ = module_->is_from_cache() && graph_code_.module->is_from_cache();
-  worker_count_ = options_.worker_count != 0 ? options_.worker_count : drain_kernel_.max_workers();
-  pipeline_id_ = fmt::format("cuda-{}-{}x{}-sm{}-{}", schedule_name(options_.schedule),
-                             options_.geometry.slot_count, options_.geometry.workgroup_size,
-                             context_->facts().architecture, module_->key().text());
+  if (options_.worker_count == 0) {
+    worker_count_.store(drain_kernel_.max_workers(), std::memory_order_relaxed);
+  }
+  ++(is_from_cache ? code_counts_.from_cache : code_counts_.compiled);
+  const std::chrono::nanoseconds taken = Clock::now() - compile_begin_;
+  code_counts_.compile_ns = static_cast<std::uint64_t>(taken.count());
   return {};
+}
+
+CodeCounts CudaKernel::code_counts() const {
+  const std::scoped_lock held(code_mutex_);
+  return code_counts_;
+}
+
+Result<void> CudaKernel::prepare(const CodeRequest& request) {
+  if (EVERKERNEL_TRY(wait_for_code(request.deadline))) return {};
+  return fail(Code::timeout, "cuda: the handlers were not compiled before the deadline",
+              "raise the deadline, or run again: compiling goes on");
 }
 
 Result<void> CudaKernel::prepare_drain(const MegakernelCode& code,
@@ -125,6 +155,7 @@ Result<LaunchStats> CudaKernel::launch(const Launch& launch) {
   if (options_.planned) {
     return fail(Code::unsupported, "cuda: a kernel compiled for planned work drains no rings");
   }
+  if (!EVERKERNEL_TRY(wait_for_code(launch.deadline))) return leave_all(launch);
   const Current current = EVERKERNEL_TRY(context_->enter());
   stats_ = {};
   EVERKERNEL_TRY(update_table(launch.buffers));
@@ -144,6 +175,22 @@ Result<LaunchStats> CudaKernel::launch(const Launch& launch) {
     launch.counts[i] = counts_[i];
   }
   return stats_;
+}
+
+// The deadline came before the code: every item remains.
+Result<LaunchStats> CudaKernel::leave_all(const Launch& launch) const {
+  for (std::size_t i = 0; i < launch.submissions.size(); ++i) {
+    const Memory& ring = *launch.submissions[i].ring;
+    std::vector<Word> words(ring.size_bytes() / abi::kWordBytes);
+    EVERKERNEL_TRY(ring.read(0, std::as_writable_bytes(std::span(words))));
+    DrainCounts counts{.end = launch.deadline.is_stop_requested() ? DrainEnd::stopped
+                                                                  : DrainEnd::deadline};
+    for (std::size_t line = 0; line < words.size(); line += abi::kSlotWords) {
+      if (abi::is_active(abi::SlotStatus{words[line]})) ++counts.remaining;
+    }
+    launch.counts[i] = counts;
+  }
+  return LaunchStats{};
 }
 
 Result<void> CudaKernel::update_table(const memory::BufferTableView& buffers) {
@@ -207,7 +254,7 @@ LaunchParams CudaKernel::make_params(const Crews& crews) const {
 }
 
 // One launch over rows whose memory is filled.
-Result<void> CudaKernel::drain(std::span<const std::size_t> rows, Clock::time_point deadline) {
+Result<void> CudaKernel::drain(std::span<const std::size_t> rows, const Deadline& deadline) {
   std::uint64_t slot_count = 0;
   for (const std::size_t row : rows) {
     const LaunchResult& last = memory_.result(row);
@@ -241,7 +288,7 @@ Result<void> CudaKernel::drain(std::span<const std::size_t> rows, Clock::time_po
 
 // A drain that leaves a long queue ends without another look at all of it. Its queue is drained
 // again until a launch changes nothing.
-Result<void> CudaKernel::drain_remaining_queues(Clock::time_point deadline) {
+Result<void> CudaKernel::drain_remaining_queues(const Deadline& deadline) {
   for (;;) {
     std::erase_if(open_rows_, [this](std::size_t row) {
       const LaunchResult& result = memory_.result(row);
@@ -310,11 +357,13 @@ Result<void> CudaKernel::read_hits(std::size_t row, const HitBuffer& hits) {
 
 // ---- planned work ----
 
-Result<std::unique_ptr<LiveKernel>> CudaKernel::start(const LiveLaunch& launch) {
-  if (launch.graph == nullptr) {
-    return fail(Code::unsupported, "cuda: live sessions are not supported",
-                "dispatch, or use the CPU backend for sessions");
-  }
+Result<std::unique_ptr<LiveKernel>> CudaKernel::start(const LiveLaunch&) {
+  return fail(Code::unsupported, "cuda: live sessions are not supported",
+              "dispatch, or use the CPU backend for sessions");
+}
+
+Result<std::unique_ptr<GraphKernel>> CudaKernel::start_graph(const GraphLaunch& launch) {
+  EVERKERNEL_TRY(wait_for_code({}));
   const bool is_free = graph_memory_ != nullptr && graph_memory_.use_count() == 1;
   if (!is_free) graph_memory_ = EVERKERNEL_TRY(GraphMemory::create(context_));
   return CudaGraphKernel::start(graph_code_, graph_memory_, launch);

@@ -1,19 +1,23 @@
 // A megakernel compiled for a device, and its launches.
 #pragma once
 
+#include <atomic>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "backend/cuda/abort_word.hpp"
+#include "backend/cuda/code_loader.hpp"
 #include "backend/cuda/context.hpp"
 #include "backend/cuda/cuda_graph.hpp"
 #include "backend/cuda/device_table.hpp"
 #include "backend/cuda/launch_memory.hpp"
 #include "backend/cuda/megakernel_code.hpp"
 #include "backend/cuda/ring_survey.hpp"
+#include "everkernel/backend/detail/graph_kernel.hpp"
 #include "everkernel/backend/detail/live.hpp"
 
 namespace everkernel::backend::cuda {
@@ -21,29 +25,35 @@ namespace everkernel::backend::cuda {
 // Drains rings on a device, and starts planned work there.
 class CudaKernel final : public Kernel {
  public:
-  // Compiles the megakernel with the handlers, or takes it from the cache. Fails as
-  // MegakernelCode::generate, NVRTC and the driver do.
+  // Compiles the megakernel with the handlers, or takes it from the cache. If that takes longer
+  // than the deadline of the options, the kernel is returned without code, and calls that need the
+  // code wait for it. Fails as MegakernelCode::generate, NVRTC and the driver do.
   static Result<std::unique_ptr<Kernel>> compile(const std::shared_ptr<Context>& context,
                                                  ModuleCache& module_cache,
                                                  const KernelOptions& options);
 
   std::string_view pipeline_id() const override { return pipeline_id_; }
-  Word worker_count() const override { return worker_count_; }
-  bool is_from_cache() const override { return is_from_cache_; }
+  Word worker_count() const override { return worker_count_.load(std::memory_order_relaxed); }
+  Result<void> health() const override { return context_->check_alive(); }
+  CodeCounts code_counts() const override;
+  Result<void> prepare(const CodeRequest& request) override;
   Result<LaunchStats> launch(const Launch& launch) override;
   Result<std::unique_ptr<LiveKernel>> start(const LiveLaunch& launch) override;
+  Result<std::unique_ptr<GraphKernel>> start_graph(const GraphLaunch& launch) override;
 
  private:
   CudaKernel(std::shared_ptr<Context> context, const KernelOptions& options, Stream stream);
-  Result<void> prepare(const MegakernelCode& code, ModuleCache& module_cache);
+  Result<bool> wait_for_code(const Deadline& deadline);
+  Result<void> adopt(KernelModules modules);
+  Result<LaunchStats> leave_all(const Launch& launch) const;
   Result<void> prepare_drain(const MegakernelCode& code, std::shared_ptr<const Module> module);
   Result<void> prepare_graph(const MegakernelCode& code, std::shared_ptr<const Module> module);
   Crews crews_for(std::uint64_t slot_count) const;
   Result<void> update_table(const memory::BufferTableView& buffers);
   Result<void> make_rows(const Launch& launch);
   device::LaunchParams make_params(const Crews& crews) const;
-  Result<void> drain(std::span<const std::size_t> rows, Clock::time_point deadline);
-  Result<void> drain_remaining_queues(Clock::time_point deadline);
+  Result<void> drain(std::span<const std::size_t> rows, const Deadline& deadline);
+  Result<void> drain_remaining_queues(const Deadline& deadline);
   Result<void> count_remaining(std::size_t row);
   Result<void> store_tickets(std::size_t row, const device::SurveyResult& survey);
   Result<void> read_hits(std::size_t row, const HitBuffer& hits);
@@ -54,9 +64,15 @@ class CudaKernel final : public Kernel {
   std::shared_ptr<const Module> module_;  // holds the kernels that drain
   CrewKernel drain_kernel_;               // of a planned kernel: the kernel of planned work
   bool has_long_items_ = false;
-  bool is_from_cache_ = false;
   unsigned tile_bytes_ = 0;
-  Word worker_count_ = 0;
+  std::atomic<Word> worker_count_ = 0;
+
+  mutable std::mutex code_mutex_;       // of the three below
+  std::unique_ptr<CodeLoader> loader_;  // null once the code is there, or cannot be
+  std::optional<Error> code_failure_;
+  CodeCounts code_counts_;
+  Clock::time_point compile_begin_ = Clock::now();
+
   std::string pipeline_id_;
 
   // Kept from launch to launch. A planned kernel drains no rings and has no abort word and survey.

@@ -98,16 +98,31 @@ Result<MegakernelCode> MegakernelCode::generate(const KernelOptions& options) {
   return code;
 }
 
-Result<std::shared_ptr<const Module>> MegakernelCode::load(
-    const std::shared_ptr<const Context>& context, ModuleCache& module_cache, CodePart part) const {
+auto MegakernelCode::with_request(const Context& context, CodePart part, const auto& use) const {
   std::vector<std::string> options = common_options_;
   options.push_back(part == CodePart::graph ? "-DEVERKERNEL_GRAPH" : schedule_option_);
   std::vector<SourceText> headers(device_headers().begin(), device_headers().end());
   headers.push_back({"everkernel/handlers.cuh", handlers_});
-  return module_cache.get(context, {.source = megakernel_source(),
-                                    .headers = headers,
-                                    .options = options,
-                                    .architecture = context->facts().architecture});
+  return use(CompileRequest{.source = megakernel_source(),
+                            .headers = headers,
+                            .options = options,
+                            .architecture = context.facts().architecture});
+}
+
+Result<std::shared_ptr<const Module>> MegakernelCode::load(
+    const std::shared_ptr<const Context>& context, ModuleCache& module_cache, CodePart part,
+    const std::atomic<bool>* is_cancelled) const {
+  return with_request(*context, part, [&](CompileRequest request) {
+    request.is_cancelled = is_cancelled;
+    return module_cache.get(context, request);
+  });
+}
+
+jit::CodeKey MegakernelCode::key(const Context& context, const ModuleCache& module_cache,
+                                 CodePart part) const {
+  return with_request(context, part, [&](const CompileRequest& request) {
+    return module_cache.key(context, request);
+  });
 }
 
 Result<CrewKernel> MegakernelCode::find_kernel(const Context& context, const Module& module,

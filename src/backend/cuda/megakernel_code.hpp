@@ -2,6 +2,7 @@
 // compiler options that fit them.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <vector>
@@ -24,10 +25,13 @@ class MegakernelCode {
   // options cannot be compiled.
   static Result<MegakernelCode> generate(const KernelOptions& options);
 
-  // Compiles a part for the context's device, or takes it from the cache. Fails as
-  // ModuleCache::get does.
+  // Compiles a part for the context's device, or takes it from the cache; ends early once
+  // `is_cancelled` is true. Fails as ModuleCache::get does.
   Result<std::shared_ptr<const Module>> load(const std::shared_ptr<const Context>& context,
-                                             ModuleCache& module_cache, CodePart part) const;
+                                             ModuleCache& module_cache, CodePart part,
+                                             const std::atomic<bool>* is_cancelled) const;
+  // The key of the module that load() returns.
+  jit::CodeKey key(const Context& context, const ModuleCache& module_cache, CodePart part) const;
   // A kernel of a module that load() has returned. Fails as the driver does. The context is
   // current.
   Result<CrewKernel> find_kernel(const Context& context, const Module& module,
@@ -38,6 +42,9 @@ class MegakernelCode {
 
  private:
   MegakernelCode() = default;
+
+  // Calls `use` with the request of a part.
+  auto with_request(const Context& context, CodePart part, const auto& use) const;
 
   std::string handlers_;
   std::vector<std::string> common_options_;  // of both parts

@@ -141,11 +141,15 @@ jit::CodeCache* ModuleCache::cache() {
   return cache_ ? &*cache_ : nullptr;
 }
 
+jit::CodeKey ModuleCache::key(const Context& context, const CompileRequest& request) const {
+  return key_of(nvrtc_, request, context.driver().version);
+}
+
 // The lock is not held while compiling. Two threads that request the same module at the same time
 // both compile it.
 Result<std::shared_ptr<const Module>> ModuleCache::get(
     const std::shared_ptr<const Context>& context, const CompileRequest& request) {
-  if (auto found = find(key_of(nvrtc_, request, context->driver().version))) return found;
+  if (auto found = find(key(*context, request))) return found;
   auto module = std::make_shared<const Module>(
       EVERKERNEL_TRY(Module::load(context, nvrtc_, cache(), request)));
   put(module);

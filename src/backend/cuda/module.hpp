@@ -70,6 +70,8 @@ class ModuleCache {
   // Module::load does.
   Result<std::shared_ptr<const Module>> get(const std::shared_ptr<const Context>& context,
                                             const CompileRequest& request);
+  // The key of the module that get() returns.
+  jit::CodeKey key(const Context& context, const CompileRequest& request) const;
 
  private:
   std::shared_ptr<const Module> find(const jit::CodeKey& key);

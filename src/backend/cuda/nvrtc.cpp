@@ -32,9 +32,14 @@ constexpr int kSuccess = 0;
 constexpr int kOutOfMemory = 1;
 constexpr int kCompilation = 6;
 constexpr int kBuiltinsFailed = 7;
+constexpr int kCancelled = 16;
 
 // Longer logs are cut: the first errors explain the rest.
 constexpr std::size_t kMaxLogBytes = std::size_t{16} << 10;
+
+bool is_set(const std::atomic<bool>* flag) {
+  return flag != nullptr && flag->load(std::memory_order_relaxed);
+}
 
 }  // namespace
 
@@ -60,6 +65,17 @@ struct Nvrtc::Compilation {
     }
     return functions.CreateProgram(&program, keep(request.source.text), keep(request.source.name),
                                    static_cast<int>(names.size()), texts.data(), names.data());
+  }
+
+  // NVRTC asks again and again whether to go on. The flag does not become false again.
+  int watch(const std::atomic<bool>* is_cancelled) const {
+    if (is_cancelled == nullptr || functions.SetFlowCallback == nullptr) return kSuccess;
+    return functions.SetFlowCallback(
+        program,
+        [](void* flag, void*) {
+          return is_set(static_cast<const std::atomic<bool>*>(flag)) ? 1 : 0;
+        },
+        const_cast<std::atomic<bool>*>(is_cancelled));
   }
 
   int compile(std::span<const std::string> options) const {
@@ -113,6 +129,8 @@ Result<Nvrtc> Nvrtc::load() {
   bind(functions.GetCUBIN, "nvrtcGetCUBIN");
   bind(functions.GetProgramLogSize, "nvrtcGetProgramLogSize");
   bind(functions.GetProgramLog, "nvrtcGetProgramLog");
+  functions.SetFlowCallback =
+      reinterpret_cast<decltype(functions.SetFlowCallback)>(library.find("nvrtcSetFlowCallback"));
   if (missing != nullptr) {
     return fail(Code::unsupported, fmt::format("{} has no {}", nvrtc.library_, missing),
                 std::string(kPlaces.advice));
@@ -164,7 +182,13 @@ Result<CompiledCode> Nvrtc::compile(const CompileRequest& request) const {
   if (const int result = compilation.create(request); result != kSuccess) {
     return failure(result, "nvrtcCreateProgram");
   }
+  if (const int result = compilation.watch(request.is_cancelled); result != kSuccess) {
+    return failure(result, "nvrtcSetFlowCallback");
+  }
   const int result = compilation.compile(options);
+  if (result == kCancelled || is_set(request.is_cancelled)) {
+    return fail(Code::timeout, "NVRTC: compiling was cancelled");
+  }
   code.log = compilation.log();
   if (result == kCompilation) {
     return fail(Code::invalid_argument,

@@ -1,6 +1,7 @@
 // NVRTC, NVIDIA's compiler of CUDA C++ as a library. It needs no GPU.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <span>
 #include <string>
@@ -20,6 +21,8 @@ struct CompileRequest {
   int architecture = 0;                       // 90 is compute capability 9.0
   bool keeps_ptx = false;                     // return the PTX too
   bool only_checks = false;  // check the source and generate no code, in a tenth of the time
+  // Once it is true, compiling ends early, if NVRTC can be cancelled; may be null.
+  const std::atomic<bool>* is_cancelled = nullptr;
 };
 
 // The result of a compilation.
@@ -38,12 +41,14 @@ class Nvrtc {
 
   // The version as cuDriverGetVersion encodes it: 13000 is NVRTC 13.0.
   int version() const { return version_; }
+  // Whether a compilation can be cancelled: from NVRTC 12.8 on.
+  bool can_cancel() const { return functions_.SetFlowCallback != nullptr; }
   // The architectures that it generates code for, ascending.
   const std::vector<int>& architectures() const { return architectures_; }
 
   // Compiles to machine code of the architecture, or to PTX of the newest older architecture that
   // NVRTC knows. Fails with `invalid_argument` and the compiler's log if the source has errors, and
-  // with `unsupported` if NVRTC knows no such architecture.
+  // with `unsupported` if NVRTC knows no such architecture, and with `timeout` if it is cancelled.
   Result<CompiledCode> compile(const CompileRequest& request) const;
 
  private:
@@ -59,6 +64,8 @@ class Nvrtc {
     int (*CreateProgram)(Program* program, const char* source, const char* name, int header_count,
                          const char* const* headers, const char* const* header_names);
     int (*DestroyProgram)(Program* program);
+    int (*SetFlowCallback)(Program program, int (*callback)(void* payload, void* unused),
+                           void* payload);  // null before NVRTC 12.8
     int (*CompileProgram)(Program program, int option_count, const char* const* options);
     int (*GetPTXSize)(Program program, std::size_t* size);
     int (*GetPTX)(Program program, char* ptx);

@@ -7,8 +7,8 @@
 #include <thread>
 #include <vector>
 
+#include "everkernel/backend/detail/graph_kernel.hpp"
 #include "everkernel/backend/detail/live.hpp"
-#include "everkernel/protocol/words.hpp"
 
 namespace everkernel::backend {
 namespace {
@@ -20,7 +20,18 @@ Failure lost() {
   return fail(Code::device_lost, "device: lost (injected)", "recover, then try again");
 }
 
-class FaultyLive;
+// A kernel whose device can be lost while it runs.
+class Cuttable {
+ public:
+  virtual ~Cuttable() = default;
+  // Ends the kernel as if its device were gone. `claimed` items that were not taken look as if they
+  // had been.
+  virtual void cut(Word claimed) = 0;
+};
+
+void wait(const Deadline& deadline) {
+  while (!deadline.has_passed()) std::this_thread::sleep_until(deadline.next_look());
+}
 
 // State that the wrapper shares with every object it made.
 struct Device {
@@ -29,10 +40,11 @@ struct Device {
   std::array<std::uint64_t, kFaultStepCount> counts{};
   std::uint64_t generation = 0;  // losses so far
   bool is_lost = false;
-  std::vector<FaultyLive*> live;
+  std::vector<Cuttable*> running;
 
-  // Counts a step and applies the injected fault. Says whether the bytes read are to be garbled.
-  Result<bool> step(FaultStep step);
+  // Counts a step and applies the injected fault; a delay ends at the deadline. Says whether the
+  // bytes read are to be garbled.
+  Result<bool> step(FaultStep step, const Deadline& deadline = {});
   bool is_alive(std::uint64_t made_in) {
     const std::scoped_lock held(mutex);
     return !is_lost && made_in == generation;
@@ -40,59 +52,122 @@ struct Device {
   void lose(Word claimed);
 };
 
-// A live kernel whose device can be lost.
-class FaultyLive final : public LiveKernel {
+// Registers a kernel that runs, for as long as it lives.
+class Registration {
  public:
-  FaultyLive(std::shared_ptr<Device> device, std::unique_ptr<LiveKernel> inner,
-             const LiveLaunch& launch)
-      : device_(std::move(device)), inner_(std::move(inner)), launch_(launch) {
+  Registration(std::shared_ptr<Device> device, Cuttable* kernel)
+      : device_(std::move(device)), kernel_(kernel) {
     const std::scoped_lock held(device_->mutex);
-    device_->live.push_back(this);
+    device_->running.push_back(kernel_);
   }
-  ~FaultyLive() override {
+  Registration(const Registration&) = delete;
+  Registration& operator=(const Registration&) = delete;
+  ~Registration() {
     const std::scoped_lock held(device_->mutex);
-    std::erase(device_->live, this);
+    std::erase(device_->running, kernel_);
   }
+
+ private:
+  std::shared_ptr<Device> device_;
+  Cuttable* kernel_;
+};
+
+class FaultyLive final : public LiveKernel, public Cuttable {
+ public:
+  FaultyLive(std::shared_ptr<Device> device, std::unique_ptr<LiveKernel> inner)
+      : inner_(std::move(inner)), registration_(std::move(device), this) {}
+
+  Result<void> open(std::shared_ptr<LiveQueue> queue) override {
+    {
+      const std::scoped_lock held(stop_mutex_);
+      queues_.push_back(queue);
+    }
+    return inner_->open(std::move(queue));
+  }
+  std::uint64_t close(LiveQueue& queue, Clock::time_point deadline) override {
+    const std::scoped_lock held(stop_mutex_);
+    std::erase_if(queues_, [&](const auto& known) { return known.get() == &queue; });
+    return inner_->close(queue, deadline);
+  }
+  void set_buffers(const memory::BufferTableView& buffers,
+                   std::shared_ptr<const void> owner) override {
+    inner_->set_buffers(buffers, std::move(owner));
+  }
+  std::uint64_t stop(Clock::time_point deadline, LeaveMode mode) override {
+    const std::scoped_lock held(stop_mutex_);
+    return inner_->stop(deadline, mode);
+  }
+  LiveCounters flush_counters() override { return inner_->flush_counters(); }
+  Word help(LiveQueue& queue) override { return inner_->help(queue); }
+  bool is_running() const override { return inner_->is_running(); }
+  void look_again() override { inner_->look_again(); }
+  void add_executions(std::vector<OpcodeTotal>& totals) const override {
+    inner_->add_executions(totals);
+  }
+  void copy_waiting(const LiveQueue& queue, std::vector<LiveItem>& items) const override {
+    inner_->copy_waiting(queue, items);
+  }
+  Result<void> health() const override {
+    if (is_cut_.load(std::memory_order_acquire)) return lost();
+    return inner_->health();
+  }
+
+  // Workers finish the items they hold. Then published items are made to look taken, as if a worker
+  // had died with them.
+  void cut(Word claimed) override {
+    // Set before the workers leave: a kernel without workers that is not lost counts as stopped.
+    if (is_cut_.exchange(true, std::memory_order_acq_rel)) return;
+    const std::scoped_lock held(stop_mutex_);
+    inner_->stop(deadline_after(kLongestItem), LeaveMode::hand_over);
+    for (const auto& queue : queues_) {
+      LongWord head = queue->head.load(std::memory_order_acquire);
+      for (; claimed > 0 && queue->words.peek(head); --claimed) ++head;
+      queue->head.store(head, std::memory_order_release);
+      queue->notify();
+    }
+  }
+
+ private:
+  std::unique_ptr<LiveKernel> inner_;
+  std::mutex stop_mutex_;  // stop() waits for a running cut; guards the next
+  std::vector<std::shared_ptr<LiveQueue>> queues_;
+  std::atomic<bool> is_cut_{false};
+  Registration registration_;  // last: a cut uses everything above
+};
+
+class FaultyGraph final : public GraphKernel, public Cuttable {
+ public:
+  FaultyGraph(std::shared_ptr<Device> device, std::unique_ptr<GraphKernel> inner,
+              CompletionBell* bell)
+      : inner_(std::move(inner)), bell_(bell), registration_(std::move(device), this) {}
 
   void stop(Clock::time_point deadline) override {
     const std::scoped_lock held(stop_mutex_);
     inner_->stop(deadline);
   }
   LiveCounters flush_counters() override { return inner_->flush_counters(); }
-  Word help() override { return inner_->help(); }
   bool is_running() const override { return inner_->is_running(); }
-  void look_again() override { inner_->look_again(); }
   Result<void> health() const override {
     if (is_cut_.load(std::memory_order_acquire)) return lost();
     return inner_->health();
   }
 
-  // Workers finish the items they hold. Items that stay CLAIMED, as if a worker had died, are made
-  // afterwards from PUBLISHED items that no worker has claimed.
-  void cut(Word claimed) {
-    // Set before the workers leave: a kernel without workers that is not lost counts as stopped.
-    is_cut_.store(true, std::memory_order_release);
+  void cut(Word) override {
+    if (is_cut_.exchange(true, std::memory_order_acq_rel)) return;
     const std::scoped_lock held(stop_mutex_);
     inner_->stop(deadline_after(kLongestItem));
-    auto words = protocol::LiveWords::bind(protocol::Buffer::ring, launch_.ring);
-    for (std::size_t line = 0; words && line < words->size(); line += abi::kSlotWords) {
-      if (claimed == 0) break;
-      const bool was_published = words->claim(line, static_cast<Word>(abi::SlotStatus::published),
-                                              static_cast<Word>(abi::SlotStatus::claimed));
-      if (was_published) --claimed;
-    }
-    launch_.bell->wake();
+    bell_->wake();
   }
 
  private:
-  std::shared_ptr<Device> device_;
-  std::unique_ptr<LiveKernel> inner_;
-  LiveLaunch launch_;
+  std::unique_ptr<GraphKernel> inner_;
+  CompletionBell* bell_;
   std::mutex stop_mutex_;  // stop() waits for a running cut
   std::atomic<bool> is_cut_{false};
+  Registration registration_;  // last: a cut uses everything above
 };
 
-Result<bool> Device::step(FaultStep step) {
+Result<bool> Device::step(FaultStep step, const Deadline& deadline) {
   InjectedFault fault;
   {
     const std::scoped_lock held(mutex);
@@ -111,7 +186,7 @@ Result<bool> Device::step(FaultStep step) {
     case FaultKind::fail:
       return fail(fault.code, "device: failed (injected)");
     case FaultKind::delay:
-      std::this_thread::sleep_for(fault.delay);
+      wait(Deadline(std::min(deadline_after(fault.delay), deadline.time), deadline.stop));
       return false;
     case FaultKind::lose_device:
       lose(0);
@@ -127,7 +202,7 @@ void Device::lose(Word claimed) {
   if (is_lost) return;
   is_lost = true;
   ++generation;
-  for (FaultyLive* kernel : live) kernel->cut(claimed);
+  for (Cuttable* kernel : running) kernel->cut(claimed);
 }
 
 class FaultyMemory final : public Memory {
@@ -166,7 +241,12 @@ class FaultyKernel final : public Kernel {
 
   std::string_view pipeline_id() const override { return inner_->pipeline_id(); }
   Word worker_count() const override { return inner_->worker_count(); }
-  bool is_from_cache() const override { return inner_->is_from_cache(); }
+  Result<void> health() const override {
+    if (!device_->is_alive(generation_)) return lost();
+    return inner_->health();
+  }
+  CodeCounts code_counts() const override { return inner_->code_counts(); }
+  Result<void> prepare(const CodeRequest& request) override { return inner_->prepare(request); }
 
   Result<LaunchStats> launch(const Launch& launch) override {
     EVERKERNEL_TRY(device_->step(FaultStep::launch));
@@ -189,8 +269,15 @@ class FaultyKernel final : public Kernel {
     EVERKERNEL_TRY(device_->step(FaultStep::start));
     if (!device_->is_alive(generation_)) return lost();
     auto live = EVERKERNEL_TRY(inner_->start(launch));
-    return std::unique_ptr<LiveKernel>(
-        std::make_unique<FaultyLive>(device_, std::move(live), launch));
+    return std::unique_ptr<LiveKernel>(std::make_unique<FaultyLive>(device_, std::move(live)));
+  }
+
+  Result<std::unique_ptr<GraphKernel>> start_graph(const GraphLaunch& launch) override {
+    EVERKERNEL_TRY(device_->step(FaultStep::start));
+    if (!device_->is_alive(generation_)) return lost();
+    auto graph = EVERKERNEL_TRY(inner_->start_graph(launch));
+    return std::unique_ptr<GraphKernel>(
+        std::make_unique<FaultyGraph>(device_, std::move(graph), launch.bell));
   }
 
  private:
@@ -209,7 +296,7 @@ class WrappingBackend final : public FaultyBackend {
   const Capabilities& capabilities() const override { return inner_->capabilities(); }
 
   Result<std::unique_ptr<Kernel>> compile(const KernelOptions& options) override {
-    EVERKERNEL_TRY(device_->step(FaultStep::compile));
+    EVERKERNEL_TRY(device_->step(FaultStep::compile, options.compile_deadline));
     auto kernel = EVERKERNEL_TRY(inner_->compile(options));
     return std::unique_ptr<Kernel>(
         std::make_unique<FaultyKernel>(device_, generation(), std::move(kernel)));

@@ -39,6 +39,7 @@ struct Item {
   Word args[abi::kSlotArgs];
   Word opcode, tenant, priority, slot;
   Word number;  // identifies the item in hits: its slot, or its index in the list of a run
+  Word record;  // names the item in debug records: the first word of its slot, or that index
   Word lanes;   // `lanes` of the handler language; the number of threads may differ
   Words control;
   BufferTable buffers;
@@ -50,7 +51,7 @@ struct Item {
 
 /// Appends a debug record. One thread of the item calls it.
 EK_DEVICE void print_record(const Item& item, Word fmt, Word a, Word b) {
-  append_record(item.sinks, item.slot, fmt, a, b);
+  append_record(item.sinks, item.record, fmt, a, b);
 }
 /// Appends a hit. One thread of the item calls it.
 EK_DEVICE void append_hit(const Item& item, Word a, Word b, Word c) {

@@ -60,8 +60,28 @@ struct WarpLanes {
     __syncwarp();
     return __any_sync(kAllLanes, value) != 0;
   }
-  EK_DEVICE Word lowest(Word value) const { return __reduce_min_sync(kAllLanes, value); }
-  EK_DEVICE Word total(Word value) const { return __reduce_add_sync(kAllLanes, value); }
+  // The megakernel needs compute capability 8.0. The plain loops are for `check --emit cuda`, whose
+  // text compiles for the default architecture of nvcc too.
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
+  EK_DEVICE Word lowest(Word value) const {
+    return __reduce_min_sync(kAllLanes, value);
+  }
+  EK_DEVICE Word total(Word value) const {
+    return __reduce_add_sync(kAllLanes, value);
+  }
+#else
+  EK_DEVICE Word lowest(Word value) const {
+    for (Word step = 16; step != 0; step /= 2) {
+      const Word other = __shfl_xor_sync(kAllLanes, value, step);
+      if (other < value) value = other;
+    }
+    return value;
+  }
+  EK_DEVICE Word total(Word value) const {
+    for (Word step = 16; step != 0; step /= 2) value += __shfl_xor_sync(kAllLanes, value, step);
+    return value;
+  }
+#endif
   EK_DEVICE Wide total(Wide value) const {
     for (Word step = 16; step != 0; step /= 2) value += __shfl_xor_sync(kAllLanes, value, step);
     return value;

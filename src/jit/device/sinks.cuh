@@ -21,8 +21,8 @@ struct ItemSinks {
   Words hits_dropped;  // one word: hits that did not fit
 };
 
-/// Appends a debug record of the item in `slot`, or counts it as dropped.
-EK_DEVICE void append_record(const ItemSinks& sinks, Word slot, Word fmt, Word a, Word b) {
+/// Appends a debug record of the item that `name` names, or counts it as dropped.
+EK_DEVICE void append_record(const ItemSinks& sinks, Word name, Word fmt, Word a, Word b) {
   const Word capacity = (sinks.log.size() - 1) / abi::kDebugRecordWords * abi::kDebugRecordWords;
   for (;;) {
     const Word cursor = sinks.log.load_relaxed(abi::kDebugCursor);
@@ -36,7 +36,7 @@ EK_DEVICE void append_record(const ItemSinks& sinks, Word slot, Word fmt, Word a
     sinks.log.store_relaxed(first, fmt);
     sinks.log.store_relaxed(first + 1, a);
     sinks.log.store_relaxed(first + 2, b);
-    sinks.log.store_relaxed(first + 3, slot * abi::kSlotWords);
+    sinks.log.store_relaxed(first + 3, name);
     return;
   }
 }

@@ -12,7 +12,7 @@
 #include <span>
 
 #include "everkernel/abi/slot.hpp"
-#include "everkernel/backend/hit_buffer.hpp"
+#include "everkernel/backend/detail/hit_store.hpp"
 #include "everkernel/backend/item.hpp"
 
 namespace everkernel::backend {
@@ -94,8 +94,10 @@ struct WorkGraph {
   std::span<Portion> portions = {};           ///< one for each slot of the ring
   std::span<Word> outcomes = {};              ///< one for each item; atomic
   HandlePlaces handles = {};                  ///< of every handle that items touch
-  std::span<Word> poisoned_by = {};  ///< of a handle: the opcode whose fault poisoned it; atomic
-  HitBuffer hits = {};               ///< where emit puts its hits
+  std::span<Word> poisoned_by = {};     ///< of a handle: the opcode whose fault poisoned it; atomic
+  std::span<const Word> barriers = {};  ///< opcodes whose items run alone
+  HitStore* hits = nullptr;             ///< where emit puts its hits
+  HitStore* prints = nullptr;           ///< where printf puts its records: item, format, two values
 
   /// A worker that has run out of slots may call it, on any thread, which saves waking the host.
   /// The host feeds the ring as well, so a backend need not call it.

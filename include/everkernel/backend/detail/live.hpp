@@ -1,165 +1,261 @@
-// A kernel that stays on a ring, and the objects it shares with the host that feeds it.
+// A kernel that stays and takes items from queues, and the objects it shares with the host.
 //
-// Publishers reserve tickets at the TicketDesk, fill the ring's slots and store PUBLISHED; workers
-// find the next ticket by the status of its slot. An item passes no other shared word: the word
-// that holds the reserved tickets also counts the sleeping workers.
+// A host opens queues, publishes entries and follows outcomes; the kernel takes entries, runs their
+// items and stores outcomes (abi/queue.hpp). An item passes no other shared word. The record of
+// what a kernel has taken lies in LiveQueue, outside the kernel: it is still there when the kernel
+// is lost.
 #pragma once
 
-#include <array>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
+#include <vector>
 
-#include "everkernel/abi/control.hpp"
 #include "everkernel/backend/backend.hpp"
-#include "everkernel/backend/detail/graph.hpp"
 #include "everkernel/backend/live_counters.hpp"
+#include "everkernel/base/detail/fence.hpp"
+#include "everkernel/base/histogram.hpp"
 #include "everkernel/base/result.hpp"
+#include "everkernel/protocol/queue.hpp"
 
 namespace everkernel::backend {
 
-/// Hands out tickets, and lets workers sleep without missing one.
-///
-/// One word holds the tickets reserved and the workers asleep. A publisher changes it by one
-/// compare-and-swap before it writes its slots, and in the same step takes the sleepers it will
-/// wake off the count. A worker may only add itself when every reserved ticket is claimed. So a
-/// publisher either sees the sleeper, or the worker sees the ticket and stays awake.
-class TicketDesk {
+using abi::LongWord;
+
+/// A producer's way to wake workers that sleep. A producer that has published reads the count of
+/// those that sleep, or are about to, and rings if it is not 0.
+class Bell {
  public:
-  /// The next ticket will be `first_ticket`.
-  explicit TicketDesk(std::uint64_t first_ticket) : word_(first_ticket << kSleeperBits) {}
+  Bell(const Bell&) = delete;             ///< queues refer to it
+  Bell& operator=(const Bell&) = delete;  ///< queues refer to it
+  virtual ~Bell() = default;              ///< nobody may ring any more
 
-  /// The tickets that a publisher reserved.
-  struct Reservation {
-    std::uint64_t first_ticket = 0;  ///< its tickets are this and the following
-    Word sleepers = 0;               ///< workers it must wake once the slots are published
-  };
-
-  /// Reserves `count` tickets below `limit`; nothing if there are fewer or the desk is closed. The
-  /// caller fills the slots, then calls wake().
-  std::optional<Reservation> reserve(std::uint64_t count, std::uint64_t limit) {
-    std::uint64_t word = word_.load(std::memory_order_relaxed);
-    for (;;) {
-      const std::uint64_t first = word >> kSleeperBits;
-      if (first + count > limit || (word & kClosed) != 0) return std::nullopt;
-      const std::uint64_t sleepers = word & kSleeperMask;
-      const std::uint64_t woken = sleepers < count ? sleepers : count;
-      if (word_.compare_exchange_weak(word, word + (count << kSleeperBits) - woken,
-                                      std::memory_order_acq_rel, std::memory_order_relaxed)) {
-        return Reservation{first, static_cast<Word>(woken)};
-      }
+  /// Called by a producer after its entries are stored.
+  void announce() {
+    if (is_armed()) [[unlikely]]
+      ring(1);
+  }
+  /// Whether a worker sleeps or is about to, as seen by a thread that has stored something.
+  bool is_armed() const {
+    if (is_remote_) [[unlikely]] {
+      fence::full();  // no fence of a worker in another process reaches this thread
+    } else {
+      fence::light();
     }
+    return __atomic_load_n(armed_, __ATOMIC_RELAXED) != 0;
   }
-  /// As reserve(), but only if `first` is the next ticket.
-  std::optional<Reservation> reserve_at(std::uint64_t first, std::uint64_t count,
-                                        std::uint64_t limit);
-  /// Wakes that many sleeping workers.
-  void wake(Word sleepers) {
-    if (sleepers != 0) give_permits(sleepers);
-  }
-  /// Wakes every worker that sleeps now.
-  void wake_all();
-  /// Wakes every worker, and lets none sleep any more: for stopping.
-  void close();
-  /// Lets workers sleep again: for another kernel on the same ring.
-  void reopen();
+  /// Wakes up to `count` workers, whether they sleep already or are about to.
+  virtual void ring(Word count) = 0;
 
-  /// The next ticket that will be handed out.
-  std::uint64_t next_ticket() const {
-    return word_.load(std::memory_order_acquire) >> kSleeperBits;
-  }
-
-  /// Announces that the calling worker will sleep. Returns false if the worker must look again: a
-  /// ticket from `next_unclaimed` on is reserved, or the desk is closed. After it has returned
-  /// true, changes that another thread made before it woke all workers are visible, so that the
-  /// worker can look for them before it calls sleep().
-  bool fall_asleep(std::uint64_t next_unclaimed);
-  /// Sleeps until woken or until the timeout. Only after fall_asleep() has returned true.
-  void sleep(std::chrono::nanoseconds timeout);
+ protected:
+  /// Reads the count from that word, which workers of this or of another process write.
+  Bell(const std::uint32_t* armed, bool is_remote) : armed_(armed), is_remote_(is_remote) {}
 
  private:
-  static constexpr unsigned kSleeperBits = 12;  // one of these bits means closed
-  static constexpr std::uint64_t kClosed = std::uint64_t{1} << (kSleeperBits - 1);
-  static constexpr std::uint64_t kSleeperMask = kClosed - 1;
-
-  void give_permits(Word sleepers);
-  void take_permit();
-  bool leave_before_woken();
-
-  alignas(64) std::atomic<std::uint64_t> word_;        // tickets, closed, sleepers
-  alignas(64) std::atomic<std::uint32_t> permits_{0};  // woken workers that have not gone on yet
+  const std::uint32_t* const armed_;  // workers that sleep or are about to; accessed atomically
+  const bool is_remote_;
 };
 
-/// Lets a host thread sleep until an item has ended. Workers pay for a wake-up only while a host
-/// thread is asleep. A host thread that helps counts as one more worker.
+class LiveQueue;
+
+/// The bell of a session, where its workers sleep. Outlives its kernels.
 ///
-/// Every worker has its own word, which it exchanges after a batch of items. A host thread that is
-/// about to sleep sets a flag in each of these words and reads the slots once more. Either the
-/// worker finds the flag, or the host thread finds the ended item.
-class CompletionBell {
+/// A worker that would sleep arms the bell, looks everywhere once more, waits and disarms. The
+/// count of those that sleep lies on a page of its own, which producers in other processes map
+/// read-only; each of them rings an eventfd of its own.
+class Doorbell : public Bell {
  public:
-  /// For that many workers.
-  explicit CompletionBell(Word worker_count);
+  /// Fails with `io` or `out_of_memory`.
+  static Result<std::shared_ptr<Doorbell>> create();
 
-  /// Called by a worker after it has stored its items as ended.
-  void ring(Word worker_index) {
-    if (words_[worker_index].flag.exchange(0, std::memory_order_acq_rel) != 0) wake();
+  /// Counts the calling worker as asleep. Look everywhere between this and wait().
+  virtual void arm() = 0;
+  /// Sleeps until the bell rings or the timeout is over. If the producer of a queue in another
+  /// process rang, gives that queue, and the caller looks at it and calls answer().
+  virtual std::shared_ptr<LiveQueue> wait(std::chrono::nanoseconds timeout) = 0;
+  /// Takes the calling worker off the count.
+  virtual void disarm() = 0;
+  /// Says whether a queue for which its producer rang had an entry to take. A producer that rings
+  /// for nothing again and again is not heard for a millisecond.
+  virtual void answer(const LiveQueue& queue, bool had_work) = 0;
+
+  /// Lets the producer of a queue in another process ring. Gives the eventfd for it, which stays
+  /// this object's. Fails with `io` and `out_of_memory`.
+  virtual Result<int> add_client(std::shared_ptr<LiveQueue> queue) = 0;
+  /// Hears the producer of a queue no more.
+  virtual void remove_client(const LiveQueue& queue) = 0;
+  /// The file with the count, for another process to map.
+  virtual int armed_descriptor() const = 0;
+
+ protected:
+  using Bell::Bell;
+};
+
+/// Nanoseconds on the steady clock.
+inline std::int64_t steady_now() {
+  return std::chrono::nanoseconds(Clock::now().time_since_epoch()).count();
+}
+
+/// One ticket in this many is timed.
+inline constexpr LongWord kSampleInterval = 64;
+/// Whether a ticket is timed.
+constexpr bool is_sample(LongWord ticket) {
+  return ticket % kSampleInterval == 0;
+}
+/// The first timed ticket from this one on.
+constexpr LongWord next_sample(LongWord ticket) {
+  return (ticket + kSampleInterval - 1) / kSampleInterval * kSampleInterval;
+}
+/// Places for the times of a queue: two timed tickets of one lap have two.
+constexpr std::size_t sample_places(Word capacity) {
+  return capacity < kSampleInterval ? 1 : capacity / kSampleInterval;
+}
+/// The place of a timed ticket.
+constexpr std::size_t sample_place(LongWord ticket, Word capacity) {
+  return static_cast<std::size_t>(ticket / kSampleInterval) % sample_places(capacity);
+}
+
+/// The kernel's half of one queue. Made by whoever opened the queue.
+class LiveQueue {
+ public:
+  /// The tenant and priority of a queue, which nothing in an entry changes.
+  struct Rights {
+    Word tenant = 0;    ///< 0..28
+    Word priority = 0;  ///< 0..4
+  };
+  /// `memory` keeps the files mapped.
+  LiveQueue(const protocol::QueueKernel& files, const Rights& rights,
+            std::shared_ptr<const void> memory)
+      : words(files),
+        tenant(rights.tenant),
+        priority(rights.priority),
+        head(files.first_ticket()),
+        floor(files.first_ticket()),
+        memory_(std::move(memory)),
+        sampled_ends_(
+            std::make_unique<std::atomic<std::int64_t>[]>(sample_places(files.capacity()))) {}
+
+  const protocol::QueueKernel words;  ///< entries and outcomes
+  const Word tenant;                  ///< whose items they are
+  const Word priority;                ///< how urgent they are
+  /// Whether the queue was given to another process, which alone publishes into it.
+  std::atomic<bool> is_given{false};
+
+  /// The next ticket to take.
+  alignas(64) std::atomic<LongWord> head;
+  /// Every ticket below it has ended.
+  std::atomic<LongWord> floor;
+  /// Time of one of its short items, in sixteenths of a nanosecond; a running mean.
+  std::atomic<std::uint32_t> short_item_time{0};
+  /// Whether host threads that wait run many short items of it.
+  std::atomic<bool> is_helped{false};
+  /// Host threads that sleep until an item of this queue ends; workers wake them.
+  alignas(64) std::atomic<std::uint32_t> sleepers{0};
+  /// Changes when such threads are woken.
+  std::atomic<std::uint32_t> wakes{0};
+  /// A word that changes too, for a thread that follows several queues; null if there is none. That
+  /// thread counts as a sleeper of each.
+  std::atomic<std::atomic<std::uint32_t>*> follower{nullptr};
+  /// Non-zero ends the running items of this queue at their next turn of a loop; accessed
+  /// atomically.
+  alignas(64) Word abort = 0;
+  /// What the kernel that has the queue open keeps beside it; null while none has.
+  std::atomic<void*> kernel_part{nullptr};
+
+  /// Whether a ticket below the head has ended.
+  bool has_ended(LongWord ticket) const {
+    return ticket < floor.load(std::memory_order_acquire) || words.has_ended(ticket);
   }
+  /// Moves the floor over tickets that have ended; returns it.
+  LongWord raise_floor();
+  /// Whether every ticket that was taken has ended, and the next entry is not there.
+  bool is_drained();
+  /// Called after outcomes were stored: wakes host threads that sleep on them.
+  void notify();
 
-  /// Raises the flags and returns a number for sleep(). Look for ended items between the two calls.
-  std::uint32_t prepare();
-  /// Sleeps until a worker has rung since prepare(), or until the deadline.
-  void sleep(std::uint32_t prepared, Clock::time_point deadline);
-  /// Wakes every host thread: for stopping, and for changes that no worker makes.
-  void wake();
+  /// Called before the outcome of a timed ticket is stored.
+  void sample_end(LongWord ticket, std::int64_t taken_at) {
+    const std::int64_t now = steady_now();
+    taken_to_end_.record(std::chrono::nanoseconds(now - taken_at));
+    sampled_ends_[sample_place(ticket, words.capacity())].store(now, std::memory_order_relaxed);
+  }
+  /// When the timed ticket of that place ended last, on the steady clock.
+  std::int64_t sampled_end(std::size_t place) const {
+    return sampled_ends_[place].load(std::memory_order_relaxed);
+  }
+  /// Times from taking to the end, of one item in kSampleInterval.
+  Histogram taken_to_end() const { return taken_to_end_.load(); }
 
  private:
-  struct alignas(64) WorkerWord {
-    std::atomic<std::uint32_t> flag{0};
-  };
-  Word worker_count_;
-  std::unique_ptr<WorkerWord[]> words_;
-  alignas(64) std::atomic<std::uint32_t> rings_{0};
+  void wake_sleepers();
+
+  const std::shared_ptr<const void> memory_;
+  const std::unique_ptr<std::atomic<std::int64_t>[]> sampled_ends_;
+  LiveHistogram taken_to_end_;
+};
+
+/// An item of a queue as a reader of telemetry sees it.
+struct LiveItem {
+  LongWord ticket = 0;  ///< which
+  abi::Slot slot = {};  ///< its status is YIELD, REQUEUE or WAIT_IO
 };
 
 /// The memory and objects that a live kernel works on. All of them outlive the kernel.
 struct LiveLaunch {
-  std::span<std::byte> control = {};     ///< on a 64-byte line
-  std::span<std::byte> ring = {};        ///< a power of two of slots, on a 64-byte line
-  std::span<std::byte> debug_log = {};   ///< on a 64-byte line
-  std::span<std::byte> io_queue = {};    ///< on a 64-byte line
-  memory::BufferTableView buffers = {};  ///< the buffers that handles name
-  TicketDesk* desk = nullptr;            ///< where tickets come from
-  CompletionBell* bell = nullptr;        ///< rung after items ended
-  std::uint64_t first_ticket = 0;        ///< the first ticket the kernel looks at
-  Word worker_count = 0;                 ///< 0 = all workers of the kernel
-  const WorkGraph* graph = nullptr;      ///< planned work: slots stand for portions of it
+  std::span<std::byte> control = {};    ///< on a 64-byte line
+  std::span<std::byte> debug_log = {};  ///< on a 64-byte line
+  std::span<std::byte> io_queue = {};   ///< on a 64-byte line
+  Doorbell* doorbell = nullptr;         ///< where workers sleep
+  Word worker_count = 0;                ///< 0 = all workers of the kernel
 };
 
-/// A kernel that runs on a ring until it is stopped.
+/// How a kernel leaves its queues.
+enum class LeaveMode {
+  hand_over,  ///< items that were taken end or stay open for another kernel; the rest stays
+  cancel,     ///< as hand_over, and what was taken and did not begin is CANCELLED
+};
+
+/// A kernel that takes items from queues until it is stopped. Thread-safe.
 class LiveKernel {
  public:
   virtual ~LiveKernel();  ///< stops at once
 
-  /// Each worker finishes the item it holds and leaves; returns when all have left. At the
+  /// Adds a queue. Tickets between its floor and its head that have not ended run again from their
+  /// entries. Fails with `out_of_memory`.
+  virtual Result<void> open(std::shared_ptr<LiveQueue> queue) = 0;
+  /// Takes a queue away: no worker touches it when this returns. At the deadline, items of it that
+  /// still run are ended as FAULT (deadline) at their next turn of a loop. Items that yielded or
+  /// wait, and items that were taken and did not begin, are CANCELLED. Gives their number.
+  virtual std::uint64_t close(LiveQueue& queue, Clock::time_point deadline) = 0;
+  /// Makes items that are taken from now on see these buffers. `owner` keeps them until no item can
+  /// see them any more.
+  virtual void set_buffers(const memory::BufferTableView& buffers,
+                           std::shared_ptr<const void> owner) = 0;
+
+  /// Each worker finishes the items it holds and leaves; returns when all have left. At the
   /// deadline, items that still run are ended as FAULT (deadline) at their next turn of a loop. May
-  /// be called again.
-  virtual void stop(Clock::time_point deadline) = 0;
+  /// be called again. With `cancel`, gives the number of items that were taken and CANCELLED.
+  virtual std::uint64_t stop(Clock::time_point deadline, LeaveMode mode) = 0;
   /// Adds the counts of the workers so far to the control words, and returns the totals since the
   /// start. Includes every item whose end the caller has seen.
   virtual LiveCounters flush_counters() = 0;
-  /// Runs published items that are short by construction (built-in operations, or handlers without
-  /// loops) on the calling thread and returns how many: for a thread that would spin otherwise.
-  /// Returns 0 if there are none or the backend does not support it.
-  virtual Word help() { return 0; }
+  /// Runs published items of a queue that are short by construction (built-in operations, or
+  /// handlers without loops) on the calling thread and returns how many: for a thread that would
+  /// spin otherwise. Returns 0 if there are none or the backend does not support it.
+  virtual Word help(LiveQueue& queue) = 0;
   /// Whether workers are still running. They leave at stop(), and when SHUTDOWN is set.
   virtual bool is_running() const = 0;
   /// Makes workers look again at items that could not run: after a change of a tenant's mask or
   /// quota, or when an IO request was served.
   virtual void look_again() = 0;
+  /// Adds the items that reached DONE, by opcode, to totals sorted by opcode: every built-in
+  /// operation and every handler has a row.
+  virtual void add_executions(std::vector<OpcodeTotal>& totals) const = 0;
+  /// Copies the items of a queue that yielded or wait, for telemetry.
+  virtual void copy_waiting(const LiveQueue& queue, std::vector<LiveItem>& items) const = 0;
   /// Fails with `device_lost` when the device went away under the kernel.
   virtual Result<void> health() const = 0;
 };

@@ -28,7 +28,7 @@ inline constexpr std::size_t kFaultStepCount = 8;
 /// Kinds of faults.
 enum class FaultKind : Word {
   fail,         ///< the step answers with an error
-  delay,        ///< the step takes longer
+  delay,        ///< the step takes longer, `compile` up to its deadline
   lose_device,  ///< the device is gone from here on
   garble,       ///< read only: the bytes that come back are all ones
 };

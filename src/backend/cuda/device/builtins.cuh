@@ -143,7 +143,7 @@ __device__ __noinline__ Word run_builtin(SubmissionView submission, BufferTable 
                              operation.opcode, {args[0], args[1], args[2], args[3]});
   }
   if (is(operation.opcode, Opcode::printf)) {
-    append_record(submission.sinks(), operation.slot, args[0], args[1], args[2]);
+    append_record(submission.sinks(), operation.slot * abi::kSlotWords, args[0], args[1], args[2]);
     return kDone;
   }
   if (is(operation.opcode, Opcode::load_miss)) {

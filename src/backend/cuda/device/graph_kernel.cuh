@@ -319,7 +319,7 @@ class GraphCrew {
   EK_DEVICE Item item_of(const Visitor& visitor) const {
     Item item = make_item(submission_, visitor.slot, visitor.opcode, visitor.tenant,
                           visitor.priority_word, visitor.handler);
-    item.number = item_;
+    item.number = item.record = item_;
     return item;
   }
   EK_DEVICE void load_args(Word resumed, Item& item) const {
@@ -335,7 +335,7 @@ class GraphCrew {
                           __shfl_sync(kAllLanes, visitor.tenant, owner),
                           __shfl_sync(kAllLanes, visitor.priority_word, owner),
                           __shfl_sync(kAllLanes, visitor.handler, owner));
-    item.number = __shfl_sync(kAllLanes, item_, owner);
+    item.number = item.record = __shfl_sync(kAllLanes, item_, owner);
     item.args[0] = __shfl_sync(kAllLanes, words_.b, owner);
     item.args[1] = __shfl_sync(kAllLanes, words_.c, owner);
     item.args[2] = __shfl_sync(kAllLanes, words_.d, owner);
@@ -364,7 +364,7 @@ class GraphCrew {
       }
       __syncthreads();
       Item item = make_item(submission_, board[0], board[1], board[2], board[3], board[4]);
-      item.number = board[5];
+      item.number = item.record = board[5];
 #pragma unroll
       for (Word k = 0; k < abi::kSlotArgs; ++k) item.args[k] = k < 3 ? board[6 + k] : 0;
       if (board[9] != 0) load_args(board[9], item);

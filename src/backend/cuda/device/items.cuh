@@ -23,6 +23,7 @@ EK_DEVICE Item make_item(const LaunchedSubmission& submission, Word slot, Word o
   item.priority = abi::priority_of(priority_word);
   item.slot = slot;
   item.number = slot;
+  item.record = slot * abi::kSlotWords;
   const Word traits = traits_of(handler);
   item.lanes = 1;
   if ((traits & kTraitWarp) != 0) item.lanes = kWarpLanes;

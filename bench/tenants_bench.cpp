@@ -1,0 +1,348 @@
+// What tenants of one session cost each other: times of one while another misbehaves, of urgent
+// items in a flood, beside a client that writes nonsense, and of a session in which nothing
+// happens.
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <optional>
+#include <random>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "checked.hpp"
+#include "everkernel/backend/cpu/cpu_backend.hpp"
+#include "everkernel/ir/parser.hpp"
+#include "everkernel/ir/verifier.hpp"
+#include "everkernel/runtime/megakernel.hpp"
+#include "harness.hpp"
+#include "live/handover.hpp"
+#include "live/queue_memory.hpp"
+
+namespace everkernel::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+using std::chrono::nanoseconds;
+using std::chrono::seconds;
+
+constexpr Word kWork = 64;     // takes the turns that its first argument says
+constexpr Word kForever = 65;  // yields for ever
+constexpr std::string_view kHandlers =
+    "handler work = 64 { for i in 0 .. args[0] { args[3] = args[3] * 1664525 + i; } }"
+    "handler forever = 65 { yield; }";
+constexpr TenantId kNeighbour(1);
+constexpr Word kFirstVictim = 2;
+
+// Two cores are left to the producers.
+unsigned worker_count() {
+  return std::max(2u, std::thread::hardware_concurrency() - 2);
+}
+
+Megakernel make_kernel(unsigned workers) {
+  return checked(Megakernel::create(backend::cpu::make_backend(),
+                                    {.handlers = checked(ir::verify(checked(ir::parse(kHandlers)))),
+                                     .execution = backend::Execution::native,
+                                     .fuel_per_item = std::uint64_t{1} << 50,
+                                     .worker_count = workers}));
+}
+
+// Turns of an item that takes that long.
+Word turns_of(nanoseconds time) {
+  static const double turn_ns = [] {
+    Megakernel kernel = make_kernel(1);
+    Session session = checked(kernel.start());
+    constexpr Word kTurns = 10'000'000;
+    const std::array<Word, 1> args{kTurns};
+    double best = 1e9;
+    for (int i = 0; i < 3; ++i) {
+      const auto begin = Clock::now();
+      checked(session.wait(checked(session.publish({kWork, args})), seconds(60)));
+      const std::chrono::duration<double, std::nano> passed = Clock::now() - begin;
+      best = std::min(best, passed.count() / kTurns);
+    }
+    return best;
+  }();
+  return static_cast<Word>(static_cast<double>(time.count()) / turn_ns);
+}
+
+// ---- tenants that behave ----
+
+// Publishes short items of several tenants in turn at a steady rate.
+class Victims {
+ public:
+  Victims(Session& session, Word tenants, Priority priority = Priority::normal)
+      : session_(session) {
+    for (Word i = 0; i < tenants; ++i) {
+      queues_.push_back(checked(
+          session.open_queue({.tenant = TenantId(kFirstVictim + i), .priority = priority})));
+    }
+  }
+
+  // The p99 from publishing to the end, of items of that length, one every `interval`.
+  double run(nanoseconds length, nanoseconds interval, nanoseconds time) {
+    const std::array<Word, 1> args{turns_of(length)};
+    const auto begin = Clock::now();
+    const auto end = begin + time;
+    auto next = begin;
+    std::size_t turn = 0;
+    for (auto now = begin; now < end; now = Clock::now()) {
+      if (now < next) continue;
+      next += interval;
+      static_cast<void>(queues_[turn % queues_.size()].publish({kWork, args}));
+      ++turn;
+    }
+    for (Queue& queue : queues_) check(queue.wait_all(seconds(60)));
+    SessionSnapshot snapshot;
+    check(session_.snapshot(snapshot));
+    Histogram sum;
+    for (const QueueSnapshot& queue : snapshot.queues) {
+      if (queue.tenant.number >= kFirstVictim) sum.add(queue.published_to_end);
+    }
+    return static_cast<double>(sum.quantile(0.99).count());
+  }
+
+ private:
+  Session& session_;
+  std::vector<Queue> queues_;
+};
+
+// ---- tenants that do not ----
+
+// Keeps a queue full until it is destroyed.
+class Flood {
+ public:
+  Flood(Queue& queue, Word opcode, nanoseconds length)
+      : thread_([&queue, opcode, turns = turns_of(length)](const std::stop_token& stop) {
+          const std::vector<abi::WorkItem> items(64, abi::WorkItem{opcode, turns, 0, 0});
+          while (!stop.stop_requested()) {
+            static_cast<void>(queue.publish_items(items, milliseconds(1)));
+          }
+        }) {}
+
+ private:
+  std::jthread thread_;
+};
+
+void fill(Queue& queue, Word opcode, nanoseconds length) {
+  const std::array<Word, 1> args{turns_of(length)};
+  while (queue.publish({opcode, args})) {
+  }
+}
+
+// Reserves a ticket as a process would that dies before it fills the entry.
+void reserve_and_die(Queue& queue) {
+  const Descriptor descriptor(checked(queue.descriptor()));
+  live::Handover received = checked(live::receive(descriptor.get()));
+  const auto memory = checked(live::QueueMemory::attach(std::move(received.producer_file),
+                                                        std::move(received.kernel_file)));
+  abi::LongWord tail = memory->producer().tail();
+  memory->producer().move_tail(tail, tail + 1);
+}
+
+// A process that writes random words into everything it can write, until it is killed.
+class HostileClient {
+ public:
+  explicit HostileClient(Queue& queue) {
+    const Descriptor descriptor(checked(queue.descriptor()));
+    id_ = ::fork();
+    if (id_ != 0) return;
+    const auto given = live::receive(descriptor.get());
+    const auto bytes = static_cast<std::size_t>(::lseek(given->producer_file.get(), 0, SEEK_END));
+    auto* const words = static_cast<Word*>(
+        ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, given->producer_file.get(), 0));
+    std::mt19937_64 random(1);
+    for (std::uint64_t round = 0;; ++round) {
+      const std::uint64_t drawn = random();
+      __atomic_store_n(&words[drawn % (bytes / sizeof(Word))], static_cast<Word>(drawn >> 32),
+                       __ATOMIC_RELAXED);
+      const std::uint64_t ring = 1;
+      if (round % 256 == 0 && ::write(given->bell.get(), &ring, sizeof ring) < 0) break;
+    }
+    ::_exit(1);
+  }
+  ~HostileClient() {
+    ::kill(id_, SIGKILL);
+    ::waitpid(id_, nullptr, 0);
+  }
+
+ private:
+  pid_t id_ = 0;
+};
+
+struct Neighbour {
+  const char* name;
+  void (*misbehave)(Session&, Queue&);
+};
+
+constexpr std::array kNeighbours{
+    Neighbour{"disabled",
+              [](Session& session, Queue& queue) {
+                check(session.set_tenant_enabled(kNeighbour, false));
+                fill(queue, kWork, microseconds(5));
+              }},
+    Neighbour{"quota 0",
+              [](Session& session, Queue& queue) {
+                check(session.set_tenant_quota(kNeighbour, 0));
+                fill(queue, kWork, microseconds(5));
+              }},
+    Neighbour{"yields for ever",
+              [](Session&, Queue& queue) { fill(queue, kForever, nanoseconds(0)); }},
+    Neighbour{"items of 60 ms",
+              [](Session&, Queue& queue) { fill(queue, kWork, milliseconds(60)); }},
+    Neighbour{"a producer that died", [](Session&, Queue& queue) { reserve_and_die(queue); }}};
+
+// ---- questions ----
+
+constexpr auto kItem = microseconds(5);
+
+void ask_head_of_line(Suite& suite, const Options& options, Word tenants) {
+  const unsigned workers = worker_count();
+  const unsigned quota = std::max(1u, workers / 2);
+  const unsigned left = std::max(1u, workers - quota);
+  const nanoseconds interval = nanoseconds(kItem) * 2 / left;  // half of the load of those workers
+  const auto time = milliseconds(options.scale(300, 20));
+  const auto measure = [=](unsigned used, const auto& misbehave) {
+    Megakernel kernel = make_kernel(used);
+    Session session = checked(kernel.start());
+    Queue queue = checked(session.open_queue({.tenant = kNeighbour}));
+    check(session.set_tenant_quota(kNeighbour, quota));
+    [[maybe_unused]] const auto lives_on = misbehave(session, queue);
+    const double p99 = Victims(session, tenants - 1).run(kItem, interval, time);
+    session.stop(StopMode::cancel, nanoseconds(0));
+    return p99;
+  };
+  Question question{
+      .name = fmt::format("p99_beside_a_bad_neighbour_of_{}", tenants),
+      .text = fmt::format("p99 from publishing to the end of items of 5 us of {} "
+                          "tenants at half load, against the same alone",
+                          tenants - 1),
+      .items = 1,
+      .bytes = abi::kQuadBytes,
+      .contenders = {{.name = "alone",
+                      .measure =
+                          [=] { return measure(left, [](Session&, Queue&) { return 0; }); }}},
+      .rounds = 7};
+  for (const Neighbour& neighbour : kNeighbours) {
+    question.contenders.push_back(
+        {.name = fmt::format("beside: {}", neighbour.name), .measure = [=] {
+           return measure(workers, [&](Session& session, Queue& queue) {
+             neighbour.misbehave(session, queue);
+             return 0;
+           });
+         }});
+  }
+  question.contenders.push_back({.name = "beside: a flood into a full queue", .measure = [=] {
+                                   return measure(workers, [](Session&, Queue& queue) {
+                                     return std::make_unique<Flood>(queue, kWork, kItem);
+                                   });
+                                 }});
+  question.contenders.push_back({.name = "beside: a hostile client", .measure = [=] {
+                                   return measure(workers, [](Session&, Queue& queue) {
+                                     return std::make_unique<HostileClient>(queue);
+                                   });
+                                 }});
+  suite.ask(question);
+}
+
+void ask_priority(Suite& suite, const Options& options) {
+  constexpr auto kIdleItem = microseconds(20);
+  const auto time = milliseconds(options.scale(400, 20));
+  const auto measure = [=](bool has_flood) {
+    Megakernel kernel = make_kernel(worker_count());
+    Session session = checked(kernel.start());
+    Queue queue = checked(session.open_queue({.tenant = kNeighbour, .priority = Priority::idle}));
+    check(session.set_tenant_quota(kNeighbour, worker_count()));
+    std::optional<Flood> flood;
+    if (has_flood) flood.emplace(queue, kWork, kIdleItem);
+    const double p99 =
+        Victims(session, 1, Priority::critical).run(microseconds(1), microseconds(50), time);
+    flood.reset();
+    session.stop(StopMode::cancel, nanoseconds(0));
+    return p99;
+  };
+  suite.ask({.name = "p99_of_critical_items",
+             .text = "p99 from publishing to the end of CRITICAL items, alone and in a flood of "
+                     "IDLE items of 20 us on every worker",
+             .items = 1,
+             .bytes = abi::kQuadBytes,
+             .contenders = {{.name = "alone", .measure = [=] { return measure(false); }},
+                            {.name = "in a flood of IDLE items",
+                             .measure = [=] { return measure(true); },
+                             .most_ns = 2.0 * nanoseconds(kIdleItem).count()}},
+             .rounds = 7});
+}
+
+double cpu_ns() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  const auto of = [](const timeval& time) {
+    return 1e9 * static_cast<double>(time.tv_sec) + 1e3 * static_cast<double>(time.tv_usec);
+  };
+  return of(usage.ru_utime) + of(usage.ru_stime);
+}
+
+void ask_idle(Suite& suite, const Options& options) {
+  rlimit files{};
+  ::getrlimit(RLIMIT_NOFILE, &files);
+  files.rlim_cur = files.rlim_max;  // a queue has two descriptors
+  ::setrlimit(RLIMIT_NOFILE, &files);
+  const auto time = milliseconds(options.scale(1000, 20));
+  const auto measure = [=](Word count) {
+    Megakernel kernel = make_kernel(worker_count());
+    std::optional<Session> session;
+    std::vector<Queue> queues;
+    if (count != 0) session.emplace(checked(kernel.start()));
+    for (Word i = 0; i < count; ++i) {
+      queues.push_back(checked(session->open_queue({.tenant = TenantId(i % 29), .capacity = 64})));
+      checked(queues.back().publish({}));
+    }
+    if (session) check(session->wait_all(seconds(10)));
+    std::this_thread::sleep_for(milliseconds(20));
+    const double before = cpu_ns();
+    std::this_thread::sleep_for(time);
+    // The time of a core in a second; never 0, which has no ratio.
+    return std::max(1.0, (cpu_ns() - before) * 1000.0 / static_cast<double>(time.count()));
+  };
+  Question question{.name = "idle",
+                    .text =
+                        "processor time in a second in which nothing is published, against a "
+                        "process without a session",
+                    .items = 1,
+                    .bytes = abi::kQuadBytes,
+                    .contenders = {{.name = "no session", .measure = [=] { return measure(0); }}},
+                    .rounds = 3};
+  for (const Word count : {1u, 28u, 1024u}) {
+    question.contenders.push_back({.name = fmt::format("{} queues", count),
+                                   .measure = [=] { return measure(count); },
+                                   .most_ns = 1e6});
+  }
+  suite.ask(question);
+}
+
+int run(int argc, char** argv) {
+  const Options options = Options::parse(argc, argv);
+  Suite suite("tenants", options);
+  suite.note("workers", fmt::format("{}", worker_count()));
+  ask_head_of_line(suite, options, 2);
+  ask_head_of_line(suite, options, 28);
+  ask_priority(suite, options);
+  ask_idle(suite, options);
+  return suite.finish();
+}
+
+}  // namespace
+}  // namespace everkernel::bench
+
+int main(int argc, char** argv) {
+  return everkernel::bench::run(argc, argv);
+}

@@ -1,0 +1,133 @@
+// Notes outcomes in the order of tickets, and answers for tickets that were noted.
+#include "live/notes.hpp"
+
+#include <algorithm>
+#include <new>
+#include <thread>
+
+namespace everkernel::live {
+namespace {
+
+using abi::OutcomeCode;
+
+// Most outcomes other than DONE that are kept; before one more is noted, all of them are dropped.
+constexpr std::size_t kMostKept = std::size_t{1} << 20;
+// Looks at a fault word that is on the way. On a CPU it is there before the outcome.
+constexpr int kFaultLooks = 1 << 16;
+
+}  // namespace
+
+Notes::Notes(const protocol::QueueProducer& queue, PublishTimes& times)
+    : queue_(queue), times_(times), noted_(queue.first_ticket()) {
+  if (queue.has_results()) {
+    results_ = std::make_unique<protocol::ItemResults[]>(queue.capacity());
+  }
+}
+
+void Notes::advance(LongWord end) {
+  const std::scoped_lock held(mutex_);
+  const LongWord begin = noted_.load(std::memory_order_relaxed);
+  LongWord ticket = begin;
+  while (ticket < end) {
+    if (results_ == nullptr) {
+      ticket += queue_.count_done(ticket, end - ticket);
+      if (ticket == end) break;
+    }
+    if (!note(ticket)) break;
+    ++ticket;
+  }
+  times_.count(begin, ticket);
+  // Release: a producer that reserves these places next sees that their outcomes were read.
+  noted_.store(ticket, std::memory_order_release);
+}
+
+std::uint64_t Notes::finish(LongWord end) {
+  const std::scoped_lock held(mutex_);
+  for (LongWord ticket = noted_.load(std::memory_order_relaxed); ticket < end; ++ticket) {
+    if (!note(ticket)) keep(ticket, {.was_cancelled = true});
+    noted_.store(ticket + 1, std::memory_order_release);
+  }
+  return cancelled_;
+}
+
+// Notes one ticket if it has ended; says whether it has.
+bool Notes::note(LongWord ticket) {
+  switch (queue_.outcome(ticket)) {
+    case OutcomeCode::none:
+      return false;
+    case OutcomeCode::done:
+      if (results_ != nullptr) keep_results(ticket);
+      return true;
+    case OutcomeCode::cancelled:
+      keep(ticket, {.was_cancelled = true});
+      return true;
+    case OutcomeCode::fault:
+      break;
+  }
+  std::optional<Word> code = queue_.fault_code(ticket);
+  for (int looks = 0; !code && looks < kFaultLooks; ++looks) code = queue_.fault_code(ticket);
+  keep(ticket, {.fault_code = code.value_or(0)});
+  return true;
+}
+
+void Notes::keep_results(LongWord ticket) {
+  results_[queue_.place_of(ticket)] = queue_.results(ticket);
+}
+
+void Notes::keep(LongWord ticket, const Kept& outcome) {
+  if (outcome.was_cancelled) {
+    ++cancelled_;
+    if (ticket < first_cancelled_.load(std::memory_order_relaxed)) {
+      first_cancelled_.store(ticket, std::memory_order_release);
+    }
+  }
+  const auto forget = [&](LongWord before) {
+    forgotten_ += kept_.size();
+    forgotten_before_ = before;
+    kept_.clear();
+  };
+  if (kept_.size() >= kMostKept) forget(ticket);
+  try {
+    kept_.emplace(ticket, outcome);
+  } catch (const std::bad_alloc&) {  // the place is freed all the same: the queue must go on
+    forget(ticket + 1);
+    ++forgotten_;
+  }
+}
+
+Notes::Outcome Notes::find(LongWord ticket) {
+  if (ticket < noted()) return find_noted(ticket);
+  const OutcomeCode code = queue_.outcome(ticket);
+  Outcome outcome{.has_ended = code != OutcomeCode::none,
+                  .was_cancelled = code == OutcomeCode::cancelled};
+  if (code == OutcomeCode::fault)
+    outcome.completion.fault_code = queue_.fault_code(ticket).value_or(0);
+  if (code == OutcomeCode::done && results_ != nullptr) {
+    outcome.completion.results = queue_.results(ticket);
+  }
+  // If the ticket was noted meanwhile, its place may have been used again: the note counts.
+  return ticket < noted() ? find_noted(ticket) : outcome;
+}
+
+Notes::Outcome Notes::find_noted(LongWord ticket) {
+  const std::scoped_lock held(mutex_);
+  Outcome outcome{.has_ended = true};
+  if (const auto found = kept_.find(ticket); found != kept_.end()) {
+    outcome.was_cancelled = found->second.was_cancelled;
+    outcome.completion.fault_code = found->second.fault_code;
+  } else if (ticket < forgotten_before_) {
+    outcome.is_forgotten = true;
+  } else if (results_ != nullptr) {
+    const bool is_kept = noted_.load(std::memory_order_relaxed) - ticket <= queue_.capacity();
+    outcome.is_forgotten = !is_kept;
+    if (is_kept) outcome.completion.results = results_[queue_.place_of(ticket)];
+  }
+  return outcome;
+}
+
+std::uint64_t Notes::forgotten() const {
+  const std::scoped_lock held(mutex_);
+  return forgotten_;
+}
+
+}  // namespace everkernel::live

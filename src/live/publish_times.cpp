@@ -1,0 +1,50 @@
+// Times of some items, and what follows from them for the others.
+#include "live/publish_times.hpp"
+
+#include <ctime>
+
+namespace everkernel::live {
+namespace {
+
+// Milliseconds. The clock of the last tick takes a quarter of the time of an exact one.
+std::uint32_t coarse_now() {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+  return static_cast<std::uint32_t>(now.tv_sec * 1000 + now.tv_nsec / 1'000'000);
+}
+
+}  // namespace
+
+void PublishTimes::stamp_some(LongWord first, LongWord end) {
+  const std::uint32_t now = coarse_now();
+  for (LongWord ticket = next_stamped(first); ticket < end; ticket += kStampInterval) {
+    coarse(ticket).store(now, std::memory_order_relaxed);
+  }
+  LongWord sampled = backend::next_sample(first);
+  if (sampled >= end) return;
+  const std::int64_t exact = backend::steady_now();
+  for (; sampled < end; sampled += backend::kSampleInterval) {
+    exact_[backend::sample_place(sampled, capacity_)].store(exact, std::memory_order_relaxed);
+  }
+}
+
+// Of a ticket without a time, the next one that has a time was published later.
+std::optional<std::chrono::milliseconds> PublishTimes::least_age(LongWord ticket,
+                                                                 LongWord end) const {
+  const LongWord stamped = next_stamped(ticket);
+  if (stamped >= end) return std::nullopt;
+  return std::chrono::milliseconds(coarse_now() - coarse(stamped).load(std::memory_order_relaxed));
+}
+
+void PublishTimes::count(LongWord begin, LongWord end) {
+  for (LongWord ticket = backend::next_sample(begin); ticket < end;
+       ticket += backend::kSampleInterval) {
+    const std::size_t place = backend::sample_place(ticket, capacity_);
+    const std::int64_t ended =
+        queue_ != nullptr ? queue_->sampled_end(place) : backend::steady_now();
+    histogram_.record(
+        std::chrono::nanoseconds(ended - exact_[place].load(std::memory_order_relaxed)));
+  }
+}
+
+}  // namespace everkernel::live

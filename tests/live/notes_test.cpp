@@ -1,0 +1,93 @@
+// What a producer notes of outcomes: order, faults, results, and tickets that never ran.
+#include "live/notes.hpp"
+
+#include <gtest/gtest.h>
+
+#include <optional>
+
+#include "live/queue_memory.hpp"
+
+namespace everkernel::live {
+namespace {
+
+using abi::OutcomeCode;
+
+class NotesTest : public testing::Test {
+ protected:
+  void open(const protocol::QueueShape& shape) {
+    memory = *QueueMemory::create(shape);
+    times.emplace(shape.capacity, nullptr);
+    notes = std::make_unique<Notes>(memory->producer(), *times);
+  }
+  void end(LongWord ticket, OutcomeCode code, Word fault = 0,
+           const protocol::ItemResults& results = {}) {
+    memory->kernel().end(ticket, code, fault, results);
+  }
+
+  std::shared_ptr<const QueueMemory> memory;
+  std::optional<PublishTimes> times;
+  std::unique_ptr<Notes> notes;
+};
+
+TEST_F(NotesTest, tickets_are_noted_in_order) {
+  open({.capacity = 8});
+  end(1, OutcomeCode::done);
+  end(2, OutcomeCode::fault, 300);
+  notes->advance(8);
+  EXPECT_EQ(notes->noted(), 0u);
+  EXPECT_TRUE(notes->has_ended(1));
+  EXPECT_FALSE(notes->has_ended(0));
+  EXPECT_EQ(notes->find(2).completion.fault_code, 300u);
+  end(0, OutcomeCode::done);
+  notes->advance(8);
+  EXPECT_EQ(notes->noted(), 3u);
+  EXPECT_EQ(notes->find(2).completion.fault_code, 300u) << "also after it was noted";
+  EXPECT_FALSE(notes->find(3).has_ended);
+}
+
+TEST_F(NotesTest, nothing_is_noted_beyond_the_end_that_is_asked_for) {
+  open({.capacity = 16});
+  for (LongWord ticket = 0; ticket < 16; ++ticket) end(ticket, OutcomeCode::done);
+  notes->advance(5);
+  EXPECT_EQ(notes->noted(), 5u);
+  notes->advance(4);
+  EXPECT_EQ(notes->noted(), 5u);
+}
+
+TEST_F(NotesTest, a_tail_that_lies_does_not_carry_noting_into_another_lap) {
+  open({.capacity = 8});
+  for (LongWord ticket = 0; ticket < 8; ++ticket) end(ticket, OutcomeCode::done);
+  notes->advance(~LongWord{0});
+  EXPECT_EQ(notes->noted(), 8u);
+}
+
+TEST_F(NotesTest, results_are_kept_for_one_lap_after_they_were_noted) {
+  open({.capacity = 4, .has_results = true});
+  for (LongWord ticket = 0; ticket < 4; ++ticket) {
+    end(ticket, OutcomeCode::done, 0, {static_cast<Word>(ticket), 7, 8});
+  }
+  EXPECT_EQ(notes->find(2).completion.results, (protocol::ItemResults{2, 7, 8}));
+  notes->advance(4);
+  for (LongWord ticket = 4; ticket < 6; ++ticket) {
+    end(ticket, OutcomeCode::done, 0, {static_cast<Word>(ticket), 7, 8});
+  }
+  EXPECT_EQ(notes->find(2).completion.results, (protocol::ItemResults{2, 7, 8}));
+  notes->advance(6);
+  EXPECT_EQ(notes->find(2).completion.results, (protocol::ItemResults{2, 7, 8}));
+  EXPECT_TRUE(notes->find(1).is_forgotten);
+  EXPECT_TRUE(notes->find(1).has_ended);
+}
+
+TEST_F(NotesTest, what_has_no_outcome_at_the_end_never_ran) {
+  open({.capacity = 8});
+  end(0, OutcomeCode::done);
+  end(2, OutcomeCode::cancelled);
+  EXPECT_EQ(notes->finish(4), 3u);
+  EXPECT_EQ(notes->noted(), 4u);
+  EXPECT_EQ(notes->first_cancelled(), 1u);
+  EXPECT_FALSE(notes->find(0).was_cancelled);
+  for (const LongWord ticket : {1ull, 2ull, 3ull}) EXPECT_TRUE(notes->find(ticket).was_cancelled);
+}
+
+}  // namespace
+}  // namespace everkernel::live

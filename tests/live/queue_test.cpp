@@ -1,0 +1,222 @@
+// Queues that a program opens: publishing, results, order, closing.
+#include "everkernel/live/queue.hpp"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <thread>
+
+#include "everkernel/abi/fault.hpp"
+#include "queue_fixture.hpp"
+
+namespace everkernel::test {
+namespace {
+
+TEST_F(Queues, an_item_answers_with_three_words) {
+  for (const EntryFormat format : {EntryFormat::compact, EntryFormat::full}) {
+    Queue queue = open({.capacity = 8, .entries = format, .results = true});
+    for (Word i = 0; i < 50; ++i) {
+      const std::array<Word, 2> args{i, 100};
+      const auto ticket = queue.publish({.opcode = kAnswer, .args = args}, kPatience);
+      ASSERT_TRUE(ticket) << message_of(ticket);
+      const auto ended = queue.wait(*ticket, kPatience);
+      ASSERT_TRUE(ended) << message_of(ended);
+      EXPECT_EQ(ended->results, (std::array<Word, 3>{i + 100, i, 7}));
+    }
+  }
+}
+
+TEST_F(Queues, results_are_kept_while_later_items_are_published) {
+  Queue queue = open({.capacity = 4, .results = true});
+  std::vector<Ticket> tickets;
+  for (Word i = 0; i < 8; ++i) {
+    const std::array<Word, 2> args{i, 0};
+    tickets.push_back(*queue.publish({.opcode = kAnswer, .args = args}, kPatience));
+  }
+  ASSERT_TRUE(queue.wait_all(kPatience));
+  for (Word i = 4; i < 8; ++i) EXPECT_EQ(queue.wait(tickets[i], kPatience)->results[0], i);
+  EXPECT_EQ(code_of(queue.wait(tickets[0], kPatience)), Code::invalid_argument);
+}
+
+TEST_F(Queues, what_does_not_fit_a_compact_entry_is_refused) {
+  Queue queue = open();
+  const std::array<Word, 4> four{};
+  EXPECT_EQ(code_of(queue.publish({.opcode = kAnswer, .args = four})), Code::invalid_argument);
+  const protocol::PackedOp ops[] = {{.opcode = 0}};
+  EXPECT_EQ(code_of(queue.publish_packed(ops)), Code::invalid_argument);
+  EXPECT_EQ(code_of(queue.publish({.opcode = 0xFFFFFFFF})), Code::invalid_argument);
+  const abi::WorkItem shutdown{0xFFFFFFFF, 0, 0, 0};
+  EXPECT_EQ(code_of(queue.publish_items({&shutdown, 1})), Code::invalid_argument);
+  EXPECT_EQ(queue.counters().published, 0u);
+  Queue full = open({.entries = EntryFormat::full});
+  EXPECT_TRUE(full.publish_packed(ops));
+  EXPECT_TRUE(full.publish({.opcode = kAnswer, .args = four}));
+  EXPECT_TRUE(full.wait_all(kPatience));
+}
+
+TEST_F(Queues, options_that_cannot_be_are_refused) {
+  EXPECT_EQ(code_of(session->open_queue({.tenant = TenantId(29)})), Code::invalid_argument);
+  EXPECT_EQ(code_of(session->open_queue({.priority = Priority{5}})), Code::invalid_argument);
+  EXPECT_EQ(code_of(session->open_queue({.capacity = 12})), Code::invalid_argument);
+  EXPECT_EQ(code_of(session->open_queue({.capacity = 8, .first_ticket = 8})),
+            Code::invalid_argument);
+}
+
+TEST_F(Queues, a_session_has_at_most_1024) {
+  std::vector<Queue> queues;
+  for (int i = 0; i < 1024; ++i) queues.push_back(open({.capacity = 2}));
+  EXPECT_EQ(code_of(session->open_queue({})), Code::invalid_argument);
+  const auto ticket = queues[777].publish({});
+  ASSERT_TRUE(ticket);
+  EXPECT_TRUE(queues[777].wait(*ticket, kPatience));
+  queues.pop_back();
+  EXPECT_TRUE(session->open_queue({}));
+}
+
+TEST_F(Queues, tickets_belong_to_their_queue) {
+  Queue first = open(), second = open();
+  const Ticket ticket = *first.publish({});
+  ASSERT_TRUE(second.publish({}));
+  EXPECT_EQ(code_of(second.wait(ticket, kPatience)), Code::invalid_argument);
+  EXPECT_EQ(code_of(second.poll(ticket)), Code::invalid_argument);
+  EXPECT_TRUE(session->wait(ticket, kPatience)) << "its session knows it too";
+}
+
+// A fence counts tickets of its own queue, over the edge of a lap.
+TEST_F(Queues, a_fence_waits_for_the_tickets_before_it) {
+  DataBuffer sum = *kernel->create_buffer({.handle = 1, .word_count = 1});
+  for (const EntryFormat format : {EntryFormat::compact, EntryFormat::full}) {
+    Queue queue = open({.capacity = 8, .entries = format});
+    const std::array<Word, 3> args{0, 1, 1};
+    const std::array<Operation, 5> items = {Operation{kAdd, args}, Operation{kAdd, args},
+                                            Operation{kAdd, args}, Operation{kAdd, args},
+                                            Operation{kAdd, args}};
+    std::array<Word, 1> before{};
+    ASSERT_TRUE(sum.read(0, before));
+    for (Word lap = 1; lap <= 40; ++lap) {
+      const auto range = queue.publish_batch(items, lap, kPatience);
+      ASSERT_TRUE(range) << message_of(range);
+      ASSERT_TRUE(queue.wait(range->last(), kPatience));
+      std::array<Word, 1> now{};
+      ASSERT_TRUE(sum.read(0, now));
+      ASSERT_EQ(now[0], before[0] + 5 * lap);
+    }
+    const std::array<Word, 2> too_many{241, 0};  // 240 tickets precede it
+    const Ticket fence = *queue.publish({.opcode = 7, .args = too_many});
+    EXPECT_EQ(queue.wait(fence, kPatience)->fault_code,
+              static_cast<Word>(abi::FaultCode::bad_fence));
+  }
+}
+
+TEST_F(Queues, more_items_than_rooms_wait_and_the_queue_goes_on_when_they_end) {
+  Queue queue = open({.tenant = TenantId(3), .capacity = 4096});
+  // The table of waiting items has 1,024 rooms: the items behind them are not taken.
+  const std::vector<abi::WorkItem> items(2000, abi::WorkItem{kForever, 0, 0, 0});
+  ASSERT_TRUE(queue.publish_items(items));
+  Queue other = open({.tenant = TenantId(4)});
+  for (int i = 0; i < 100; ++i) {
+    const auto ticket = other.publish({}, kPatience);
+    ASSERT_TRUE(other.wait(*ticket, kPatience));
+  }
+  EXPECT_EQ(queue.close(StopMode::cancel, milliseconds(100)), 2000u);
+}
+
+TEST_F(Queues, closing_drains_or_cancels) {
+  Queue drained = open();
+  const std::vector<abi::WorkItem> items(1000, abi::WorkItem{});
+  ASSERT_TRUE(drained.publish_items(items));
+  EXPECT_EQ(drained.close(StopMode::drain, kPatience), 0u);
+  EXPECT_EQ(code_of(drained.publish({})), Code::invalid_argument);
+  EXPECT_EQ(drained.close(StopMode::cancel), 0u) << "a second time";
+
+  ASSERT_TRUE(session->set_tenant_enabled(TenantId(5), false));
+  Queue held = open({.tenant = TenantId(5)});
+  const TicketRange range = *held.publish_items(std::span(items).first(10));
+  EXPECT_EQ(held.close(StopMode::drain, milliseconds(10)), 10u);
+  EXPECT_EQ(code_of(held.wait(range.first, kPatience)), Code::invalid_argument);
+  EXPECT_EQ(code_of(held.wait_all(kPatience)), Code::invalid_argument);
+  EXPECT_TRUE(session->wait_all(kPatience)) << "a closed queue is not the session's any more";
+}
+
+TEST_F(Queues, closing_ends_an_endless_item_at_its_deadline_and_no_other) {
+  Queue endless = open({.tenant = TenantId(1)});
+  const Ticket spin = *endless.publish({.opcode = kSpin});
+  std::this_thread::sleep_for(milliseconds(20));
+  Queue other = open({.tenant = TenantId(2)});
+  const Ticket quick = *other.publish({});
+  const auto begin = std::chrono::steady_clock::now();
+  endless.close(StopMode::cancel, milliseconds(30));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, seconds(10));
+  EXPECT_EQ(endless.wait(spin, kPatience)->fault_code, static_cast<Word>(abi::FaultCode::deadline));
+  EXPECT_TRUE(other.wait(quick, kPatience)->is_done());
+}
+
+// A worker that runs an endless item of another queue does not hold up the close of this one.
+TEST_F(Queues, closing_does_not_wait_for_items_of_other_queues) {
+  Queue endless = open({.tenant = TenantId(1)});
+  ASSERT_TRUE(endless.publish({.opcode = kSpin}));
+  std::this_thread::sleep_for(milliseconds(20));
+  for (int i = 0; i < 10; ++i) {
+    Queue queue = open({.tenant = TenantId(2)});
+    const auto ticket = queue.publish({});
+    ASSERT_TRUE(queue.wait(*ticket, kPatience));
+    const auto begin = std::chrono::steady_clock::now();
+    EXPECT_EQ(queue.close(StopMode::drain, kPatience), 0u);
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, seconds(5));
+  }
+}
+
+TEST_F(Queues, a_queue_may_outlive_its_session) {
+  Queue queue = open();
+  const Ticket ticket = *queue.publish({});
+  ASSERT_TRUE(queue.wait(ticket, kPatience));
+  session.reset();
+  kernel.reset();
+  EXPECT_EQ(code_of(queue.publish({})), Code::invalid_argument);
+  EXPECT_TRUE(queue.wait(ticket, kPatience)->is_done());
+  EXPECT_EQ(code_of(queue.on_complete(ticket, [](Ticket, Completion, bool) {})),
+            Code::invalid_argument);
+}
+
+TEST_F(Queues, callbacks_are_called_for_items_of_several_queues) {
+  std::vector<Queue> queues;
+  for (Word i = 0; i < 5; ++i) queues.push_back(open({.tenant = TenantId(i)}));
+  std::atomic<int> calls{0};
+  for (int i = 0; i < 100; ++i) {
+    Queue& queue = queues[static_cast<std::size_t>(i % 5)];
+    const Ticket ticket = *queue.publish({}, kPatience);
+    ASSERT_TRUE(
+        queue.on_complete(ticket, [&, ticket](Ticket ended, Completion how, bool cancelled) {
+          calls += ended.number == ticket.number && how.is_done() && !cancelled ? 1 : 0;
+        }));
+  }
+  session->stop(StopMode::drain, kPatience);
+  EXPECT_EQ(calls, 100);
+}
+
+TEST_F(Queues, they_come_and_go_beside_items_of_others) {
+  Queue steady = open({.tenant = TenantId(1)});
+  std::atomic<bool> is_over{false};
+  std::atomic<int> failures{0};
+  std::jthread publisher([&] {
+    while (!is_over) {
+      const auto ticket = steady.publish({}, kPatience);
+      if (!ticket || !steady.wait(*ticket, kPatience)) ++failures;
+    }
+  });
+  for (Word i = 0; i < 100; ++i) {
+    Queue queue = open({.tenant = TenantId(2 + i % 20), .priority = Priority{i % 5}});
+    const std::vector<abi::WorkItem> items(64, abi::WorkItem{});
+    ASSERT_TRUE(queue.publish_items(items));
+    if (i % 2 == 0) {
+      ASSERT_TRUE(queue.wait_all(kPatience));
+    }
+  }
+  is_over = true;
+  publisher.join();
+  EXPECT_EQ(failures, 0);
+}
+
+}  // namespace
+}  // namespace everkernel::test
