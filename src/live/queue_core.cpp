@@ -446,6 +446,7 @@ void QueueCore::sleep_on_workers(const std::function<bool()>& is_met, Clock::tim
   const std::uint32_t before = live_->wakes.load(std::memory_order_acquire);
   live_->sleepers.fetch_add(1, std::memory_order_seq_cst);
   fence::heavy();
+  if (const auto session = host()) session->expect_sleeper();
   if (!is_met()) backend::futex::wait(live_->wakes, before, deadline - Clock::now());
   live_->sleepers.fetch_sub(1, std::memory_order_relaxed);
 }
