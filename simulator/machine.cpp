@@ -113,10 +113,11 @@ std::uint64_t Grid::instructions() const {
   return state_->executed;
 }
 
-Result<bool> Grid::run(std::uint64_t instruction_count) {
+Result<bool> Grid::run(std::uint64_t instruction_count, const std::atomic<bool>* is_disturbed) {
   State& state = *state_;
   const std::uint64_t end = state.executed + instruction_count;
   while (state.executed < end) {
+    if (is_disturbed != nullptr && is_disturbed->load(std::memory_order_relaxed)) break;
     bool is_over = true;
     for (const auto& block : state.blocks) {
       const std::uint64_t executed = block->run(state.program->steps);

@@ -5,6 +5,7 @@
 // again only where the code synchronises them.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -44,9 +45,11 @@ class Grid {
   Grid(const Grid&) = delete;
   Grid& operator=(const Grid&) = delete;
 
-  /// Runs about `instruction_count` more instructions, each counted once for a warp; returns
-  /// whether the launch is over. Fails with the instruction that broke a rule.
-  Result<bool> run(std::uint64_t instruction_count);
+  /// Runs about `instruction_count` more instructions, each counted once for a warp, and fewer if
+  /// `is_disturbed` becomes true; returns whether the launch is over. Fails with the instruction
+  /// that broke a rule.
+  Result<bool> run(std::uint64_t instruction_count,
+                   const std::atomic<bool>* is_disturbed = nullptr);
   std::uint64_t instructions() const;
 
  private:
