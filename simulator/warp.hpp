@@ -110,13 +110,33 @@ class Warp {
   Warp(Block& block, std::uint32_t first_thread, std::uint32_t lanes);
 
   // Registers.
-  std::uint32_t get(const Operand& operand, std::uint32_t lane);
+  std::uint32_t get(const Operand& operand, std::uint32_t lane) {
+    if (operand.kind == OperandKind::reg) [[likely]]
+      return registers_[operand.index][lane];
+    return operand.kind == OperandKind::immediate ? operand.value : get_other(operand, lane);
+  }
   std::uint64_t get_wide(const Operand& operand, std::uint32_t lane);
-  bool get_predicate(const Operand& operand, std::uint32_t lane) const;
+  bool get_predicate(const Operand& operand, std::uint32_t lane) const {
+    const bool value = operand.kind == OperandKind::uniform_predicate
+                           ? uniform_predicates_[operand.index]
+                           : (predicates_[operand.index] >> lane & 1) != 0;
+    return value != operand.is_negative;
+  }
   std::uint32_t predicate_mask(const Operand& operand) const;
-  void set(const Operand& operand, std::uint32_t lane, std::uint32_t value);
+  void set(const Operand& operand, std::uint32_t lane, std::uint32_t value) {
+    if (operand.kind != OperandKind::reg) return set_other(operand, value);
+    if (operand.index != kNoRegister) registers_[operand.index][lane] = value;
+  }
   void set_wide(const Operand& operand, std::uint32_t lane, std::uint64_t value);
-  void set_predicate(const Operand& operand, std::uint32_t lane, bool value);
+  void set_predicate(const Operand& operand, std::uint32_t lane, bool value) {
+    if (operand.index == kTrue) return;
+    if (operand.kind == OperandKind::uniform_predicate) {
+      uniform_predicates_[operand.index] = value;
+      return;
+    }
+    const std::uint32_t bit = 1u << lane;
+    predicates_[operand.index] = (predicates_[operand.index] & ~bit) | (value ? bit : 0);
+  }
   std::uint32_t constant(std::size_t bank, std::uint32_t offset);
   std::uint32_t constant_place(const Operand& operand, std::uint32_t lane) const;
 
@@ -157,6 +177,8 @@ class Warp {
   std::uint32_t first_thread() const { return first_thread_; }
 
  private:
+  std::uint32_t get_other(const Operand& operand, std::uint32_t lane);
+  void set_other(const Operand& operand, std::uint32_t value);
   void split(std::uint32_t mask);
   void release_waiting();
   bool release_one_meeting();
