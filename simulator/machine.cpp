@@ -100,6 +100,7 @@ Grid::Grid(std::shared_ptr<const Program> program, const Cubin& cubin, const Lau
   for (std::uint32_t i = 0; i < launch.block_count; ++i) {
     state_->blocks.push_back(std::make_unique<Block>(Place{.block = i,
                                                            .thread_count = launch.thread_count,
+                                                           .sm_count = launch.sm_count,
                                                            .shared_bytes = shared_bytes,
                                                            .local_bytes = local_bytes,
                                                            .seed = launch.seed},
@@ -111,6 +112,10 @@ Grid::~Grid() = default;
 
 std::uint64_t Grid::instructions() const {
   return state_->executed;
+}
+
+std::uint64_t Grid::write_count() const {
+  return state_->memory.write_count;
 }
 
 Result<bool> Grid::run(std::uint64_t instruction_count, const std::atomic<bool>* is_disturbed) {

@@ -1,6 +1,7 @@
 // libsimulated_cuda.so: a driver library that runs kernels with machine.hpp's Grid on host memory.
 //
-// Here are the functions for modules, events, graphs and launches; streams.hpp runs what they queue.
+// Here are the functions for modules, events, graphs and launches; streams.hpp runs what they
+// queue.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -122,6 +123,7 @@ CuResult make_start(const CuKernelNode& node, Start& start) {
            .program = function.program,
            .launch = {.block_count = node.grid[0],
                       .thread_count = node.block[0],
+                      .sm_count = static_cast<std::uint32_t>(driver().state.sm_count),
                       .shared_bytes = node.shared_bytes,
                       .instruction_limit = ~std::uint64_t{0}},
            .parameters = parameters_of(kernel, node.arguments)};

@@ -38,6 +38,9 @@ using Clock = std::chrono::steady_clock;
 // for a resident kernel waits for a turn of every other.
 constexpr std::uint64_t kLongTurn = 50'000;
 constexpr std::uint64_t kShortTurn = 5'000;
+// Turns in which no kernel wrote anything before the machine yields its core in each: all warps
+// sleep, or wait for a host that may need the core.
+constexpr unsigned kQuietTurns = 8;
 
 // The memory that a kernel may use: the variables of its module, and what the driver allocated. The
 // machine's thread does not hold the driver's lock; it takes it for ranges that it does not
@@ -48,11 +51,11 @@ class Reach {
       : globals_{reinterpret_cast<std::uintptr_t>(globals.data()), globals.size()} {}
 
   bool has(std::uintptr_t begin, std::size_t bytes) {
-    if (remembered_ != driver().memory.release_count()) forget();
+    if (remembered_ != memory_.release_count()) forget();
+    if (ranges_[newest_].has(begin, bytes)) return true;
     for (std::size_t i = 0; i < kRanges; ++i) {
-      MemoryRange& range = ranges_[(newest_ + i) % kRanges];
-      if (!range.has(begin, bytes)) continue;
-      newest_ = (newest_ + i) % kRanges;
+      if (!ranges_[i].has(begin, bytes)) continue;
+      newest_ = i;
       return true;
     }
     return look_up(begin, bytes);
@@ -64,20 +67,22 @@ class Reach {
   void forget() {
     ranges_ = {};
     ranges_[0] = globals_;
-    remembered_ = driver().memory.release_count();
+    remembered_ = memory_.release_count();
   }
   bool look_up(std::uintptr_t begin, std::size_t bytes) {
     const std::scoped_lock hold(driver_lock());
-    const auto range = driver().memory.range_of(begin, bytes);
+    const auto range = memory_.range_of(begin, bytes);
     if (!range) return globals_.has(begin, bytes);
-    newest_ = (newest_ + kRanges - 1) % kRanges;
+    oldest_ = (oldest_ + 1) % kRanges;
+    newest_ = oldest_;
     ranges_[newest_] = *range;
     return true;
   }
 
+  const DeviceMemory& memory_ = driver().memory;
   MemoryRange globals_;
   std::array<MemoryRange, kRanges> ranges_ = {};
-  std::size_t newest_ = 0;
+  std::size_t newest_ = 0, oldest_ = 0;
   std::uint64_t remembered_ = ~std::uint64_t{0};
 };
 
@@ -107,12 +112,16 @@ class Resident {
     return grid_->run(instructions, &is_disturbed);
   }
   const std::string& name() const { return start_.kernel->name; }
+  bool has_written() {
+    return std::exchange(written_, grid_->write_count()) != grid_->write_count();
+  }
 
  private:
   Start start_;
   Reach reach_;
   std::uint64_t seed_;
   std::optional<Grid> grid_ = {};
+  std::uint64_t written_ = 0;
 };
 
 namespace {
@@ -245,6 +254,7 @@ void Machine::stop() {
 
 void Machine::run(const std::stop_token& stop) {
   std::unique_lock hold(driver_lock());
+  unsigned quiet = 0;
   while (!stop.stop_requested()) {
     is_disturbed_.store(false, std::memory_order_relaxed);
     const auto kernels = driver().broken == 0 ? residents() : decltype(residents()){};
@@ -252,9 +262,12 @@ void Machine::run(const std::stop_token& stop) {
       work_.wait(hold, stop, [] { return driver().broken == 0 && !residents().empty(); });
       continue;
     }
+    ++quiet;
     for (const auto& kernel : kernels) {
       hold.unlock();
+      if (quiet > kQuietTurns) std::this_thread::yield();
       const auto is_over = kernel->run(kernels.size() == 1 ? kLongTurn : kShortTurn, is_disturbed_);
+      if (kernel->has_written()) quiet = 0;
       hold.lock();
       if (!is_over) {
         say(is_over.error().message);
@@ -280,9 +293,8 @@ CuStream make_stream() {
 }
 
 bool is_stream(CuStream stream) {
-  return std::ranges::any_of(streams(), [&](const auto& known) {
-    return known.get() == stream && !known->is_destroyed;
-  });
+  return std::ranges::any_of(
+      streams(), [&](const auto& known) { return known.get() == stream && !known->is_destroyed; });
 }
 
 void destroy_stream(CuStream stream) {
@@ -339,7 +351,8 @@ CuResult finish_all(std::string_view call) {
   std::vector<std::shared_ptr<Mark>> marks;
   for (const auto& stream : streams()) {
     marks.push_back(std::make_shared<Mark>());
-    stream->operations.push_back({.step = [mark = marks.back()] { return mark->is_reached = true; }});
+    stream->operations.push_back(
+        {.step = [mark = marks.back()] { return mark->is_reached = true; }});
   }
   run_steps();
   const auto is_done = [&] { return std::ranges::all_of(marks, &Mark::is_reached); };
@@ -350,7 +363,8 @@ CuResult finish_all(std::string_view call) {
     machine().wait_for_progress();
   }
   for (const auto& kernel : residents()) {
-    say(fmt::format("{} waits for the end of all kernels, and {} has run on for {} s: a device "
+    say(
+        fmt::format("{} waits for the end of all kernels, and {} has run on for {} s: a device "
                     "would block until it ends. The process is aborted.",
                     call, kernel->name(), patience.count()));
   }

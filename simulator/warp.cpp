@@ -132,7 +132,9 @@ std::uint64_t Warp::address_of(const Operand& operand, std::uint32_t lane) const
 }
 
 std::byte* Warp::reach_global(std::uint64_t address, std::size_t size, bool writes) {
-  if (address % size == 0 && block_.memory().may_access(address, size, writes)) {
+  Memory& memory = block_.memory();
+  if (address % size == 0 && memory.may_access(address, size, writes)) {
+    memory.write_count += writes ? 1 : 0;
     return reinterpret_cast<std::byte*>(address);
   }
   fail_with(fmt::format("{} {} bytes at {:#x}", writes ? "writes" : "reads", size, address));
@@ -349,7 +351,7 @@ void Warp::pass_block_barrier(std::uint32_t result) {
 
 void Warp::fail_with(const std::string& why) {
   if (failure_.empty()) failure_ = why;
-  is_yielding_ = true;
+  end_turn();
 }
 
 std::string Warp::where(const std::vector<Step>& steps) const {
@@ -400,6 +402,7 @@ bool Warp::choose_fragment() {
 
 std::uint64_t Warp::run(const std::vector<Step>& steps) {
   const std::uint64_t turn = 1 + block_.draw() % kLongestTurn;
+  is_turn_over_ = false;
   std::uint64_t executed = 0;
   for (; executed < turn; ++executed) {
     if ((is_yielding_ || patience_-- == 0) && !choose_fragment()) return executed;
@@ -410,11 +413,12 @@ std::uint64_t Warp::run(const std::vector<Step>& steps) {
     }
     ++current().next;
     run_step(steps[at]);
+    if (!is_turn_over_) continue;
     if (!failure_.empty()) {
       failure_ = fmt::format("{:#x}: {}: {}", at * kInstructionBytes,
                              to_text(steps[at].instruction), failure_);
-      return executed + 1;
     }
+    return executed + 1;
   }
   return executed;
 }

@@ -79,12 +79,13 @@ Result<Step> step_of(const Instruction& instruction);
 /// Memory that all blocks of a launch share.
 struct Memory {
   MayAccess may_access = {};
+  std::uint64_t write_count = 0;  // of global memory
   std::map<std::size_t, std::vector<std::byte>> banks = {};
 };
 
 /// The position of a block in its launch, and the sizes of its memory.
 struct Place {
-  std::uint32_t block = 0, thread_count = 1;
+  std::uint32_t block = 0, thread_count = 1, sm_count = 1;
   std::uint32_t shared_bytes = 0, local_bytes = 0;
   std::uint64_t seed = 1;
 };
@@ -157,6 +158,8 @@ class Warp {
   void wait(Fragment::Wait wait, std::uint32_t waited_for);
   void end_collective();
   void let_others_run() { is_yielding_ = true; }
+  /// Lets other warps run, too.
+  void end_turn() { is_yielding_ = is_turn_over_ = true; }
 
   /// Runs a few instructions; returns how many, 0 if all lanes wait.
   std::uint64_t run(const std::vector<Step>& steps);
@@ -204,6 +207,7 @@ class Warp {
   std::map<std::uint32_t, std::vector<Fragment>> collectives_ = {};
   std::size_t current_ = 0;
   bool is_yielding_ = true;
+  bool is_turn_over_ = false;
   std::uint64_t patience_ = 0;  // instructions until another fragment runs
   std::uint32_t brought_ = 0, block_result_ = 0;
   std::vector<std::byte> local_;
