@@ -288,7 +288,8 @@ class LiveCrew {
 
   /// Takes items that a look has found; returns whether there are any to run.
   EK_DEVICE bool take(const LiveLook& look) {
-    const bool is_there = behind_ < row_length(look.found) && is_of_level(look.found);
+    const bool is_of_level = is_level_in_turn(look.found);
+    const bool is_there = is_of_level && behind_ < row_length(look.found);
     item_ = {};
     if (is_there) read_entry(look);
     const Word shorts = __ballot_sync(kAllLanes, is_there && item_.is_short);
@@ -319,8 +320,8 @@ class LiveCrew {
     return true;
   }
 
-  /// Whether this lane's queue is of the priority whose turn it is.
-  EK_DEVICE bool is_of_level(Word found) const {
+  /// Whether this lane's queue is of the priority whose turn it is. All lanes call it.
+  EK_DEVICE bool is_level_in_turn(Word found) const {
     if (serves_one_level()) return true;
     const bool is_found = (found >> lane_index() & 1) != 0;
     const Word none = abi::kPriorityCount;
