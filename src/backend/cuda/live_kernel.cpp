@@ -37,8 +37,6 @@ constexpr auto kLeaveLook = microseconds(20);
 constexpr auto kAcknowledgeTimeout = std::chrono::seconds(30);
 // Longest pause between two looks of a kernel without work.
 constexpr Word kLongestPauseNs = 8000;
-// Queues that were closed, before the kernel is parked to unmap them.
-constexpr std::size_t kMostClosed = 64;
 
 // Crews of which a block each serves one priority, if that leaves at least as many for all.
 Word home_crews_of(const CrewKernel& kernel, Word crew_count) {
@@ -132,7 +130,9 @@ Result<void> CudaLiveKernel::launch() {
       crew_grid(context(), code_.crew, code_.worker_count, largest_tile_bytes(code_.crew));
   EVERKERNEL_TRY(context().launch(code_.crew.function, grid, stream_.get(), make_params()));
   is_running_.store(true, std::memory_order_release);
+  context().begin_stay();
   const std::scoped_lock held(lock_);
+  stays_ = true;
   ++totals_.launches;
   return {};
 }
@@ -235,7 +235,6 @@ Result<void> CudaLiveKernel::wait_acknowledged(Clock::time_point deadline, Word 
 Result<void> CudaLiveKernel::open(std::shared_ptr<LiveQueue> queue) {
   const std::scoped_lock held(lock_);
   queues_.reserve(queues_.size() + 1);
-  closed_.reserve(closed_.size() + queues_.size() + 1);  // closing needs no memory
   std::shared_ptr<DeviceQueue> made =
       EVERKERNEL_TRY(DeviceQueue::create(code_.context, std::move(queue), ++queues_made_));
   queues_.push_back(made);
@@ -250,7 +249,6 @@ std::shared_ptr<DeviceQueue> CudaLiveKernel::take_queue(const LiveQueue& queue) 
       std::ranges::find_if(queues_, [&](const auto& known) { return &known->live() == &queue; });
   if (found == queues_.end()) return nullptr;
   auto taken = *found;
-  closed_.push_back(taken);
   queues_.erase(found);
   note(give_orders());
   return taken;
@@ -272,6 +270,7 @@ std::uint64_t CudaLiveKernel::close(LiveQueue& queue, Clock::time_point deadline
                          .native = {}}));
   }
   const std::uint64_t cancelled = cancel_taken(*closing);
+  context().keep_while_kernels_stay(closing);
   queue.notify();
   return cancelled;
 }
@@ -540,7 +539,7 @@ std::uint64_t CudaLiveKernel::stop(Clock::time_point deadline, LeaveMode mode) {
   if (!home_.is_here()) return 0;  // a child of fork() has no keeper, and no device
   {
     const std::scoped_lock held(lock_);
-    if (has_stopped_ || shared_ == nullptr) return 0;
+    if (has_stopped_ || !stays_) return 0;
     has_stopped_ = true;
   }
   if (is_running()) end_kernel(deadline);
@@ -554,7 +553,8 @@ std::uint64_t CudaLiveKernel::stop(Clock::time_point deadline, LeaveMode mode) {
     if (mode == LeaveMode::cancel) cancelled += cancel_taken(*queue);
     queue->live().notify();
   }
-  closed_.clear();
+  context().end_stay();
+  for (auto& queue : queues_) context().keep_while_kernels_stay(std::move(queue));
   queues_.clear();
   retired_.clear();
   return cancelled;

@@ -112,13 +112,13 @@ class CudaLiveKernel final : public LiveKernel {
   MirroredWords control_;
   MirroredWords io_queue_;
   std::vector<std::shared_ptr<DeviceQueue>> queues_;
-  std::vector<std::shared_ptr<DeviceQueue>> closed_;  // mapped until the kernel ends
   Word queues_made_ = 0;
   Word table_mask_ = 0;
   bool must_leave_ = false;
   Orders present_;
   std::list<Orders> retired_;  // crews may still have them
   LiveCounters totals_;        // as they were last read
+  bool stays_ = false;  // it was launched
   bool has_stopped_ = false;
   mutable std::optional<Error> failure_;
 

@@ -76,6 +76,7 @@ Result<std::unique_ptr<DeviceQueue>> DeviceQueue::create(const std::shared_ptr<C
                                                          Word number) {
   const protocol::QueueKernel& words = queue->words;
   const abi::QueueHeader& header = words.header();
+  context->reserve_place_to_keep();
   auto producer_file =
       EVERKERNEL_TRY(MappedPages::map(context, words.producer_file(), header.producer_bytes));
   auto kernel_file =

@@ -12,7 +12,7 @@
 namespace everkernel::backend::cuda {
 
 // Pages of the host that the device reads and writes. Unmapping them waits for every kernel of the
-// device, so that an object is destroyed only while no kernel stays.
+// device, so that they stay mapped while any kernel stays (Context::keep_while_kernels_stay).
 class MappedPages {
  public:
   // Maps the pages from `begin` on, which is on a page. Fails with `out_of_memory` and
