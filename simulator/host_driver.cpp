@@ -33,8 +33,9 @@ std::unique_ptr<HostDriver> make_driver() {
   return made;
 }
 
+// Never destroyed: programs call the driver from destructors of their own static objects.
 std::unique_ptr<HostDriver>& the_driver() {
-  static std::unique_ptr<HostDriver> instance = make_driver();
+  static auto& instance = *new std::unique_ptr<HostDriver>(make_driver());
   return instance;
 }
 

@@ -25,6 +25,7 @@ using backend::cuda::CuStream;
 
 inline constexpr CuResult kInvalidValue = 1;
 inline constexpr CuResult kOutOfMemory = 2;
+inline constexpr CuResult kDeinitialized = 4;
 inline constexpr CuResult kInvalidDevice = 101;
 inline constexpr CuResult kInvalidImage = 200;
 inline constexpr CuResult kInvalidContext = 201;

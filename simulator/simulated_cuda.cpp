@@ -67,7 +67,8 @@ struct Device {
   std::map<CuEvent, std::unique_ptr<CuEventOpaque>> events;
   std::map<CuModule, std::unique_ptr<CuModuleOpaque>> modules;
 };
-Device the_device;
+// Never destroyed, as the driver's state.
+Device& the_device = *new Device;
 
 // ---- kernels ----
 

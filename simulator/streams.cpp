@@ -128,8 +128,9 @@ namespace {
 
 using Streams = std::vector<std::unique_ptr<CuStreamOpaque>>;
 
+// Never destroyed, as the driver's state.
 Streams& streams() {
-  static Streams all;  // they run in this order
+  static Streams& all = *new Streams;  // they run in this order
   return all;
 }
 
@@ -139,7 +140,7 @@ class Machine {
  public:
   // A kernel has become the first of its stream.
   void wake() {
-    if (is_ended_) return;
+    if (driver().broken != 0) return;
     if (!thread_.joinable()) start();
     is_disturbed_.store(true, std::memory_order_relaxed);
     work_.notify_one();
@@ -155,14 +156,14 @@ class Machine {
   void run(const std::stop_token& stop);
 
   std::atomic<bool> is_disturbed_ = false;  // the turn of a kernel shall end early
-  bool is_ended_ = false;
   std::condition_variable_any work_ = {};
   std::condition_variable_any progress_ = {};
   Thread thread_ = {};
 };
 
 // Stops the machine when the process ends: the program then unmaps memory that a kernel which never
-// ends still uses. A child of fork() has no thread to stop.
+// ends still uses. Later calls fail, as those of the driver. A child of fork() has no thread to
+// stop.
 class Ending {
  public:
   explicit Ending(Machine& machine) : machine_(machine) {}
@@ -178,9 +179,6 @@ class Ending {
 };
 
 Machine& machine() {
-  // The thread ends before what it uses is destroyed, so that is made first.
-  driver();
-  streams();
   // Never destroyed: in a child of fork() a condition waits for its waiters for ever.
   static Machine& instance = *new Machine;
   static const Ending ending(instance);
@@ -246,7 +244,7 @@ void Machine::start() {
 void Machine::stop() {
   {
     const std::scoped_lock hold(driver_lock());
-    is_ended_ = true;
+    driver().broken = kDeinitialized;
     is_disturbed_.store(true, std::memory_order_relaxed);
   }
   const Thread ended = std::move(thread_);

@@ -387,9 +387,23 @@ TEST_F(SimulatedDevice, calls_that_a_resident_kernel_would_block_for_ever_abort_
   DO(cuMemHostUnregister(host_ + kHostWords));
 }
 
+// Programs call the driver when their static objects are destroyed, after the driver has ended.
+struct LastCall {
+  CuResult (*free)(CuPointer) = nullptr;
+  LastCall() = default;
+  LastCall(const LastCall&) = delete;
+  LastCall& operator=(const LastCall&) = delete;
+  ~LastCall() {
+    constexpr CuResult kDeinitialized = 4;
+    if (free != nullptr && free(1) != kDeinitialized) std::_Exit(8);
+  }
+};
+LastCall last_call;
+
 TEST_F(SimulatedDevice, a_process_ends_although_a_kernel_is_resident) {
   EXPECT_EXIT(
       {
+        last_call.free = driver_.cuMemFree;
         launch_until(0, host_pointer(0));
         while (!becomes(1, 1)) {
         }
