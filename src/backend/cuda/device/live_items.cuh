@@ -73,11 +73,12 @@ class LiveRunner {
   EK_DEVICE Words control() const { return {params_.control, params_.control_words}; }
   EK_DEVICE Words io() const { return {params_.io_queue, params_.io_words}; }
 
-  /// Runs the items of the lanes whose kind is `lane`, and the item of kind `warp`, `fence` or
-  /// `copy` that all lanes of the warp have in equal copies.
-  EK_DEVICE void run(LiveItem& item) const {
+  /// Runs the items of the lanes whose kind is `lane`. If the item is `single`, which all lanes of
+  /// the warp have in equal copies, it may be of kind `warp`, `fence` or `copy` too.
+  EK_DEVICE void run(LiveItem& item, bool is_single) const {
     if (item.kind == Kind::lane) item.result = run_on_lane(item);
     __syncwarp();
+    if (!is_single) return;
     if (__any_sync(kAllLanes, item.kind == Kind::fence)) run_fence(item);
     if (__any_sync(kAllLanes, item.kind == Kind::copy)) {
       const Word source = item.args[0], target = item.args[1], count = item.args[2];

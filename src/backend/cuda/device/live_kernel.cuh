@@ -45,11 +45,14 @@ inline constexpr Word kLongRow = 8;
 struct LiveLook {
   const LiveOrders* orders;
   Word shutdown;
-  Word found;        // lanes whose entry is there and may be taken
-  bool is_known;     // the tenant of this lane's queue is in the table
-  Word quota;        // its quota
-  Word waiting;      // items of this lane's queue that wait
+  Word tenant_base;
+  // Of this lane: the record of the place, and of its queue the tenant's mask and quota and the
+  // items that wait.
+  Word ended, mask, quota, waiting;
   Quad quads[abi::kFullQuads];
+  // Once it has ended.
+  Word found;       // lanes whose entry is there and may be taken
+  bool has_orders;  // there are new orders, or SHUTDOWN is set
 };
 
 /// One crew of the live kernel.
@@ -91,7 +94,7 @@ class LiveCrew {
         const bool is_others = item_.kind == Kind::lane && lane_index() != 0;
         if (!is_packed || is_others) item_.kind = Kind::nothing;
       }
-      if (looks_) runner_.run(item_);
+      if (looks_) runner_.run(item_, is_single_);
       runner_.run_group(item_);
       if (looks_ && is_single_) item_.result = __shfl_sync(kAllLanes, item_.result, 0);
       if (is_packed) counts_.add_operation(item_);
@@ -178,7 +181,8 @@ class LiveCrew {
     is_looking_ = false;
   }
 
-  /// Gives each lane a queue, and a place in the window of entries that come next in it.
+  /// Gives each lane a queue, and a place in the window of entries that come next in it. Four lanes
+  /// load a full entry together, if the queue has as many: the bus then carries whole lines.
   EK_DEVICE void arrange(Word round) {
     const Word count = end_queue_ - first_queue_;
     Word ways = params_.slots_per_crew == 1 ? kWarpLanes : 1;
@@ -186,7 +190,6 @@ class LiveCrew {
     rounds_ = (count + ways - 1) / ways;
     round_ = round < rounds_ ? round : 0;
     width_ = kWarpLanes / ways;
-    behind_ = lane_index() % width_;
     const Word index = round_ * ways + lane_index() / width_;
     window_ = {};
     head_ = 0;
@@ -194,6 +197,10 @@ class LiveCrew {
       window_ = load_queue(load_pointer(queues_ + first_queue_ + index));
       head_ = WideWord(&window_.row->head).load_relaxed();
     }
+    lanes_each_ = window_.is_full && width_ >= abi::kFullQuads ? abi::kFullQuads : 1;
+    reach_ = width_ / lanes_each_;
+    behind_ = lane_index() % width_ / lanes_each_;
+    note_tenants(tenant_base_);
     __syncwarp();
   }
 
@@ -203,61 +210,83 @@ class LiveCrew {
   EK_DEVICE bool find_items() {
     for (;;) {
       if (!is_looking_ && !follow()) return false;
-      const LiveLook look = look_once();
-      const bool has_orders = __any_sync(kAllLanes, look.orders != orders_) != 0;
-      const bool is_over = __any_sync(kAllLanes, look.shutdown != 0) != 0;
-      if (has_orders || is_over) {
-        stop_looking();
-        if (is_over) return false;
-        continue;  // follow() acknowledges
+      LiveLook look = look_for_news();
+      if (look.has_orders) {
+        stop_looking();  // follow() acknowledges the orders
+        if (__any_sync(kAllLanes, look.shutdown != 0)) return false;
+        continue;
       }
       if (look.found != 0 && take(look)) return true;
       if (must_visit(look) && take_waiting(look)) return true;
       if (rounds_ > 1) arrange(round_ + 1);
-      if (look.found == 0) rest();
+    }
+  }
+
+  /// Looks until there is something to do.
+  EK_DEVICE LiveLook look_for_news() {
+    for (;;) {
+      LiveLook look;
+      begin_look(look);
+      if (end_look(look)) return look;
+      rest();
     }
   }
 
   EK_DEVICE void rest() {
-    if (++idle_looks_ <= kEagerLooks * (rounds_ + 1)) return;
+    if (++idle_looks_ <= kEagerLooks * rounds_) return;
     const Word grown = kPauseStep * (idle_looks_ / kEagerLooks);
     const Word pause = grown < params_.longest_pause_ns ? grown : params_.longest_pause_ns;
     if (pause != 0) sleep(pause);
   }
 
-  /// Looks at the next entries of all queues of this round. All loads are under way together.
-  EK_DEVICE LiveLook look_once() {
-    LiveLook look;
-    const Wide ticket = head_ + behind_;
-    const Word place = abi::place_of(ticket, window_.capacity);
-    const Word lap = abi::lap_bit(ticket, window_.capacity);
+  /// Begins to look at the next entries of all queues of this round. All loads are under way
+  /// together.
+  EK_DEVICE void begin_look(LiveLook& look) const {
     const Words control = runner_.control();
-    Word ended = 0, mask = 0;
-    look.quota = look.waiting = 0;
+    look.ended = look.mask = look.quota = look.waiting = 0;
     look.orders = load_pointer(&shared_.orders);
     look.shutdown = is_shut_down();
-    const Word base = control.load_relaxed(abi::kControlTenantBase.first);
-    const Wide mask_at = Wide{tenant_base_} + window_.tenant;
-    look.is_known =
-        mask_at >= abi::kControlTenantMasks.first && mask_at < abi::kControlTenantMasks.end();
+    look.tenant_base = control.load_relaxed(abi::kControlTenantBase.first);
     if (window_.row != nullptr) {
-      ended = load_ended(window_.ended, place);
+      const Word place = abi::place_of(head_ + behind_, window_.capacity);
+      look.ended = load_ended(window_.ended, place);
       look.waiting = load_field(&window_.row->waiting_count);
-      mask = control.load_relaxed_if(look.is_known, mask_at);
+      look.mask = control.load_relaxed_if(is_known_, Wide{tenant_base_} + window_.tenant);
       look.quota = control.load_relaxed(abi::kControlTenantQuotas.first + window_.tenant);
       load_entry(place, look.quads);
     }
     __syncwarp();
+  }
+
+  /// Waits for the loads of a look; returns whether there is something to do.
+  EK_DEVICE bool end_look(LiveLook& look) {
+    const Word lap = abi::lap_bit(head_ + behind_, window_.capacity);
     bool is_there = window_.row != nullptr && look.quads[0].a >> 31 == lap;
-    if (window_.is_full) {
+    if (window_.is_full && lanes_each_ == 1) {
       is_there = is_there && look.quads[1].a >> 31 == lap && look.quads[2].a >> 31 == lap &&
                  look.quads[3].a >> 31 == lap;
     }
-    is_there = is_there && is_ended(ended, lap ^ 1) && (mask != 0 || !look.is_known);
-    // The masks of a table that was moved meanwhile are looked at next time.
-    look.found = __ballot_sync(kAllLanes, is_there && tenant_base_ == base);
+    is_there = is_there && is_ended(look.ended, lap ^ 1) && (look.mask != 0 || !is_known_);
+    look.found = __ballot_sync(kAllLanes, is_there);
+    if (lanes_each_ != 1) {
+      const Word first = lane_index() & ~(abi::kFullQuads - 1);
+      is_there = (look.found >> first & 0xF) == 0xF;
+    }
+    look.found = __ballot_sync(kAllLanes, is_there);
+    const bool has_orders = look.orders != orders_ || look.shutdown != 0;
+    const bool has_moved = look.tenant_base != tenant_base_;
+    look.has_orders = __any_sync(kAllLanes, has_orders) != 0;
+    const bool is_due = __any_sync(kAllLanes, look.waiting != 0) && ++skipped_ > skips_;
+    if (__any_sync(kAllLanes, has_moved)) {
+      note_tenants(__shfl_sync(kAllLanes, look.tenant_base, 0));
+      look.found = 0;  // the masks of a table that was moved are looked at next time
+    }
+    return look.found != 0 || look.has_orders || is_due || rounds_ > 1;
+  }
+  EK_DEVICE void note_tenants(Word base) {
     tenant_base_ = base;
-    return look;
+    const Wide mask_at = Wide{base} + window_.tenant;
+    is_known_ = mask_at >= abi::kControlTenantMasks.first && mask_at < abi::kControlTenantMasks.end();
   }
 
   EK_DEVICE void load_entry(Word place, Quad (&quads)[abi::kFullQuads]) const {
@@ -266,18 +295,40 @@ class LiveCrew {
       return;
     }
     const Word* const entry = window_.entries + Wide{place} * abi::kSlotWords;
+    if (lanes_each_ != 1) {
+      quads[0] = load_entry_quad(entry + 4 * (lane_index() % abi::kFullQuads));
+      return;
+    }
 #pragma unroll
     for (Word i = 0; i < abi::kFullQuads; ++i) quads[i] = load_entry_quad(entry + 4 * i);
   }
+  /// Gives each of the lanes that loaded an entry together all of its quads.
+  EK_DEVICE void gather(LiveLook& look) const {
+    if (!__any_sync(kAllLanes, lanes_each_ != 1)) return;
+    const Word first = lane_index() & ~(abi::kFullQuads - 1);
+    const Quad mine = look.quads[0];
+#pragma unroll
+    for (Word i = 0; i < abi::kFullQuads; ++i) {
+      const Word from = lanes_each_ != 1 ? first + i : lane_index();
+      const Quad quad{__shfl_sync(kAllLanes, mine.a, from), __shfl_sync(kAllLanes, mine.b, from),
+                      __shfl_sync(kAllLanes, mine.c, from), __shfl_sync(kAllLanes, mine.d, from)};
+      if (lanes_each_ != 1) look.quads[i] = quad;
+    }
+  }
+  /// Whether this lane is the only one, or the first, that loaded its entry.
+  EK_DEVICE bool owns_entry() const { return lane_index() % lanes_each_ == 0; }
 
   // ---- taking ----
 
-  /// How many bits are set one behind the other, from the one of this lane's queue's first lane on.
+  /// How many entries are in the mask one behind the other, from the first of this lane's queue on.
+  /// The mask has all lanes of an entry, or none.
   EK_DEVICE Word row_length(Word lanes) const {
-    const Word clear = ~(lanes >> (lane_index() - behind_));
-    const Word end = clear == 0 ? kWarpLanes : lowest_lane(clear);
-    return end < width_ ? end : width_;
+    const Word clear = ~(lanes >> (lane_index() & ~(width_ - 1)));
+    const Word end = (clear == 0 ? kWarpLanes : lowest_lane(clear)) / lanes_each_;
+    return end < reach_ ? end : reach_;
   }
+  /// The first lane of this lane's queue.
+  EK_DEVICE Word first_lane() const { return lane_index() & ~(width_ - 1); }
   /// The lane of the mask whose turn it is.
   EK_DEVICE Word in_turn(Word lanes) {
     const Word later = lanes & ~0u << turn_;
@@ -287,13 +338,13 @@ class LiveCrew {
   }
 
   /// Takes items that a look has found; returns whether there are any to run.
-  EK_DEVICE bool take(const LiveLook& look) {
+  EK_DEVICE bool take(LiveLook& look) {
+    gather(look);
     const bool is_of_level = is_level_in_turn(look.found);
     const bool is_there = is_of_level && behind_ < row_length(look.found);
-    item_ = {};
     if (is_there) read_entry(look);
     const Word shorts = __ballot_sync(kAllLanes, is_there && item_.is_short);
-    const Word heads = __ballot_sync(kAllLanes, is_there && behind_ == 0);
+    const Word heads = __ballot_sync(kAllLanes, is_there && behind_ == 0 && owns_entry());
     if (heads == 0) return false;  // a hole: an entry that was reserved and is not there yet
     const Word alone = heads & ~shorts;
     // Long items and short ones take turns.
@@ -301,20 +352,27 @@ class LiveCrew {
     Word takers = 0;
     if (takes_shorts_) {
       takers = __ballot_sync(kAllLanes, is_there && behind_ < row_length(shorts));
-      if (params_.slots_per_crew == 1) takers = 1u << in_turn(takers);
+      if (params_.slots_per_crew == 1) takers = 1u << in_turn(takers);  // a lane a queue
     } else {
       takers = long_row(is_there, in_turn(alone), look.found);
     }
     if (!serves_one_level()) takers = bounded(takers);
     takers = take_quota(takers, look.quota);
-    if (takers == 0) {
-      item_ = {};
-      return false;
-    }
+    if (takers == 0) return false;
     const Word count = row_length(takers);
     head_ += count;
-    if (count != 0 && behind_ == 0) WideWord(&window_.row->head).store_relaxed(head_);
-    hold(takers);
+    if (count != 0 && lane_index() == first_lane()) {
+      WideWord(&window_.row->head).store_relaxed(head_);
+    }
+    takers &= __ballot_sync(kAllLanes, owns_entry());
+    holds_ = (takers >> lane_index() & 1) != 0;
+    if (!holds_) item_.kind = Kind::nothing;
+    if (takes_shorts_) {
+      is_single_ = is_long_ = false;
+      count_urgent(takers, lowest_lane(takers));
+    } else {
+      hold_long(takers);
+    }
     acquire_entries();
     __syncwarp();
     return true;
@@ -334,12 +392,14 @@ class LiveCrew {
   EK_DEVICE Word bounded(Word takers) const {
     const bool takes = (takers >> lane_index() & 1) != 0;
     const Word most = urgent_ < kStarvation ? kStarvation - urgent_ : 1;
-    const bool may = window_.priority >= kFirstPatient || rank_of_lane(takers) < most;
+    const bool may =
+        window_.priority >= kFirstPatient || rank_of_lane(takers) / lanes_each_ < most;
     return __ballot_sync(kAllLanes, takes && may);
   }
 
   /// The item of this lane's entry.
   EK_DEVICE void read_entry(const LiveLook& look) {
+    item_ = {};
     item_.queue = window_;
     item_.ticket = head_ + behind_;
     const Quad head = look.quads[0];
@@ -365,7 +425,7 @@ class LiveCrew {
         ((head.a & ~abi::kLapMask) == static_cast<Word>(SlotStatus::published) &&
          (head.d & ~abi::kFullPriorityMask) == 0);
     item_.operation = item_.opcode;
-    if (!look.is_known) {
+    if (!is_known_) {
       item_.result = fault_of(FaultCode::tenant_out_of_range);
     } else if (!is_sound) {
       item_.result = fault_of(FaultCode::bad_entry);
@@ -381,8 +441,8 @@ class LiveCrew {
   EK_DEVICE Word long_row(bool is_there, Word lane, Word found) const {
     const bool is_alike = is_there && item_.kind == Kind::lane && !item_.is_short;
     const Word row = row_length(__ballot_sync(kAllLanes, is_alike));
-    const bool is_full_row = width_ >= kLongRow && row_length(found) == width_;
-    const bool is_owners = lane_index() - behind_ == lane;
+    const bool is_full_row = reach_ >= kLongRow && row_length(found) == reach_;
+    const bool is_owners = first_lane() == lane;
     return __ballot_sync(kAllLanes, is_owners && (behind_ == 0 || (is_full_row && behind_ < row)));
   }
 
@@ -390,41 +450,43 @@ class LiveCrew {
   EK_DEVICE Word take_quota(Word takers, Word quota) {
     const Word wanted = row_length(takers);
     const bool is_counted =
-        quota < params_.crew_count && (!takes_shorts_ || quota < kLargeQuota);
+        wanted != 0 && quota < params_.crew_count && (!takes_shorts_ || quota < kLargeQuota);
+    item_.is_counted = is_counted;
+    if (!__any_sync(kAllLanes, is_counted)) return takers;
     Word got = wanted;
-    if (is_counted && wanted != 0 && behind_ == 0) {
+    if (is_counted && lane_index() == first_lane()) {
       const Words held = in_flight(window_.tenant);
       const Word before = held.fetch_add_relaxed(0, wanted);
       got = before < quota ? quota - before : 0;
       if (got > wanted) got = wanted;
       if (got < wanted) held.add_relaxed(0, got - wanted);
     }
-    got = __shfl_sync(kAllLanes, got, lane_index() - behind_);
-    item_.is_counted = is_counted;
+    got = __shfl_sync(kAllLanes, got, first_lane());
     return __ballot_sync(kAllLanes, behind_ < got);
   }
   EK_DEVICE Words in_flight(Word tenant) const { return one_word(shared_.in_flight + tenant); }
 
-  /// Keeps the items of the lanes in the mask. One that all lanes of the warp run together is on
-  /// all of them. Before long items the lock is given away.
-  EK_DEVICE void hold(Word takers) {
+  EK_DEVICE void count_urgent(Word takers, Word owner) {
+    if (serves_one_level()) return;
+    const Word priority = __shfl_sync(kAllLanes, window_.priority, owner);
+    urgent_ = priority < kFirstPatient ? urgent_ + static_cast<Word>(__popc(takers)) : 0;
+  }
+
+  /// Prepares the items of the lanes in the mask, which are all of one queue and not short. One that
+  /// all lanes of the warp run together is then on all of them. Before items that may take long the
+  /// lock is given away.
+  EK_DEVICE void hold_long(Word takers) {
     const Word owner = lowest_lane(takers);
     const Kind kind{__shfl_sync(kAllLanes, static_cast<Word>(item_.kind), owner)};
     const bool is_packed = is(__shfl_sync(kAllLanes, item_.opcode, owner), Opcode::packed_slot);
-    is_single_ = (kind != Kind::lane && kind != Kind::nothing) || is_packed;
-    is_long_ = __shfl_sync(kAllLanes, Word{item_.is_short}, owner) == 0 && kind != Kind::fence;
-    holds_ = (takers >> lane_index() & 1) != 0;
-    if (!serves_one_level()) {
-      const Word priority = __shfl_sync(kAllLanes, item_.queue.priority, owner);
-      urgent_ = priority < kFirstPatient ? urgent_ + static_cast<Word>(__popc(takers)) : 0;
-    }
+    count_urgent(takers, owner);
+    is_single_ = kind != Kind::lane;
+    is_long_ = kind != Kind::fence;
     if (is_single_) {
       spread(owner);
       holds_ = lane_index() == 0;
       if (is_packed && holds_) store_slot(item_, SlotStatus::claimed);
       __syncwarp();
-    } else if (!holds_) {
-      item_ = {};
     }
     if (!is_long_) return;
     store_seat(load_field(&window_row(owner)->number));
@@ -455,8 +517,7 @@ class LiveCrew {
   /// Whether it is time to visit an item that waits. While none of them can go on, visits become
   /// rare.
   EK_DEVICE bool must_visit(const LiveLook& look) {
-    if (!__any_sync(kAllLanes, look.waiting != 0)) return false;
-    if (++skipped_ <= skips_) return false;
+    if (skipped_ <= skips_ || !__any_sync(kAllLanes, look.waiting != 0)) return false;
     skipped_ = 0;
     return true;
   }
@@ -464,11 +525,11 @@ class LiveCrew {
   /// Takes the item that waits longest in the queue whose turn it is, if it can go on.
   EK_DEVICE bool take_waiting(const LiveLook& look) {
     const Word lane =
-        in_turn(__ballot_sync(kAllLanes, behind_ == 0 && look.waiting != 0));
+        in_turn(__ballot_sync(kAllLanes, lane_index() == first_lane() && look.waiting != 0));
     item_ = {};
     item_.queue = window_;
     item_.ticket = head_;
-    item_.is_known_tenant = look.is_known;
+    item_.is_known_tenant = is_known_;
     spread(lane);
     const WaitingBits bits{item_.queue.row, item_.queue.capacity};
     const Word place = bits.take_next();
@@ -604,10 +665,15 @@ class LiveCrew {
   bool is_looking_ = false;
   Word level_ = 0;
   Word first_queue_ = 0, end_queue_ = 0;
-  Word rounds_ = 1, round_ = 0, width_ = 1, behind_ = 0;
+  Word rounds_ = 1, round_ = 0;
+  Word width_ = 1;       // lanes of this lane's queue
+  Word lanes_each_ = 1;  // lanes that load one entry, a quad each
+  Word reach_ = 1;       // entries in the window of the queue
+  Word behind_ = 0;      // entries of the queue that come before this lane's
   LiveQueue window_;
   Wide head_ = 0;
   Word tenant_base_ = abi::kControlTenantMasks.first;
+  bool is_known_ = true;  // the tenant of this lane's queue is in the table
   Word turn_ = 0, urgent_ = 0, idle_looks_ = 0, skips_ = 0, skipped_ = 0;
   bool takes_shorts_ = false;
 
