@@ -7,8 +7,12 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <map>
 #include <string>
+#include <vector>
 
+#include "everkernel/abi/fault.hpp"
 #include "everkernel/ir/parser.hpp"
 #include "everkernel/jit/native.hpp"
 #include "session_trial.hpp"
@@ -19,7 +23,7 @@
 namespace everkernel::test {
 namespace {
 
-constexpr std::uint64_t kBatches = kIsSanitized ? 6 : 30;
+constexpr std::uint64_t kBatches = kIsSanitized ? 5 : 25;
 constexpr std::uint64_t kSessionsEach = 4;  // of a batch: they share a kernel
 
 struct Kernel {
@@ -93,6 +97,61 @@ TEST(RandomSessions, end_every_item_as_the_model_says) {
       tally.sessions, tally.items, elapsed, tally.done, tally.faulted, tally.aborted,
       tally.cancelled, tally.begun_and_cancelled, tally.forgotten, tally.callbacks, tally.holds,
       tally.refused, tally.given, tally.children);
+}
+
+// ---- the generator ----
+
+// What a plan holds, by name.
+std::map<std::string, std::size_t> features_of(const SessionProgram& program,
+                                               const SessionPlan& plan) {
+  std::map<std::string, std::size_t> counts;
+  const auto add = [&](const char* name, auto kind) {
+    ++counts[fmt::format("{} {}", name, static_cast<Word>(kind))];
+  };
+  add("end", plan.end);
+  for (const QueuePlan& queue : plan.queues) add("queue", queue.kind);
+  for (const MeddlerAction& action : plan.meddler) add("meddling", action.kind);
+  for (const auto& calls : plan.producers) {
+    for (const Publication& call : calls) {
+      add("way", call.way);
+      add("follow", call.follow);
+    }
+  }
+  for (const PlannedItem& item : plan.items) {
+    const ItemModel model = model_item(program, plan.buffers, item, {});
+    add("code", std::min<Word>(model.fault_code, abi::kFirstUserFault));
+    if (!model.rests.empty()) ++counts["rests"];
+    if (model.is_look) ++counts["looks"];
+    if (model.is_fence) ++counts["fences"];
+    if (item.inner.size() > 1) ++counts["packed"];
+    if (!model.observables.empty()) ++counts["observables"];
+  }
+  return counts;
+}
+
+TEST(SessionGenerator, draws_everything_that_a_session_can_do) {
+  constexpr std::uint64_t kSessions = 400;
+  std::map<std::string, std::size_t> sessions;
+  for (std::uint64_t seed = 1; seed <= kSessions; ++seed) {
+    Random random(seed);
+    const SessionProgram program = generate_session_program(random);
+    const SessionPlan plan = generate_session(random, program, 4);
+    for (const auto& [name, count] : features_of(program, plan)) ++sessions[name];
+  }
+  std::vector<std::string> names = {"rests", "looks", "fences", "packed", "observables"};
+  const auto add = [&](const char* name, Word count) {
+    for (Word i = 0; i < count; ++i) names.push_back(fmt::format("{} {}", name, i));
+  };
+  add("end", 3);
+  add("queue", kIsSanitized ? 3 : 4);
+  add("meddling", 8);
+  add("way", 4);
+  add("follow", 7);
+  for (const Word code : {0u, 1u, 2u, 4u, 5u, 6u, 9u, 256u})
+    names.push_back(fmt::format("code {}", code));
+  for (const std::string& name : names) {
+    EXPECT_GE(sessions[name], kSessions / 100) << name << ", of " << kSessions << " sessions";
+  }
 }
 
 }  // namespace

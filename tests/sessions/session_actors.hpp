@@ -12,7 +12,7 @@
 namespace everkernel::test {
 
 /// The time after which a call that waits has failed.
-inline constexpr std::chrono::seconds kSessionPatience(kIsSanitized ? 90 : 20);
+inline constexpr std::chrono::seconds kSessionPatience(kIsSanitized ? 40 : 20);
 
 /// Publishes and follows items; in this process or in a child.
 class Producer {

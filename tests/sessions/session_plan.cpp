@@ -5,6 +5,7 @@
 
 #include "everkernel/abi/opcode.hpp"
 #include "everkernel/protocol/packed.hpp"
+#include "support/sanitized.hpp"
 
 namespace everkernel::test {
 namespace {
@@ -60,7 +61,9 @@ class Generator {
     const QueueKind kinds[] = {QueueKind::opened, QueueKind::own, QueueKind::attached,
                                QueueKind::child};
     const Word weights[] = {70, 15, 11, 4};
-    return kinds[random_.weighted(weights)];
+    const QueueKind kind = kinds[random_.weighted(weights)];
+    // In a child of a process with threads, the allocator of a sanitizer may wait for ever.
+    return kind == QueueKind::child && kIsSanitized ? QueueKind::attached : kind;
   }
 
   bool is_tenant_used(Word tenant) const {
@@ -188,8 +191,7 @@ class Generator {
     return item;
   }
 
-  PlannedItem random_item(const QueuePlan& queue) {
-    const bool is_full = queue.options.entries == EntryFormat::full;
+  PlannedItem random_item(const QueuePlan& queue, bool is_full) {
     const Word kind = random_.below(100);
     if (kind < 8) return look_item();
     if (kind < 34) return builtin_item(queue.options.tenant.number, is_full);
@@ -235,6 +237,12 @@ class Generator {
     }
   }
 
+  // Long rows of items are on their way when a queue or session ends.
+  Word random_most() {
+    const bool is_long = random_.chance(plan_.end == SessionEnd::quiet ? 20 : 40);
+    return is_long ? random_.between(50, 400) : 12;
+  }
+
   Publication random_publication(Word queue_index) {
     const QueuePlan& queue = plan_.queues[queue_index];
     const Word capacity = queue.options.capacity;
@@ -249,9 +257,10 @@ class Generator {
     call.follow = Follow(random_.weighted(follows));
     const bool is_away = queue.kind == QueueKind::attached || queue.kind == QueueKind::child;
     if (is_away && call.follow == Follow::callback) call.follow = Follow::each;
-    const Word most = random_.chance(80) ? 12 : 100;
+    const Word most = random_most();
     if (call.way == Way::items) call.item_count = random_.between(1, std::min(most, capacity));
     if (call.way == Way::batch) call.item_count = random_.between(1, std::min(most, capacity));
+    const Row row = random_row();
     for (Word i = 0; i < call.item_count; ++i) {
       const bool is_fence = call.way == Way::batch && i + 1 == call.item_count;
       if (is_fence) {
@@ -259,13 +268,29 @@ class Generator {
       } else if (call.way == Way::packed) {
         add_item(packed_item(queue), queue_index);
       } else {
-        PlannedItem item = random_item(queue);
-        // Work items have three arguments.
-        while (call.way == Way::items && item.arg_count > 3) item = random_item(queue);
-        add_item(std::move(item), queue_index);
+        add_item(row_item(queue, row, call.way == Way::items), queue_index);
       }
     }
     return call;
+  }
+
+  // Items published together: of all kinds, or of one. Workers take short ones by the batch.
+  struct Row {
+    bool is_nops = false;
+    const SessionHandler* handler = nullptr;
+  };
+
+  Row random_row() {
+    if (random_.chance(15)) return {.is_nops = true};
+    if (random_.chance(50)) return {};
+    return {.handler = &random_.pick_from(program_.handlers)};
+  }
+
+  PlannedItem row_item(const QueuePlan& queue, const Row& row, bool is_work_item) {
+    if (row.is_nops) return {.opcode = Word(Opcode::nop)};
+    const bool is_full = queue.options.entries == EntryFormat::full && !is_work_item;
+    if (row.handler != nullptr) return handler_item(*row.handler, is_full);
+    return random_item(queue, is_full);
   }
 
   void add_item(PlannedItem item, Word queue) {
@@ -294,7 +319,7 @@ class Generator {
     if (plan_.end == SessionEnd::quiet) return;
     const milliseconds timeouts[] = {milliseconds(0), milliseconds(2), kLong, kLong};
     MeddlerAction stop{.kind = Meddling::stop,
-                       .pause_us = random_.below(4'000),
+                       .pause_us = random_.below(random_.chance(50) ? 500 : 4'000),
                        .mode = plan_.end_mode,
                        .timeout = random_.pick(timeouts)};
     if (plan_.end == SessionEnd::dropped) {
