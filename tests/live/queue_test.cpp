@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "everkernel/abi/fault.hpp"
+#include "live/queue_core.hpp"
 #include "queue_fixture.hpp"
 
 namespace everkernel::test {
@@ -193,6 +194,20 @@ TEST_F(Queues, callbacks_are_called_for_items_of_several_queues) {
   }
   session->stop(StopMode::drain, kPatience);
   EXPECT_EQ(calls, 100);
+}
+
+// A publisher that saw the queue open may reserve a ticket after the queue was finished.
+TEST(QueueCore, waiting_for_all_does_not_pass_over_a_ticket_that_came_too_late) {
+  const auto bell = backend::Doorbell::create();
+  ASSERT_TRUE(bell) << message_of(bell);
+  const auto core = *live::QueueCore::create({}, *bell, {.capacity = 8}, live::QueueCore::kNotOwn);
+  EXPECT_TRUE(core->wait_all(kPatience)) << "there is nothing to wait for";
+  EXPECT_EQ(core->finish(), 0u);
+  core->live()->words.set_state(abi::QueueState::open);  // as the publisher saw it
+  const auto late = core->publish({}, {});
+  ASSERT_TRUE(late) << message_of(late);
+  EXPECT_EQ(code_of(core->wait(*late, kPatience)), Code::invalid_argument);
+  EXPECT_EQ(code_of(core->wait_all(kPatience)), Code::invalid_argument);
 }
 
 // Results are kept for a lap only, and a callback may come later.
