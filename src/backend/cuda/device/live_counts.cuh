@@ -11,13 +11,18 @@
 
 namespace everkernel::device {
 
+/// What is counted of an item.
+struct CountedItem {
+  Word tenant, priority, opcode;
+};
+
 struct LiveCounts {
   const LiveParams& params;
 
   EK_DEVICE explicit LiveCounts(const LiveParams& live_params) : params(live_params) {}
 
   /// Adds the items of a warp. All of its lanes call it.
-  EK_DEVICE void add(const LiveItem& item, bool is_claim, bool is_done, bool has_faulted) const {
+  EK_DEVICE void add(const CountedItem& item, bool is_claim, bool is_done, bool has_faulted) const {
     LiveTotals& totals = params.shared->totals;
     const Word claims = __ballot_sync(kAllLanes, is_claim);
     const Word done = __ballot_sync(kAllLanes, is_done);
@@ -28,10 +33,10 @@ struct LiveCounts {
     }
     __syncwarp();
     if (is_claim) {
-      const Word origin = item.queue.tenant | item.queue.priority << 8;
+      const Word origin = item.tenant | item.priority << 8;
       add_peers(claims, origin, [&](Word count) {
-        WideWord(totals.tenant_claims + item.queue.tenant).add_relaxed(count);
-        WideWord(totals.priority_claims + item.queue.priority).add_relaxed(count);
+        WideWord(totals.tenant_claims + item.tenant).add_relaxed(count);
+        WideWord(totals.priority_claims + item.priority).add_relaxed(count);
       });
     }
     __syncwarp();

@@ -200,8 +200,9 @@ class LiveCrew {
     lanes_each_ = window_.is_full && width_ >= abi::kFullQuads ? abi::kFullQuads : 1;
     reach_ = width_ / lanes_each_;
     behind_ = lane_index() % width_ / lanes_each_;
+    has_full_windows_ = __any_sync(kAllLanes, lanes_each_ != 1) != 0;
+    has_express_ = serves_one_level() && params_.slots_per_crew != 1 && kPayload == kNoHandler;
     note_tenants(tenant_base_);
-    __syncwarp();
   }
 
   // ---- looking ----
@@ -222,12 +223,14 @@ class LiveCrew {
     }
   }
 
-  /// Looks until there is something to do.
+  /// Looks until there is something to do, and runs the commonest items by the way.
   EK_DEVICE LiveLook look_for_news() {
     for (;;) {
       LiveLook look;
       begin_look(look);
-      if (end_look(look)) return look;
+      const bool needs_care = end_look(look);
+      if (look.found != 0 && !needs_care && run_express(look)) continue;
+      if (look.found != 0 || needs_care) return look;
       rest();
     }
   }
@@ -258,31 +261,96 @@ class LiveCrew {
     __syncwarp();
   }
 
-  /// Waits for the loads of a look; returns whether there is something to do.
+  /// Waits for the loads of a look, those from the host last; returns whether there is more to do
+  /// than to run what it has found.
   EK_DEVICE bool end_look(LiveLook& look) {
     const Word lap = abi::lap_bit(head_ + behind_, window_.capacity);
-    bool is_there = window_.row != nullptr && look.quads[0].a >> 31 == lap;
+    const bool is_free = window_.row != nullptr && is_ended(look.ended, lap ^ 1);
+    const bool may_run = look.mask != 0 || !is_known_;
+    const bool has_news = look.orders != orders_ || look.shutdown != 0;
+    look.has_orders = __any_sync(kAllLanes, has_news) != 0;
+    const bool has_moved = __any_sync(kAllLanes, look.tenant_base != tenant_base_) != 0;
+    const bool is_due = __any_sync(kAllLanes, look.waiting != 0) && ++skipped_ > skips_;
+    const bool needs_care = look.has_orders || has_moved || is_due || rounds_ > 1;
+    bool is_there = is_free && may_run && look.quads[0].a >> 31 == lap;
     if (window_.is_full && lanes_each_ == 1) {
       is_there = is_there && look.quads[1].a >> 31 == lap && look.quads[2].a >> 31 == lap &&
                  look.quads[3].a >> 31 == lap;
     }
-    is_there = is_there && is_ended(look.ended, lap ^ 1) && (look.mask != 0 || !is_known_);
     look.found = __ballot_sync(kAllLanes, is_there);
-    if (lanes_each_ != 1) {
-      const Word first = lane_index() & ~(abi::kFullQuads - 1);
-      is_there = (look.found >> first & 0xF) == 0xF;
-    }
-    look.found = __ballot_sync(kAllLanes, is_there);
-    const bool has_orders = look.orders != orders_ || look.shutdown != 0;
-    const bool has_moved = look.tenant_base != tenant_base_;
-    look.has_orders = __any_sync(kAllLanes, has_orders) != 0;
-    const bool is_due = __any_sync(kAllLanes, look.waiting != 0) && ++skipped_ > skips_;
-    if (__any_sync(kAllLanes, has_moved)) {
+    if (has_full_windows_) look.found = whole_entries(look.found);
+    if (has_moved) {
       note_tenants(__shfl_sync(kAllLanes, look.tenant_base, 0));
       look.found = 0;  // the masks of a table that was moved are looked at next time
     }
-    return look.found != 0 || look.has_orders || is_due || rounds_ > 1;
+    return needs_care;
   }
+  /// Of entries that several lanes loaded, those of which every quad is there.
+  EK_DEVICE Word whole_entries(Word lanes) const {
+    const Word first = lane_index() & ~(lanes_each_ - 1);
+    const Word mask = lanes_each_ == 1 ? 1 : 0xF;
+    return __ballot_sync(kAllLanes, (lanes >> first & mask) == mask);
+  }
+
+  /// Runs the items that a look has found at once, if the first one of every queue is a NOP or a
+  /// built-in operation on control words that no quota counts: between the load of an entry and the
+  /// store of its outcome, every instruction counts. Returns whether it did.
+  EK_DEVICE bool run_express(const LiveLook& look) {
+    if (!has_express_) return false;
+    const Quad head = look.quads[0];
+    Word opcode = head.a & ~abi::kLapMask;
+    Quad args{head.b, head.c, head.d, 0};
+    bool is_sound = owns_entry();
+    if (__any_sync(kAllLanes, window_.is_full)) {
+      Quad second = look.quads[1];
+      if (has_full_windows_) {
+        const Quad next{__shfl_down_sync(kAllLanes, head.a, 1),
+                        __shfl_down_sync(kAllLanes, head.b, 1),
+                        __shfl_down_sync(kAllLanes, head.c, 1),
+                        __shfl_down_sync(kAllLanes, head.d, 1)};
+        if (lanes_each_ != 1) second = next;
+      }
+      if (window_.is_full) {
+        is_sound = is_sound && opcode == static_cast<Word>(SlotStatus::published) &&
+                   (head.d & ~abi::kFullPriorityMask) == 0 && !window_.has_results;
+        opcode = head.b;
+        args = {(second.a & ~abi::kLapMask) | head.d >> abi::kDisplacedBits << 31, second.b,
+                second.c, second.d};
+      }
+    }
+    const bool is_counted = look.quota < params_.crew_count && look.quota < kLargeQuota;
+    const bool is_express = is_sound && is_known_ && !is_counted &&
+                            opcode <= static_cast<Word>(Opcode::compare_swap) &&
+                            (look.found >> lane_index() & 1) != 0;
+    Word row = __ballot_sync(kAllLanes, is_express);
+    const Word heads = __ballot_sync(kAllLanes, behind_ == 0 && owns_entry());
+    if ((look.found & heads & ~row) != 0 || (row & heads) == 0) return false;
+    if (has_full_windows_) row = all_lanes_of(row);
+    const Word count = row_length(row);
+    const bool takes = owns_entry() && behind_ < count;
+    const Wide ticket = head_ + behind_;
+    const bool has_effect = takes && opcode != static_cast<Word>(Opcode::nop);
+    Word result = kDone;
+    if (has_effect) {
+      result = run_plain_builtin({runner_.control(), window_.tenant}, {}, {}, opcode, args);
+    }
+    if (__any_sync(kAllLanes, has_effect)) fence();
+    if (takes) end_ticket(window_, ticket, result, 0, 0, 0);
+    head_ += count;
+    if (count != 0 && lane_index() == first_lane()) {
+      WideWord(&window_.row->head).store_relaxed(head_);
+    }
+    counts_.add({window_.tenant, window_.priority, opcode}, takes, takes && result == kDone,
+                takes && result != kDone);
+    idle_looks_ = 0;
+    return true;
+  }
+  /// All lanes of the entries that have one in the mask.
+  EK_DEVICE Word all_lanes_of(Word owners) const {
+    const Word first = lane_index() & ~(lanes_each_ - 1);
+    return __ballot_sync(kAllLanes, (owners >> first & 1) != 0);
+  }
+
   EK_DEVICE void note_tenants(Word base) {
     tenant_base_ = base;
     const Wide mask_at = Wide{base} + window_.tenant;
@@ -304,7 +372,7 @@ class LiveCrew {
   }
   /// Gives each of the lanes that loaded an entry together all of its quads.
   EK_DEVICE void gather(LiveLook& look) const {
-    if (!__any_sync(kAllLanes, lanes_each_ != 1)) return;
+    if (!has_full_windows_) return;
     const Word first = lane_index() & ~(abi::kFullQuads - 1);
     const Quad mine = look.quads[0];
 #pragma unroll
@@ -316,7 +384,7 @@ class LiveCrew {
     }
   }
   /// Whether this lane is the only one, or the first, that loaded its entry.
-  EK_DEVICE bool owns_entry() const { return lane_index() % lanes_each_ == 0; }
+  EK_DEVICE bool owns_entry() const { return (lane_index() & (lanes_each_ - 1)) == 0; }
 
   // ---- taking ----
 
@@ -607,15 +675,19 @@ class LiveCrew {
     __syncwarp();
     const bool is_claim = holds_ && item_.is_claim && item_.result != kPutBack;
     // Whoever looks at the counts waits for the crew that looks, but not for one that is away.
-    if (is_long_) counts_.add(item_, is_claim, is_done, has_faulted);
+    const CountedItem counted{item_.queue.tenant, item_.queue.priority, item_.opcode};
+    if (is_long_) counts_.add(counted, is_claim, is_done, has_faulted);
     const bool has_effects = holds_ && !(is_done && is(item_.opcode, Opcode::nop));
     if (__any_sync(kAllLanes, has_effects)) fence();
-    if (is_done || has_faulted) end_item(has_faulted);
+    if (is_done || has_faulted) {
+      const Word* const results = item_.args + abi::kFirstResultArg;
+      end_ticket(item_.queue, item_.ticket, item_.result, results[0], results[1], results[2]);
+    }
     if (waits) {
       WaitingBits{item_.queue.row, item_.queue.capacity}.set(item_.place());
     }
     __syncwarp();
-    if (!is_long_) counts_.add(item_, is_claim, is_done, has_faulted);
+    if (!is_long_) counts_.add(counted, is_claim, is_done, has_faulted);
     if (holds_ && item_.is_counted) in_flight(item_.queue.tenant).add_relaxed(0, 0u - 1);
     __syncwarp();
     idle_looks_ = 0;
@@ -624,27 +696,27 @@ class LiveCrew {
     fence_all();  // the host sees this seat before the loads of the next look
   }
 
-  EK_DEVICE void end_item(bool has_faulted) const {
-    const Word place = item_.place();
-    const Word lap = item_.lap();
-    const Word code = item_.result >> 8;
+  /// Stores how a ticket ended. What its item wrote is visible by then.
+  EK_DEVICE static void end_ticket(const LiveQueue& queue, Wide ticket, Word result, Word first,
+                                   Word second, Word third) {
+    const Word place = abi::place_of(ticket, queue.capacity);
+    const Word lap = abi::lap_bit(ticket, queue.capacity);
+    const bool has_faulted = result != kDone;
+    const Word code = result >> 8;
     const auto how = has_faulted ? OutcomeCode::fault : OutcomeCode::done;
     const Word byte = abi::outcome_byte(how, lap);
-    if (item_.queue.has_results) {
-      const Word fault = has_faulted ? (code & 0xFFFF) << 8 : 0;
-      store_completion(item_.queue.outcomes, place,
-                       {static_cast<Word>(how) | fault | lap << 31,
-                        has_faulted ? 0 : item_.args[abi::kFirstResultArg],
-                        has_faulted ? 0 : item_.args[abi::kFirstResultArg + 1],
-                        has_faulted ? 0 : item_.args[abi::kFirstResultArg + 2]});
+    if (queue.has_results) {
+      Quad quad{static_cast<Word>(how) | lap << 31, first, second, third};
+      if (has_faulted) quad = {quad.a | (code & 0xFFFF) << 8, 0, 0, 0};
+      store_completion(queue.outcomes, place, quad);
     } else {
       if (has_faulted) {
-        Word* const codes = load_pointer(&item_.queue.row->fault_codes);
+        Word* const codes = load_pointer(&queue.row->fault_codes);
         store_for_host(codes + place, abi::fault_word(code, lap));
       }
-      store_outcome_byte(item_.queue.outcomes, place, byte);
+      store_outcome_byte(queue.outcomes, place, byte);
     }
-    store_ended(item_.queue.ended, place, byte);
+    store_ended(queue.ended, place, byte);
   }
 
   const LiveParams& params_;
@@ -668,6 +740,8 @@ class LiveCrew {
   Word rounds_ = 1, round_ = 0;
   Word width_ = 1;       // lanes of this lane's queue
   Word lanes_each_ = 1;  // lanes that load one entry, a quad each
+  bool has_full_windows_ = false;  // some queue's entries are loaded by several lanes
+  bool has_express_ = false;       // run_express() may be used
   Word reach_ = 1;       // entries in the window of the queue
   Word behind_ = 0;      // entries of the queue that come before this lane's
   LiveQueue window_;
