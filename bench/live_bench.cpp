@@ -44,14 +44,14 @@ handler spin = 65 { var x = 1; for i in 0 .. param { x = x * 1664525 + 101390422
 )";
 
 Megakernel make_kernel(const std::shared_ptr<backend::Backend>& backend) {
-  return must(Megakernel::create(
-      backend, {.handlers = must(ir::verify(must(ir::parse(kHandlers))))}));
+  return must(
+      Megakernel::create(backend, {.handlers = must(ir::verify(must(ir::parse(kHandlers))))}));
 }
 
 /// A percentile of the times of single items.
 double percentile(std::vector<double>& times, double part) {
-  const auto at = times.begin() + static_cast<std::ptrdiff_t>(
-                                      part * static_cast<double>(times.size() - 1));
+  const auto at =
+      times.begin() + static_cast<std::ptrdiff_t>(part * static_cast<double>(times.size() - 1));
   std::ranges::nth_element(times, at);
   return *at;
 }
@@ -182,8 +182,8 @@ void ask_items(Suite& suite, const Options& options, Peers& peers, Megakernel& k
               with("store, 32 queues", {.item = storing, .queue_count = 32}, p),
               with("store, through the session", {.item = storing, .through_session = true}, p),
               with("store, with results", {.item = storing, .queue = with_results}, p),
-              with("handler that adds to a buffer",
-                   {.item = {.opcode = kAddToBuffer, .args = add}}, p),
+              with("handler that adds to a buffer", {.item = {.opcode = kAddToBuffer, .args = add}},
+                   p),
               with("handler with a loop", {.item = {.opcode = kFiveMicroseconds, .args = spin}}, p),
               {.name = "launch and wait", .measure = [&, p] { return items.launches(p); }},
               {.name = "graph launch and wait", .measure = [&, p] { return items.graphs(p); }}},

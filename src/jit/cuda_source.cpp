@@ -57,8 +57,7 @@ Entry entry_of(std::size_t index, const ir::TrustedHandler& handler) {
           .opcode = handler.opcode,
           .scope = handler.scope,
           .is_payload = false,
-          .traits =
-              traits_of(handler.scope, handler.commutes, handler.effects, !handler.is_short)};
+          .traits = traits_of(handler.scope, handler.commutes, handler.effects, !handler.is_short)};
 }
 
 // A function that switches over the index or the opcode of a handler.

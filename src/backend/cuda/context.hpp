@@ -91,8 +91,8 @@ class Context {
   // device would not return meanwhile.
   void begin_stay() const;
   void end_stay() const;
-  // Keeps an object whose destruction makes such calls until no kernel stays. There is memory for it
-  // if reserve_place_to_keep() was called once for each object.
+  // Keeps an object whose destruction makes such calls until no kernel stays. There is memory for
+  // it if reserve_place_to_keep() was called once for each object.
   void reserve_place_to_keep() const;
   void keep_while_kernels_stay(std::shared_ptr<const void> object) const;
 

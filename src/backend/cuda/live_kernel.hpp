@@ -118,7 +118,7 @@ class CudaLiveKernel final : public LiveKernel {
   Orders present_;
   std::list<Orders> retired_;  // crews may still have them
   LiveCounters totals_;        // as they were last read
-  bool stays_ = false;  // it was launched
+  bool stays_ = false;         // it was launched
   bool has_stopped_ = false;
   mutable std::optional<Error> failure_;
 

@@ -82,8 +82,9 @@ Result<std::unique_ptr<DeviceQueue>> DeviceQueue::create(const std::shared_ptr<C
   auto kernel_file =
       EVERKERNEL_TRY(MappedPages::map(context, words.kernel_file(), header.kernel_bytes));
   auto block = EVERKERNEL_TRY(CudaMemory::create(context, offsets_of(header.capacity).end));
-  std::unique_ptr<DeviceQueue> made(new DeviceQueue(
-      std::move(queue), number, std::move(producer_file), std::move(kernel_file), std::move(block)));
+  std::unique_ptr<DeviceQueue> made(new DeviceQueue(std::move(queue), number,
+                                                    std::move(producer_file),
+                                                    std::move(kernel_file), std::move(block)));
   EVERKERNEL_TRY(made->fill());
   return made;
 }
@@ -126,8 +127,8 @@ Result<void> DeviceQueue::fill() {
   std::memcpy(image.data(), &row, sizeof row);
   // Every place is free for its next ticket: the one before has ended.
   for (LongWord ticket = head; ticket < head + capacity; ++ticket) {
-    image[offsets_.ended + words.place_of(ticket)] = std::byte{
-        abi::outcome_byte(abi::OutcomeCode::done, words.lap_bit(ticket) ^ 1)};
+    image[offsets_.ended + words.place_of(ticket)] =
+        std::byte{abi::outcome_byte(abi::OutcomeCode::done, words.lap_bit(ticket) ^ 1)};
   }
   stage_taken(image);
   return block_->write(0, image);
@@ -164,10 +165,11 @@ Result<void> DeviceQueue::abort() {
 
 Result<void> DeviceQueue::note_head() {
   LongWord head = 0;
-  EVERKERNEL_TRY(block_->read(offsetof(LiveQueueRow, head),
-                              std::as_writable_bytes(std::span(&head, 1))));
+  EVERKERNEL_TRY(
+      block_->read(offsetof(LiveQueueRow, head), std::as_writable_bytes(std::span(&head, 1))));
   LongWord seen = queue_->head.load(std::memory_order_relaxed);
-  while (seen < head && !queue_->head.compare_exchange_weak(seen, head, std::memory_order_acq_rel)) {
+  while (seen < head &&
+         !queue_->head.compare_exchange_weak(seen, head, std::memory_order_acq_rel)) {
   }
   return {};
 }

@@ -41,8 +41,7 @@ class DeviceQueue {
   // Tickets below the head of the queue that have not ended wait, and run again. `number` names
   // the queue in seats; it is not 0. Fails as MappedPages::map and CudaMemory::create do.
   static Result<std::unique_ptr<DeviceQueue>> create(const std::shared_ptr<Context>& context,
-                                                     std::shared_ptr<LiveQueue> queue,
-                                                     Word number);
+                                                     std::shared_ptr<LiveQueue> queue, Word number);
 
   // The row, which orders name.
   device::Wide row() const { return driver_address(*block_); }

@@ -34,17 +34,17 @@ struct alignas(128) LiveQueueRow {
 /// What crews work by. Orders never change: the host writes new ones and then their address, and
 /// frees the old ones when no crew has them any more.
 struct alignas(16) LiveOrders {
-  Word epoch;          ///< counts the orders of a kernel
-  Word must_leave;     ///< crews finish the items that they hold and leave
-  const void* table;   ///< entries of the buffer table
-  Word table_mask;     ///< of the buffer table
+  Word epoch;                                 ///< counts the orders of a kernel
+  Word must_leave;                            ///< crews finish the items that they hold and leave
+  const void* table;                          ///< entries of the buffer table
+  Word table_mask;                            ///< of the buffer table
   Word level_begin[abi::kPriorityCount + 1];  ///< where the queues of each priority begin
-  LiveQueueRow* const* queues;  ///< by priority, most urgent first, then by tenant
+  LiveQueueRow* const* queues;                ///< by priority, most urgent first, then by tenant
 };
 
 /// What a crew is at, in one word: the epoch of its orders in the upper half. The lower half is 0
-/// while the crew looks or waits, and the number of a queue while it runs items of that queue alone.
-/// A crew that has not begun has 0 there: it reads the orders behind kSeatArrived.
+/// while the crew looks or waits, and the number of a queue while it runs items of that queue
+/// alone. A crew that has not begun has 0 there: it reads the orders behind kSeatArrived.
 inline constexpr Wide kSeatArrived = 0xFFFFFFFFu;  ///< the crew has no orders yet
 inline constexpr Wide kSeatLeft = ~Wide{0};        ///< the crew has left
 
@@ -67,20 +67,20 @@ struct alignas(128) LiveLock {
 
 /// The words that crews share. Zero when the kernel begins.
 struct alignas(128) LiveShared {
-  const LiveOrders* orders;  ///< the present ones; the host stores it
+  const LiveOrders* orders;                            ///< the present ones; the host stores it
   alignas(128) LiveLock looking[abi::kPriorityCount];  ///< held by the crew that looks
   alignas(128) LiveTotals totals;
-  alignas(128) Wide prefetches;  ///< IO slots of prefetches, one bit each
-  Word hits_dropped;             ///< emits, which have no place to go
-  Word unused;                   ///< zero
+  alignas(128) Wide prefetches;                     ///< IO slots of prefetches, one bit each
+  Word hits_dropped;                                ///< emits, which have no place to go
+  Word unused;                                      ///< zero
   Word in_flight[abi::kControlTenantQuotas.count];  ///< items of tenants that are counted
 };
 
 /// The parameters of the live kernel.
 struct LiveParams {
   LiveShared* shared;
-  Wide* seats;                  ///< one for each crew
-  Wide* executions;             ///< by index of the handler; behind them the large built-ins
+  Wide* seats;       ///< one for each crew
+  Wide* executions;  ///< by index of the handler; behind them the large built-ins
   Word* control;
   Word* debug_log;
   Word* io_queue;
@@ -89,12 +89,12 @@ struct LiveParams {
   Word io_words;
   Word crew_count;
   Word slots_per_crew;
-  Word group_lanes;             ///< `lanes` of handlers of scope group
+  Word group_lanes;  ///< `lanes` of handlers of scope group
   Word handler_count;
-  Wide fuel_per_item;           ///< turns of loops
-  Word home_crews;              ///< crews that serve one priority each; 0: every crew serves all
-  Word longest_pause_ns;        ///< between two looks of a kernel without work
-  Word unused;                  ///< zero
+  Wide fuel_per_item;     ///< turns of loops
+  Word home_crews;        ///< crews that serve one priority each; 0: every crew serves all
+  Word longest_pause_ns;  ///< between two looks of a kernel without work
+  Word answer_cycles;     ///< for a host thread to answer an outcome with the next item
 };
 
 }  // namespace everkernel::device

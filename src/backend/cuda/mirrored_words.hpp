@@ -1,5 +1,5 @@
-// Words that the host and the items of a live kernel both read and write: the host has one copy, the
-// device another.
+// Words that the host and the items of a live kernel both read and write: the host has one copy,
+// the device another.
 #pragma once
 
 #include <memory>

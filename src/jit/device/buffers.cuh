@@ -17,7 +17,8 @@ struct BufferEntry {
 };
 static_assert(sizeof(BufferEntry) == 24);
 
-/// A hash table from handles to buffers, with open addressing. It is constant while a kernel has it.
+/// A hash table from handles to buffers, with open addressing. It is constant while a kernel has
+/// it.
 struct BufferTable {
   const BufferEntry* entries;
   Word mask;

@@ -31,7 +31,7 @@ struct LiveItem {
   Word operation = 0;
   Word handler = kNoHandler;
   bool is_short = true;
-  bool is_counted = false;       // holds a share of its tenant's quota
+  bool is_counted = false;      // holds a share of its tenant's quota
   bool is_known_tenant = true;  // its tenant is in the table
   // How it ended.
   Word result = kDone;
@@ -146,8 +146,7 @@ class LiveRunner {
       bool has_ended = true;
       if (ticket < item.ticket) {
         const Word place = abi::place_of(ticket, queue.capacity);
-        has_ended =
-            is_ended(load_ended(queue.ended, place), abi::lap_bit(ticket, queue.capacity));
+        has_ended = is_ended(load_ended(queue.ended, place), abi::lap_bit(ticket, queue.capacity));
       }
       if (!__all_sync(kAllLanes, has_ended)) return false;
     }
@@ -157,18 +156,18 @@ class LiveRunner {
   }
 
  private:
-  EK_DEVICE Words abort_of(const LiveItem& item) const { return one_word(&item.queue.row->abort); }
-
-  EK_DEVICE ItemSinks sinks() const {
-    return {control(),
-            {params_.debug_log, params_.debug_log_words},
-            nullptr,
-            0,
-            nullptr,
-            one_word(&params_.shared->hits_dropped)};
+  EK_DEVICE Words abort_of(const LiveItem& item) const {
+    return one_word(&item.queue.row->abort);
   }
 
-  EK_DEVICE Item make_frame(const LiveItem& item) const { return make_frame(item, table_); }
+  EK_DEVICE ItemSinks sinks() const {
+    return {control(), {params_.debug_log, params_.debug_log_words}, nullptr, 0,
+            nullptr,   one_word(&params_.shared->hits_dropped)};
+  }
+
+  EK_DEVICE Item make_frame(const LiveItem& item) const {
+    return make_frame(item, table_);
+  }
   EK_DEVICE Item make_frame(const LiveItem& item, const BufferTable& table) const {
     Item frame;
 #pragma unroll
@@ -204,7 +203,8 @@ class LiveRunner {
   EK_DEVICE Word run_builtin(LiveItem& item) const {
     if (is(item.operation, Opcode::nop)) return kDone;
     if (is_plain_builtin(item.operation)) {
-      return run_plain_builtin({control(), item.queue.tenant}, table_, abort_of(item), item.operation,
+      return run_plain_builtin({control(), item.queue.tenant}, table_, abort_of(item),
+                               item.operation,
                                {item.args[0], item.args[1], item.args[2], item.args[3]});
     }
     if (is(item.operation, Opcode::printf)) {
@@ -214,8 +214,8 @@ class LiveRunner {
     }
     if (!is(item.operation, Opcode::load_miss)) return fault_of(FaultCode::unknown_opcode);
     const Word resource = item.args[0];
-    const Word io_slot = ask(
-        {static_cast<Word>(abi::IoOp::read), resource, resource, 0, 0, resource});
+    const Word io_slot =
+        ask({static_cast<Word>(abi::IoOp::read), resource, resource, 0, 0, resource});
     if (io_slot == kNoSlot) return kPutBack;
     if (item.args[1] == 0) {
       item.args[abi::kIoSlotArg] = io_slot;
@@ -225,15 +225,19 @@ class LiveRunner {
     return kDone;
   }
 
-  EK_DEVICE WideWord prefetches() const { return WideWord(&params_.shared->prefetches); }
-  EK_DEVICE Word ask(const IoRequest& request) const { return ask_io(io(), prefetches(), request); }
+  EK_DEVICE WideWord prefetches() const {
+    return WideWord(&params_.shared->prefetches);
+  }
+  EK_DEVICE Word ask(const IoRequest& request) const {
+    return ask_io(io(), prefetches(), request);
+  }
 
   /// Completes a run of a handler: keeps its args and publishes its IO request. If no IO slot is
   /// free, the item runs again later as if this run had not happened. `owns` on one thread, whose
   /// result counts.
   EK_DEVICE Word after_handler(LiveItem& item, const Item& frame, Word ended, bool owns) const {
-    const bool waits = (kAnyTrait & kTraitCanLeave) != 0 &&
-                       static_cast<Ending>(ended & 0xFF) == Ending::wait_io;
+    const bool waits =
+        (kAnyTrait & kTraitCanLeave) != 0 && static_cast<Ending>(ended & 0xFF) == Ending::wait_io;
     Word io_slot = kNoSlot;
     if (waits && owns) {
       const abi::IoOp op = frame.io.is_write != 0 ? abi::IoOp::write : abi::IoOp::read;

@@ -41,6 +41,16 @@ inline constexpr Word kMostSkips = 256;
 /// Least entries of a window that count as a row of many when all of them are there.
 inline constexpr Word kLongRow = 8;
 
+/// Items of one look that may be those of threads which wait for them one by one.
+inline constexpr Word kFewItems = 4;
+
+/// A clock of this multiprocessor.
+EK_DEVICE Word cycles() {
+  Word now;
+  asm volatile("mov.u32 %0, %%clock;" : "=r"(now));
+  return now;
+}
+
 /// What a look has seen.
 struct LiveLook {
   const LiveOrders* orders;
@@ -229,9 +239,21 @@ class LiveCrew {
       LiveLook look;
       begin_look(look);
       const bool needs_care = end_look(look);
-      if (look.found != 0 && !needs_care && run_express(look)) continue;
+      if (look.found != 0 && !needs_care && run_express(look)) {
+        wait_for_answer(look.found);
+        continue;
+      }
       if (look.found != 0 || needs_care) return look;
       rest();
+    }
+  }
+
+  /// Gives a host thread that waits for an outcome the time to see it and to publish its next item:
+  /// a look that passes by just before would miss the item for as long as a whole look takes.
+  EK_DEVICE void wait_for_answer(Word found) const {
+    if (__popc(found) > static_cast<int>(kFewItems * lanes_each_)) return;
+    const Word begin = cycles();
+    while (cycles() - begin < params_.answer_cycles) {
     }
   }
 
@@ -304,10 +326,9 @@ class LiveCrew {
     if (__any_sync(kAllLanes, window_.is_full)) {
       Quad second = look.quads[1];
       if (has_full_windows_) {
-        const Quad next{__shfl_down_sync(kAllLanes, head.a, 1),
-                        __shfl_down_sync(kAllLanes, head.b, 1),
-                        __shfl_down_sync(kAllLanes, head.c, 1),
-                        __shfl_down_sync(kAllLanes, head.d, 1)};
+        const Quad next{
+            __shfl_down_sync(kAllLanes, head.a, 1), __shfl_down_sync(kAllLanes, head.b, 1),
+            __shfl_down_sync(kAllLanes, head.c, 1), __shfl_down_sync(kAllLanes, head.d, 1)};
         if (lanes_each_ != 1) second = next;
       }
       if (window_.is_full) {
@@ -354,7 +375,8 @@ class LiveCrew {
   EK_DEVICE void note_tenants(Word base) {
     tenant_base_ = base;
     const Wide mask_at = Wide{base} + window_.tenant;
-    is_known_ = mask_at >= abi::kControlTenantMasks.first && mask_at < abi::kControlTenantMasks.end();
+    is_known_ =
+        mask_at >= abi::kControlTenantMasks.first && mask_at < abi::kControlTenantMasks.end();
   }
 
   EK_DEVICE void load_entry(Word place, Quad (&quads)[abi::kFullQuads]) const {
@@ -384,7 +406,9 @@ class LiveCrew {
     }
   }
   /// Whether this lane is the only one, or the first, that loaded its entry.
-  EK_DEVICE bool owns_entry() const { return (lane_index() & (lanes_each_ - 1)) == 0; }
+  EK_DEVICE bool owns_entry() const {
+    return (lane_index() & (lanes_each_ - 1)) == 0;
+  }
 
   // ---- taking ----
 
@@ -396,7 +420,9 @@ class LiveCrew {
     return end < reach_ ? end : reach_;
   }
   /// The first lane of this lane's queue.
-  EK_DEVICE Word first_lane() const { return lane_index() & ~(width_ - 1); }
+  EK_DEVICE Word first_lane() const {
+    return lane_index() & ~(width_ - 1);
+  }
   /// The lane of the mask whose turn it is.
   EK_DEVICE Word in_turn(Word lanes) {
     const Word later = lanes & ~0u << turn_;
@@ -460,8 +486,7 @@ class LiveCrew {
   EK_DEVICE Word bounded(Word takers) const {
     const bool takes = (takers >> lane_index() & 1) != 0;
     const Word most = urgent_ < kStarvation ? kStarvation - urgent_ : 1;
-    const bool may =
-        window_.priority >= kFirstPatient || rank_of_lane(takers) / lanes_each_ < most;
+    const bool may = window_.priority >= kFirstPatient || rank_of_lane(takers) / lanes_each_ < most;
     return __ballot_sync(kAllLanes, takes && may);
   }
 
@@ -488,10 +513,9 @@ class LiveCrew {
         item_.args[4 * i - 1] = quad.d;
       }
     }
-    const bool is_sound =
-        !window_.is_full ||
-        ((head.a & ~abi::kLapMask) == static_cast<Word>(SlotStatus::published) &&
-         (head.d & ~abi::kFullPriorityMask) == 0);
+    const bool is_sound = !window_.is_full ||
+                          ((head.a & ~abi::kLapMask) == static_cast<Word>(SlotStatus::published) &&
+                           (head.d & ~abi::kFullPriorityMask) == 0);
     item_.operation = item_.opcode;
     if (!is_known_) {
       item_.result = fault_of(FaultCode::tenant_out_of_range);
@@ -532,7 +556,9 @@ class LiveCrew {
     got = __shfl_sync(kAllLanes, got, first_lane());
     return __ballot_sync(kAllLanes, behind_ < got);
   }
-  EK_DEVICE Words in_flight(Word tenant) const { return one_word(shared_.in_flight + tenant); }
+  EK_DEVICE Words in_flight(Word tenant) const {
+    return one_word(shared_.in_flight + tenant);
+  }
 
   EK_DEVICE void count_urgent(Word takers, Word owner) {
     if (serves_one_level()) return;
@@ -540,9 +566,9 @@ class LiveCrew {
     urgent_ = priority < kFirstPatient ? urgent_ + static_cast<Word>(__popc(takers)) : 0;
   }
 
-  /// Prepares the items of the lanes in the mask, which are all of one queue and not short. One that
-  /// all lanes of the warp run together is then on all of them. Before items that may take long the
-  /// lock is given away.
+  /// Prepares the items of the lanes in the mask, which are all of one queue and not short. One
+  /// that all lanes of the warp run together is then on all of them. Before items that may take
+  /// long the lock is given away.
   EK_DEVICE void hold_long(Word takers) {
     const Word owner = lowest_lane(takers);
     const Kind kind{__shfl_sync(kAllLanes, static_cast<Word>(item_.kind), owner)};
@@ -618,8 +644,7 @@ class LiveCrew {
   /// Whether the item, which all lanes of the warp have, can go on. If so it is held.
   EK_DEVICE bool begin_again(Word quota) {
     const Wide mask_at = Wide{tenant_base_} + item_.queue.tenant;
-    const bool may_run =
-        item_.is_known_tenant && runner_.control().load_relaxed(mask_at) != 0;
+    const bool may_run = item_.is_known_tenant && runner_.control().load_relaxed(mask_at) != 0;
     if (!__all_sync(kAllLanes, may_run)) return false;
     const SlotStatus status = load_slot(item_);
     item_.operation = item_.opcode;
@@ -691,7 +716,7 @@ class LiveCrew {
     if (holds_ && item_.is_counted) in_flight(item_.queue.tenant).add_relaxed(0, 0u - 1);
     __syncwarp();
     idle_looks_ = 0;
-    if (!is_long_) return;
+    if (!is_long_) return wait_for_answer(__ballot_sync(kAllLanes, holds_));
     store_seat(0);
     fence_all();  // the host sees this seat before the loads of the next look
   }
@@ -738,12 +763,12 @@ class LiveCrew {
   Word level_ = 0;
   Word first_queue_ = 0, end_queue_ = 0;
   Word rounds_ = 1, round_ = 0;
-  Word width_ = 1;       // lanes of this lane's queue
-  Word lanes_each_ = 1;  // lanes that load one entry, a quad each
+  Word width_ = 1;                 // lanes of this lane's queue
+  Word lanes_each_ = 1;            // lanes that load one entry, a quad each
   bool has_full_windows_ = false;  // some queue's entries are loaded by several lanes
   bool has_express_ = false;       // run_express() may be used
-  Word reach_ = 1;       // entries in the window of the queue
-  Word behind_ = 0;      // entries of the queue that come before this lane's
+  Word reach_ = 1;                 // entries in the window of the queue
+  Word behind_ = 0;                // entries of the queue that come before this lane's
   LiveQueue window_;
   Wide head_ = 0;
   Word tenant_base_ = abi::kControlTenantMasks.first;

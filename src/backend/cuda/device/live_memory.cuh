@@ -1,5 +1,5 @@
-// Memory of live queues: entries and outcomes lie in files of the host, the record of what has ended
-// on the device. abi/queue.hpp has their form, live_kernel.cuh uses them.
+// Memory of live queues: entries and outcomes lie in files of the host, the record of what has
+// ended on the device. abi/queue.hpp has their form, live_kernel.cuh uses them.
 #pragma once
 
 #include "backend/cuda/live_rows.hpp"

@@ -37,13 +37,14 @@ EK_DEVICE void store_slot(const LiveItem& item, SlotStatus status) {
   slot.store_relaxed(2, item.queue.tenant);
   slot.store_relaxed(3, item.queue.priority);
 #pragma unroll
-  for (Word i = 0; i < abi::kSlotArgs; ++i) slot.store_relaxed(abi::kSlotFirstArg + i, item.args[i]);
+  for (Word i = 0; i < abi::kSlotArgs; ++i)
+    slot.store_relaxed(abi::kSlotFirstArg + i, item.args[i]);
 }
 
 /// Loads the opcode and args of an item from its slot; returns the status.
 EK_DEVICE SlotStatus load_slot(LiveItem& item) {
-  const Word* const words = load_pointer(&item.queue.row->slots) +
-                            Wide{item.place()} * abi::kSlotWords;
+  const Word* const words =
+      load_pointer(&item.queue.row->slots) + Wide{item.place()} * abi::kSlotWords;
   const Quad head = load_quad(words);
   item.opcode = head.b;
 #pragma unroll
@@ -100,7 +101,8 @@ struct WaitingBits {
   }
 };
 
-/// Whether an item that waits for IO can go on. `has_ended` if it ends with that: `result` says how.
+/// Whether an item that waits for IO can go on. `has_ended` if it ends with that: `result` says
+/// how.
 EK_DEVICE bool end_io_wait(const LiveRunner& runner, LiveItem& item, bool& has_ended) {
   const Word io_slot = item.args[abi::kIoSlotArg];
   const bool is_inside = io_slot < runner.io().size() / abi::kIoSlotWords;
