@@ -32,8 +32,6 @@ constexpr int kPausesOnSharedCores = 64;
 constexpr milliseconds kShortestNap(1);
 constexpr milliseconds kLongestNap(16);
 constexpr std::chrono::hours kLongSleep(1);
-// Interval at which stop() checks whether the workers have left.
-constexpr auto kLeaveLook = std::chrono::microseconds(50);
 // Items that a worker ends between two additions to the control words while it is never idle.
 constexpr std::uint64_t kFlushInterval = 1 << 16;
 
@@ -71,7 +69,6 @@ class CpuGraphKernel::Loop {
     end_busy();
     planned_.hand_in();
     kernel_.desk_.close();  // after SHUTDOWN, sleeping workers must leave as well
-    kernel_.present_.fetch_sub(1, std::memory_order_acq_rel);
     kernel_.bell_.wake();
   }
 
@@ -168,7 +165,7 @@ Result<std::unique_ptr<GraphKernel>> CpuGraphKernel::start(const GraphLaunch& la
   EVERKERNEL_TRY(RingState::check(launch.control, launch.ring, launch.debug_log, launch.io_queue));
   std::unique_ptr<CpuGraphKernel> kernel(
       new CpuGraphKernel(launch, std::move(executor), fuel_per_item, worker_count));
-  EVERKERNEL_TRY(kernel->start_workers());
+  EVERKERNEL_TRY(kernel->threads_.start([self = kernel.get()](Word seat) { self->work(seat); }));
   return std::unique_ptr<GraphKernel>(std::move(kernel));
 }
 
@@ -182,26 +179,12 @@ CpuGraphKernel::CpuGraphKernel(const GraphLaunch& launch, std::shared_ptr<const 
       graph_(*launch.graph, ring_, desk_),
       seats_(std::make_unique<Seat[]>(worker_count)),
       worker_count_(worker_count),
-      present_(worker_count) {
+      threads_(worker_count) {
   ring_.executor = executor_.get();
   ring_.buffers = launch.buffers;
   ring_.fuel_per_item = fuel_per_item;
   ring_.worker_count = worker_count;
   ring_.abort = &abort_;
-}
-
-// All workers or none: worker_count() and reports count on all of them. If one cannot be made, the
-// destructor tells those that run to leave.
-Result<void> CpuGraphKernel::start_workers() {
-  for (Word i = 0; i < worker_count_; ++i) {
-    auto thread = Thread::start([this, i](const std::stop_token&) { work(i); });
-    if (!thread) {
-      present_.fetch_sub(worker_count_ - i, std::memory_order_acq_rel);
-      return Failure(thread.error());
-    }
-    seats_[i].thread = std::move(*thread);
-  }
-  return {};
 }
 
 // Workers keep lists of regions that can run, and these grow. Without memory for them the kernel
@@ -213,7 +196,6 @@ void CpuGraphKernel::work(Word seat) {
     is_out_of_memory_.store(true, std::memory_order_release);
     must_leave_.store(true, std::memory_order_release);
     desk_.close();
-    present_.fetch_sub(1, std::memory_order_acq_rel);
     bell_.wake();
   }
 }
@@ -232,11 +214,8 @@ void CpuGraphKernel::stop(Clock::time_point deadline) {
   if (!home_.is_here()) return;  // a child of fork() has no workers
   must_leave_.store(true, std::memory_order_release);
   desk_.close();
-  while (is_running() && Clock::now() < deadline) std::this_thread::sleep_for(kLeaveLook);
-  std::atomic_ref(abort_).store(1, std::memory_order_relaxed);
-  for (Word i = 0; i < worker_count_; ++i) {
-    if (seats_[i].thread.joinable()) seats_[i].thread.join();
-  }
+  if (!threads_.wait(deadline)) std::atomic_ref(abort_).store(1, std::memory_order_relaxed);
+  threads_.join();
 }
 
 LiveCounters CpuGraphKernel::flush_counters() {
