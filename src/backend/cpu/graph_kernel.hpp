@@ -8,7 +8,6 @@
 #include "backend/cpu/executor.hpp"
 #include "backend/cpu/graph_work.hpp"
 #include "backend/cpu/tally.hpp"
-#include "backend/cpu/worker.hpp"
 #include "backend/cpu/worker_threads.hpp"
 #include "base/process.hpp"
 #include "base/spin.hpp"
@@ -41,14 +40,12 @@ class CpuGraphKernel final : public GraphKernel {
   CpuGraphKernel(const GraphLaunch& launch, std::shared_ptr<const Executor> executor,
                  std::uint64_t fuel_per_item, Word worker_count);
   void work(Word seat);
-  Word slot_of(std::uint64_t ticket) const { return static_cast<Word>(ticket) & slot_mask_; }
 
   HomeProcess home_;
-  TicketDesk& desk_;
-  CompletionBell& bell_;
+  Doorbell& doorbell_;
   std::shared_ptr<const Executor> executor_;
-  RingState ring_;
-  Word slot_mask_;
+  ItemContext context_;
+  const protocol::QueueKernel queue_;
   GraphWork graph_;
   std::unique_ptr<Seat[]> seats_;  // one for each worker
   Word worker_count_;
@@ -56,7 +53,7 @@ class CpuGraphKernel final : public GraphKernel {
   Word abort_ = 0;
   std::atomic<bool> must_leave_{false};
   std::atomic<bool> is_out_of_memory_{false};       // a worker left because it could not allocate
-  alignas(64) std::atomic<std::uint64_t> head_{0};  // the next ticket to claim
+  alignas(64) std::atomic<abi::LongWord> head_{0};  // the next ticket to take
   WorkerThreads threads_;
 };
 

@@ -33,10 +33,10 @@ class Bell {
   Bell& operator=(const Bell&) = delete;  ///< queues refer to it
   virtual ~Bell() = default;              ///< nobody may ring any more
 
-  /// Called by a producer after its entries are stored.
-  void announce() {
+  /// Called after something was stored that as many workers could take.
+  void announce(Word workers = 1) {
     if (is_armed()) [[unlikely]]
-      ring(1);
+      ring(workers);
   }
   /// Whether a worker sleeps or is about to, as seen by a thread that has stored something.
   bool is_armed() const {
