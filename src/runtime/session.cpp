@@ -203,10 +203,6 @@ Word Session::State::help(backend::LiveQueue& queue) {
   return live()->help(queue);
 }
 
-bool Session::State::is_running() const {
-  return live()->is_running();
-}
-
 Result<void> Session::State::check_running() const {
   if (!is_open_.load(std::memory_order_acquire)) return stopped();
   const auto kernel = live();
