@@ -87,11 +87,10 @@ MUTANTS = [
     Mutant("poisoned items run", "src/backend/cpu/graph_work.cpp",
            "if (!may_be_poisoned || !is_poisoned(at.item, info)) outcome",
            "if (!may_be_poisoned || is_poisoned(at.item, info)) outcome", "run_test"),
-    # Sessions.
-    Mutant("a ring is full one item late", "src/runtime/session.cpp",
-           "{ return reaped_.load(std::memory_order_acquire) + capacity(); }",
-           "{ return reaped_.load(std::memory_order_acquire) + capacity() + 1; }",
-           "cpu_conformance_test stress_test"),
+    # Runs.
+    Mutant("the queue of a run is full one ticket late", "src/runtime/run_feed.cpp",
+           "noted_ + producer_.capacity() - producer_.tail();",
+           "noted_ + producer_.capacity() + 1 - producer_.tail();", "run_test"),
     # CUDA.
     Mutant("an illegal address loses no device", "src/backend/cuda/cuda_error.cpp",
            '{700, "ILLEGAL_ADDRESS", Code::device_lost, kReplace}',
