@@ -61,7 +61,7 @@ class Bell {
 
 class LiveQueue;
 
-/// The bell of a session, where its workers sleep. Outlives its kernels.
+/// The bell of a session or of runs, where workers sleep. Outlives its kernels.
 ///
 /// A worker that would sleep arms the bell, looks everywhere once more, waits and disarms. The
 /// count of those that sleep lies on a page of its own, which producers in other processes map
