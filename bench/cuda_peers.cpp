@@ -21,6 +21,17 @@ using Wide = unsigned long long;
 
 extern "C" __global__ void nothing() {}
 
+// Answers a word of the host with a word to the host.
+extern "C" __global__ void ping_pong(Word* in, Word* out, Word rounds) {
+  for (Word round = 1; round <= rounds; ++round) {
+    Word found;
+    do {
+      asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(found) : "l"(in) : "memory");
+    } while (found != round);
+    asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(out), "r"(round) : "memory");
+  }
+}
+
 // ---- rings ----
 
 // Makes every slot PUBLISHED.
@@ -209,6 +220,10 @@ Result<std::unique_ptr<Peers>> Peers::open() {
       EVERKERNEL_TRY(Module::load(context, nvrtc, nullptr, request_for(facts.architecture)));
   return std::unique_ptr<Peers>(
       new Peers(context, std::move(current), std::move(stream), std::move(module)));
+}
+
+PinnedMemory Peers::pinned(std::size_t size_bytes) const {
+  return must(PinnedMemory::create(context_, size_bytes));
 }
 
 void Peers::wait() const {

@@ -68,6 +68,8 @@ class Peers {
               const Arguments&... arguments) const {
     must(context_->launch(kernel, grid, stream_.get(), arguments...));
   }
+  /// Memory of the host that the device reads and writes.
+  backend::cuda::PinnedMemory pinned(std::size_t size_bytes) const;
   /// Polls for the end of all launches, which sees it soonest.
   void wait() const;
   /// Waits by cuStreamSynchronize, as most programs do.

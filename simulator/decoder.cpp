@@ -292,12 +292,29 @@ struct SpecialName {
   std::string_view name;
 };
 constexpr SpecialName kSpecials[] = {
-    {0, "SR_LANEID"},     {3, "SR_VIRTID"},   {33, "SR_TID.X"},         {34, "SR_TID.Y"},
-    {35, "SR_TID.Z"},     {37, "SR_CTAID.X"}, {38, "SR_CTAID.Y"},       {39, "SR_CTAID.Z"},
-    {47, "SR_SWINHI"},    {48, "SR_SWINLO"},  {50, "SR_SMEMSZ"},        {56, "SR_EQMASK"},
-    {57, "SR_LTMASK"},    {58, "SR_LEMASK"},  {59, "SR_GTMASK"},        {60, "SR_GEMASK"},
-    {80, "SR_CLOCKLO"},   {81, "SR_CLOCKHI"}, {82, "SR_GLOBALTIMERLO"}, {83, "SR_GLOBALTIMERHI"},
-    {136, "SR_CgaCtaId"}, {255, "SRZ"},
+    {0, "SR_LANEID"},
+    {3, "SR_VIRTID"},
+    {33, "SR_TID.X"},
+    {34, "SR_TID.Y"},
+    {35, "SR_TID.Z"},
+    {37, "SR_CTAID.X"},
+    {38, "SR_CTAID.Y"},
+    {39, "SR_CTAID.Z"},
+    {47, "SR_SWINHI"},
+    {48, "SR_SWINLO"},
+    {50, "SR_SMEMSZ"},
+    {56, "SR_EQMASK"},
+    {57, "SR_LTMASK"},
+    {58, "SR_LEMASK"},
+    {59, "SR_GTMASK"},
+    {60, "SR_GEMASK"},
+    {80, "SR_CLOCKLO"},
+    {81, "SR_CLOCKHI"},
+    {82, "SR_GLOBALTIMERLO"},
+    {83, "SR_GLOBALTIMERHI"},
+    {67, "SR_VIRTUALSMID"},
+    {136, "SR_CgaCtaId"},
+    {255, "SRZ"},
 };
 
 std::string_view special_name(std::uint8_t index) {
@@ -724,9 +741,12 @@ void read_reduction(Reader& r) {
 }
 
 void read_match(Reader& r) {
-  r.expect(79, 2, 1);
-  r.expect(81, 3, kTrue);
+  constexpr std::string_view kKind[] = {"ALL", "ANY"};
+  const bool is_any = r.flag(79);
+  r.name_by(79, 2, kKind);
   r.name_if(r.flag(73), ".U64");
+  if (is_any) r.expect(81, 3, kTrue);
+  if (!is_any) r.put(r.predicate_destination(81));
   r.put(r.destination());
   r.put(r.first_source());
 }
@@ -759,16 +779,22 @@ void read_usual_caching(Reader& r) {
   r.expect(84, 3, 1);
 }
 
+// What the cache throws away first.
+void read_caching(Reader& r) {
+  constexpr std::string_view kCaching[] = {"EF", ""};
+  r.name_by(84, 3, kCaching);
+}
+
 void read_global_load(Reader& r) {
   r.expect(72, 1, 1);
   r.name(".E");
+  read_caching(r);
   r.name_by(73, 3, kSize);
   r.name_by(77, 4, kLoadOrder);
   r.expect(76, 1, 1);
   constexpr unsigned kGeneric = 0x180;
   r.expect(81, 3, r.base() == kGeneric ? 0 : kTrue);
   r.expect(90, 1, 1);
-  read_usual_caching(r);
   take_descriptor(r, 32);
   r.put(r.destination());
   r.put(r.address(r.vector_register(24), /*is_wide=*/true));
@@ -777,11 +803,11 @@ void read_global_load(Reader& r) {
 void read_global_store(Reader& r) {
   r.expect(72, 1, 1);
   r.name(".E");
+  read_caching(r);
   r.name_by(73, 3, kSize);
   r.name_by(77, 4, kOrder);
   r.expect(76, 1, 1);
   r.expect(90, 1, 1);
-  read_usual_caching(r);
   take_descriptor(r, 64);
   r.put(r.address(r.vector_register(24), /*is_wide=*/true));
   r.put(r.vector_register(32));
@@ -980,6 +1006,11 @@ void read_sleep(Reader& r) {
   r.put(r.wide_source());
 }
 
+void read_trap(Reader& r) {
+  r.expect(84, 3, 3);
+  r.put_immediate(r.field(34, 20));
+}
+
 void read_block_barrier(Reader& r) {
   constexpr std::string_view kKind[] = {"SYNC", kRefused, "RED"};
   r.name_by(77, 3, kKind);
@@ -1094,6 +1125,7 @@ constexpr Entry kEntries[] = {
     {0x14d, kI, "EXIT", put_condition},
     {0x150, kI, "RET.REL.NODEC", read_return},
     {0x158, kI, "BRXU", read_uniform_indirect_branch},
+    {0x15c, kI, "BPT.TRAP", read_trap},
     {0x15d, kR | kI, "NANOSLEEP", read_sleep},
     {0x180, kI, "LD", read_global_load},
     {0x181, kI, "LDG", read_global_load},
@@ -1105,12 +1137,14 @@ constexpr Entry kEntries[] = {
     {0x187, kR, "STL", read_local_store},
     {0x188, kR | kI, "STS", read_shared_store},
     {0x189, kR | kI | kThirds, "SHFL", read_shuffle},
+    {0x18a, kI, "ATOM", read_global_atomic},
+    {0x18b, kR, "ATOM", read_global_exchange},
     {0x18c, kR | kI | bit(kUniformThird), "ATOMS", read_shared_atomic},
     {0x18d, kR, "ATOMS", read_shared_exchange},
     {0x18e, kI, "REDG", read_global_reduction},
     {0x18f, kI, "CCTL.IVALL", read_cache_control},
     {0x192, kI, "MEMBAR", read_memory_barrier},
-    {0x1a1, kR, "MATCH.ANY", read_match},
+    {0x1a1, kR, "MATCH", read_match},
     {0x1a8, kI, "ATOMG", read_global_atomic},
     {0x1a9, kR, "ATOMG", read_global_exchange},
     {0x1ab, kI, "ERRBAR", read_nothing},

@@ -2,6 +2,7 @@
 #include "simulator/host_driver.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <vector>
@@ -32,8 +33,9 @@ std::unique_ptr<HostDriver> make_driver() {
   return made;
 }
 
+// Never destroyed: programs call the driver from destructors of their own static objects.
 std::unique_ptr<HostDriver>& the_driver() {
-  static std::unique_ptr<HostDriver> instance = make_driver();
+  static auto& instance = *new std::unique_ptr<HostDriver>(make_driver());
   return instance;
 }
 
@@ -59,6 +61,24 @@ CuResult release(CuPointer pointer) {
   return 0;
 }
 
+template <class Word>
+void copy_each(std::byte* to, const std::byte* from, std::size_t bytes) {
+  for (std::size_t done = 0; done < bytes; done += sizeof(Word)) {
+    Word word = 0;
+    std::memcpy(&word, from + done, sizeof word);
+    std::atomic_ref(*reinterpret_cast<Word*>(to + done)).store(word, std::memory_order_relaxed);
+  }
+}
+
+// A kernel may use the memory meanwhile, and must not see half of a word.
+void copy_words(std::byte* to, const std::byte* from, std::size_t bytes) {
+  const std::size_t any =
+      reinterpret_cast<std::uintptr_t>(to) | reinterpret_cast<std::uintptr_t>(from) | bytes;
+  if (any % sizeof(std::uint64_t) == 0) return copy_each<std::uint64_t>(to, from, bytes);
+  if (any % sizeof(std::uint32_t) == 0) return copy_each<std::uint32_t>(to, from, bytes);
+  std::memcpy(to, from, bytes);
+}
+
 // The device can access its own memory and pinned host memory.
 CuResult copy(CuStream stream, std::uintptr_t target, std::uintptr_t source, std::size_t bytes) {
   const DeviceMemory& memory = driver().memory;
@@ -70,9 +90,11 @@ CuResult copy(CuStream stream, std::uintptr_t target, std::uintptr_t source, std
     return kIllegalAddress;
   }
   if (is_staged) {
-    queue(stream, [to, taken = std::vector(from, from + bytes)] { std::ranges::copy(taken, to); });
+    queue(stream, [to, taken = std::vector(from, from + bytes)] {
+      copy_words(to, taken.data(), taken.size());
+    });
   } else {
-    queue(stream, [=] { std::memcpy(to, from, bytes); });
+    queue(stream, [=] { copy_words(to, from, bytes); });
   }
   return 0;
 }
@@ -138,14 +160,14 @@ void* DeviceMemory::allocate(std::size_t bytes, Owner owner) {
   if (::posix_memalign(&memory, kAlignment, bytes) != 0) std::abort();
   std::memset(memory, kGarbage, bytes);
   const auto begin = reinterpret_cast<std::uintptr_t>(memory);
-  ranges_[begin] = {begin, bytes, owner};
+  ranges_[begin] = {{begin, bytes}, owner};
   if (owner == Owner::device) device_bytes_ += bytes;
   return memory;
 }
 
 void DeviceMemory::add(void* memory, std::size_t bytes) {
   const auto begin = reinterpret_cast<std::uintptr_t>(memory);
-  ranges_[begin] = {begin, bytes, Owner::host};
+  ranges_[begin] = {{begin, bytes}, Owner::host};
 }
 
 bool DeviceMemory::begins_at(const void* memory, Owner owner) const {
@@ -159,7 +181,7 @@ bool DeviceMemory::release(void* memory, Owner owner) {
   if (owner == Owner::device) device_bytes_ -= found->second.bytes;
   if (owner != Owner::host) std::free(memory);
   ranges_.erase(found);
-  last_ = {};
+  release_count_.fetch_add(1, std::memory_order_release);
   return true;
 }
 
@@ -176,19 +198,27 @@ bool DeviceMemory::is_device(std::uintptr_t begin, std::size_t bytes) const {
 }
 
 bool DeviceMemory::can_reach(std::uintptr_t begin, std::size_t bytes) const {
-  if (last_.bytes != 0 && last_.has(begin, bytes)) return true;
+  return find(begin, bytes) != nullptr;
+}
+
+std::optional<MemoryRange> DeviceMemory::range_of(std::uintptr_t begin, std::size_t bytes) const {
   const Range* const range = find(begin, bytes);
-  if (range == nullptr) return false;
-  last_ = *range;
-  return true;
+  return range == nullptr ? std::nullopt : std::optional<MemoryRange>(*range);
+}
+
+bool DeviceMemory::has_any_of(std::uintptr_t begin, std::size_t bytes) const {
+  const auto next = ranges_.lower_bound(begin);
+  if (next != ranges_.end() && next->first - begin < bytes) return true;
+  return find(begin, 1) != nullptr;
 }
 
 HostDriver& driver() {
   return *the_driver();
 }
 
+// Never destroyed: in a child of fork() a condition waits for its waiters for ever.
 TurnLock& driver_lock() {
-  static TurnLock lock;
+  static TurnLock& lock = *new TurnLock;
   return lock;
 }
 
@@ -273,6 +303,7 @@ CuResult cuDevicePrimaryCtxRetain(CuContext* context, CuDevice) {
 // Works for a broken context too.
 CuResult cuDevicePrimaryCtxRelease_v2(CuDevice) {
   const std::scoped_lock hold(driver_lock());
+  if (driver().state.retained_contexts == 1) finish_all("cuDevicePrimaryCtxRelease");
   --driver().state.retained_contexts;
   return 0;
 }
@@ -296,7 +327,7 @@ CuResult cuMemAlloc_v2(CuPointer* memory, std::size_t bytes) {
 }
 CuResult cuMemFree_v2(CuPointer memory) {
   DRIVER_CALL(begin_call_in_context, "cuMemFree_v2");
-  if (const CuResult result = finish_all(); result != 0) return result;
+  if (const CuResult result = finish_all("cuMemFree"); result != 0) return result;
   return release(memory);
 }
 CuResult cuMemAllocAsync(CuPointer* memory, std::size_t bytes, CuStream) {
@@ -332,25 +363,32 @@ CuResult cuMemHostAlloc(void** memory, std::size_t bytes, unsigned) {
 }
 CuResult cuMemFreeHost(void* memory) {
   DRIVER_CALL(begin_call_in_context, "cuMemFreeHost");
-  if (const CuResult result = finish_all(); result != 0) return result;
+  if (const CuResult result = finish_all("cuMemFreeHost"); result != 0) return result;
   if (!driver().memory.release(memory, DeviceMemory::Owner::pinned)) return kInvalidValue;
   --driver().state.live_pinned;
   return 0;
 }
 CuResult cuMemHostGetDevicePointer_v2(CuPointer* pointer, void* memory, unsigned) {
   DRIVER_CALL(begin_call_in_context, "cuMemHostGetDevicePointer_v2");
-  *pointer = reinterpret_cast<CuPointer>(memory);
+  const auto begin = reinterpret_cast<std::uintptr_t>(memory);
+  const DeviceMemory& known = driver().memory;
+  if (!known.can_reach(begin, 1) || known.is_device(begin, 1)) return kInvalidValue;
+  *pointer = begin;
   return 0;
 }
 CuResult cuMemHostRegister_v2(void* memory, std::size_t bytes, unsigned) {
   DRIVER_CALL(begin_call_in_context, "cuMemHostRegister_v2");
+  if (memory == nullptr || bytes == 0) return kInvalidValue;
+  if (driver().memory.has_any_of(reinterpret_cast<std::uintptr_t>(memory), bytes)) {
+    return kAlreadyRegistered;
+  }
   driver().memory.add(memory, bytes);
   return 0;
 }
 CuResult cuMemHostUnregister(void* memory) {
   DRIVER_CALL(begin_call_in_context, "cuMemHostUnregister");
-  if (const CuResult result = finish_all(); result != 0) return result;
-  return driver().memory.release(memory, DeviceMemory::Owner::host) ? 0 : kInvalidValue;
+  if (const CuResult result = finish_all("cuMemHostUnregister"); result != 0) return result;
+  return driver().memory.release(memory, DeviceMemory::Owner::host) ? 0 : kNotRegistered;
 }
 CuResult cuMemcpyHtoDAsync_v2(CuPointer target, const void* source, std::size_t bytes,
                               CuStream stream) {

@@ -3,6 +3,7 @@
 // modules, streams, events and graphs, and defines the three functions at the end of this header.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -10,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string_view>
 
 #include "backend/cuda/driver.hpp"
@@ -23,6 +25,7 @@ using backend::cuda::CuStream;
 
 inline constexpr CuResult kInvalidValue = 1;
 inline constexpr CuResult kOutOfMemory = 2;
+inline constexpr CuResult kDeinitialized = 4;
 inline constexpr CuResult kInvalidDevice = 101;
 inline constexpr CuResult kInvalidImage = 200;
 inline constexpr CuResult kInvalidContext = 201;
@@ -30,6 +33,8 @@ inline constexpr CuResult kNoBinary = 209;
 inline constexpr CuResult kInvalidHandle = 400;
 inline constexpr CuResult kNotFound = 500;
 inline constexpr CuResult kIllegalAddress = 700;
+inline constexpr CuResult kAlreadyRegistered = 712;
+inline constexpr CuResult kNotRegistered = 713;
 inline constexpr CuResult kNotSupported = 801;
 
 /// A fair lock: threads get it in the order in which they asked, so that a thread that polls the
@@ -44,6 +49,15 @@ class TurnLock {
   std::condition_variable next_ = {};
   std::uint64_t came_ = 0;
   std::uint64_t left_ = 0;
+};
+
+struct MemoryRange {
+  std::uintptr_t begin = 0;
+  std::size_t bytes = 0;
+
+  bool has(std::uintptr_t first, std::size_t count) const {
+    return first - begin <= bytes && count <= bytes - (first - begin);
+  }
 };
 
 /// Memory that the device can access, all of it host memory. New memory is filled with a pattern.
@@ -66,21 +80,23 @@ class DeviceMemory {
 
   bool is_device(std::uintptr_t begin, std::size_t bytes) const;
   bool can_reach(std::uintptr_t begin, std::size_t bytes) const;
+  /// The range that has these bytes.
+  std::optional<MemoryRange> range_of(std::uintptr_t begin, std::size_t bytes) const;
+  /// Whether a range has any of these bytes.
+  bool has_any_of(std::uintptr_t begin, std::size_t bytes) const;
+  /// How often memory was released so far. Who remembers a range forgets it when this changes; it
+  /// may be called without the driver's lock.
+  std::uint64_t release_count() const { return release_count_.load(std::memory_order_acquire); }
   std::size_t device_bytes() const { return device_bytes_; }
 
  private:
-  struct Range {
-    std::uintptr_t begin = 0;
-    std::size_t bytes = 0;
+  struct Range : MemoryRange {
     Owner owner = Owner::device;
-    bool has(std::uintptr_t first, std::size_t count) const {
-      return first - begin <= bytes && count <= bytes - (first - begin);
-    }
   };
   const Range* find(std::uintptr_t begin, std::size_t bytes) const;
 
   std::map<std::uintptr_t, Range> ranges_ = {};
-  mutable Range last_ = {};  // the range of the last successful look-up: kernels mostly stay in one
+  std::atomic<std::uint64_t> release_count_ = 0;
   std::size_t device_bytes_ = 0;
 };
 
@@ -125,8 +141,9 @@ CuResult destroy(std::map<Object*, std::unique_ptr<Object>>& objects, int& live_
 void set_up(DriverState& state);
 /// Runs the operation after all operations queued before it in the stream.
 void queue(CuStream stream, std::function<void()> operation);
-/// Waits for all queued operations, as the driver does before it frees memory.
-CuResult finish_all();
+/// Waits for all queued operations, as the driver does before it frees memory. `call` names the
+/// function that does.
+CuResult finish_all(std::string_view call);
 
 }  // namespace everkernel::simulator
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <optional>
 
 #include "simulator/operations.hpp"
@@ -12,56 +13,77 @@ namespace {
 
 // ---- special registers ----
 
-// The register numbers are those of the encoding.
-void read_special(Lane lane, const Step& step) {
-  const Place& place = lane.warp.block().place();
-  const u32 thread = lane.warp.first_thread() + lane.number;
-  u64 value = 0;
-  switch (step.operand(1).index) {
-    case 0x00:  // SR_LANEID
-      value = lane.number;
-      break;
-    case 0x21:  // SR_TID.X
-      value = thread;
-      break;
-    case 0x22:  // SR_TID.Y
-    case 0x23:  // SR_TID.Z
-    case 0x26:  // SR_CTAID.Y
-    case 0x27:  // SR_CTAID.Z
-    case 0xff:  // SRZ
-    case 0x88:  // SR_CgaCtaId
-      break;
-    case 0x25:  // SR_CTAID.X
-      value = place.block;
-      break;
-    case 0x2f:  // SR_SWINHI
-      value = kSharedAddress >> 32;
-      break;
-    case 0x38:  // SR_EQMASK
-      value = 1u << lane.number;
-      break;
-    case 0x39:  // SR_LTMASK
-      value = (1u << lane.number) - 1;
-      break;
-    default:
-      return lane.warp.fail_with(
-          fmt::format("special register {:#x} is not known", step.operand(1).index));
-  }
-  if (step.bytes == 8) {
-    set_wide(lane, step.operand(0), value);
-  } else {
-    set(lane, step.operand(0), static_cast<u32>(value));
-  }
-}
-
-// ---- collectives ----
-
 template <class Function>
 void each_lane(Warp& warp, u32 mask, const Function& function) {
   for (; mask != 0; mask &= mask - 1) {
     function(Lane{warp, static_cast<u32>(std::countr_zero(mask))});
   }
 }
+
+// The register numbers are those of the encoding.
+u64 special_value(Lane lane, u8 number) {
+  const Place& place = lane.warp.block().place();
+  const u32 thread = lane.warp.first_thread() + lane.number;
+  switch (number) {
+    case 0x00:  // SR_LANEID
+      return lane.number;
+    case 0x03:  // SR_VIRTID: only the place of the warp in its block is known
+      return (kUnknown & ~0x7F00u) | thread / kLanes << 8;
+    case 0x21:  // SR_TID.X
+      return thread;
+    case 0x22:  // SR_TID.Y
+    case 0x23:  // SR_TID.Z
+    case 0x26:  // SR_CTAID.Y
+    case 0x27:  // SR_CTAID.Z
+    case 0xff:  // SRZ
+    case 0x88:  // SR_CgaCtaId
+      return 0;
+    case 0x25:  // SR_CTAID.X
+      return place.block;
+    case 0x2f:  // SR_SWINHI
+      return kSharedAddress >> 32;
+    case 0x38:  // SR_EQMASK
+      return u64{1} << lane.number;
+    case 0x39:  // SR_LTMASK
+      return (u64{1} << lane.number) - 1;
+    case 0x3a:  // SR_LEMASK
+      return (u64{2} << lane.number) - 1;
+    case 0x3b:  // SR_GTMASK
+      return ~((u64{2} << lane.number) - 1);
+    case 0x3c:  // SR_GEMASK
+      return ~((u64{1} << lane.number) - 1);
+    case 0x43:  // SR_VIRTUALSMID
+      return place.block % place.sm_count;
+    default:
+      lane.warp.fail_with(fmt::format("special register {:#x} is not known", number));
+      return kUnknown;
+  }
+}
+
+// Nanoseconds of a clock that never goes back, whose values are those of the device's: they do not
+// fit into 32 bits.
+u64 time_ns() {
+  using std::chrono::nanoseconds, std::chrono::steady_clock, std::chrono::system_clock;
+  static const auto begin = nanoseconds(system_clock::now().time_since_epoch()) -
+                            nanoseconds(steady_clock::now().time_since_epoch());
+  return static_cast<u64>((begin + nanoseconds(steady_clock::now().time_since_epoch())).count());
+}
+
+void read_special(Warp& warp, const Step& step, u32 mask) {
+  const u8 number = step.operand(1).index;
+  // All lanes of a warp read the same time. 0x50 to 0x53 are SR_CLOCKLO, SR_CLOCKHI,
+  // SR_GLOBALTIMERLO and SR_GLOBALTIMERHI.
+  const bool is_time = number >= 0x50 && number <= 0x53;
+  const u64 time = is_time ? time_ns() >> (number % 2 == 0 ? 0 : 32) : 0;
+  if (step.is_uniform) mask &= 0u - mask;
+  each_lane(warp, mask, [&](Lane lane) {
+    const u64 value = is_time ? time : special_value(lane, number);
+    if (step.bytes == 8) return set_wide(lane, step.operand(0), value);
+    set(lane, step.operand(0), static_cast<u32>(value));
+  });
+}
+
+// ---- collectives ----
 
 // [R,] P, P: the mask of lanes with a true predicate; whether all, any or equal.
 void vote(Warp& warp, const Step& step, u32 mask) {
@@ -85,16 +107,35 @@ void reduce_lanes(Warp& warp, const Step& step, u32 mask) {
   set({warp, 0}, step.operand(0), *result);
 }
 
+u64 matched_value(Lane lane, const Step& step, const Operand& operand) {
+  return step.has(kU64) ? wide(lane, operand) : word(lane, operand);
+}
+
 // The mask of lanes that have the same value as this lane.
 void match(Warp& warp, const Step& step, u32 mask) {
   std::array<u32, kLanes> results{};
   each_lane(warp, mask, [&](Lane lane) {
-    const u32 value = word(lane, step.operand(1));
+    const u64 value = matched_value(lane, step, step.operand(1));
     each_lane(warp, mask, [&](Lane other) {
-      if (word(other, step.operand(1)) == value) results[lane.number] |= 1u << other.number;
+      if (matched_value(other, step, step.operand(1)) == value) {
+        results[lane.number] |= 1u << other.number;
+      }
     });
   });
   each_lane(warp, mask, [&](Lane lane) { set(lane, step.operand(0), results[lane.number]); });
+}
+
+// P, R, source: whether all lanes have the same value, and their mask, or 0.
+void match_all(Warp& warp, const Step& step, u32 mask) {
+  const Lane first{warp, static_cast<u32>(std::countr_zero(mask))};
+  const u64 value = matched_value(first, step, step.operand(2));
+  bool is_same = true;
+  each_lane(warp, mask,
+            [&](Lane lane) { is_same &= matched_value(lane, step, step.operand(2)) == value; });
+  each_lane(warp, mask, [&](Lane lane) {
+    set(lane, step.operand(1), is_same ? mask : 0);
+    set_truth(lane, step.operand(0), is_same);
+  });
 }
 
 void to_uniform(Warp& warp, const Step& step, u32 mask) {
@@ -238,6 +279,13 @@ void read_block_result(Warp& warp, const Step& step, u32 mask) {
 void let_others_run(Warp& warp, const Step&, u32) {
   warp.let_others_run();
 }
+// The time is not kept: other warps run once each, and the host.
+void rest(Warp& warp, const Step&, u32) {
+  warp.end_turn();
+}
+void trap(Warp& warp, const Step&, u32) {
+  warp.fail_with("the kernel gave up");
+}
 // Host threads read the same memory. An exchange, unlike a fence, is also seen by TSan.
 void fence(Warp&, const Step&, u32) {
   static std::atomic<u32> word;
@@ -257,11 +305,12 @@ constexpr Part kReductions[] = {{"AND", kAtomicAnd, &Step::kind}, {"OR", kAtomic
 constexpr Part kSpecialSizes[] = {{"32", 4, &Step::bytes}};
 
 constexpr Form kForms[] = {
-    {"S2R", read_special, nullptr, "", 2, 2},
-    {"CS2R", read_special, nullptr, "", 2, 2, kSpecialSizes},
+    {"S2R", nullptr, read_special, "", 2, 2},
+    {"CS2R", nullptr, read_special, "", 2, 2, kSpecialSizes},
     {"VOTE", nullptr, vote, "", 2, 3, kVotes},
     {"REDUX", nullptr, reduce_lanes, "S32", 2, 2, kReductions},
-    {"MATCH.ANY", nullptr, match, "", 2, 2},
+    {"MATCH.ANY", nullptr, match, "U64", 2, 2},
+    {"MATCH.ALL", nullptr, match_all, "U64", 3, 3},
     {"R2UR", nullptr, to_uniform, "", 2, 2},
     {"SHFL", nullptr, shuffle, "", 5, 5, kShuffles},
     {"BRA", nullptr, branch, "U", 1, 2},
@@ -282,7 +331,8 @@ constexpr Form kForms[] = {
     {"BAR.RED.POPC", nullptr, sync_block, "DEFER_BLOCKING", 2, 2},
     {"B2R.RESULT", nullptr, read_block_result, "", 1, 2},
     {"YIELD", nullptr, let_others_run, "", 0, 0},
-    {"NANOSLEEP", nullptr, let_others_run, "", 0, 1},
+    {"NANOSLEEP", nullptr, rest, "", 0, 1},
+    {"BPT.TRAP", nullptr, trap, "", 1, 1},
     {"NOP", nullptr, nothing, "", 0, 0},
     {"CCTL", nullptr, nothing, "IVALL", 0, 1},
     {"MEMBAR", nullptr, fence, "SC ALL GPU SYS CTA", 0, 0},

@@ -100,6 +100,7 @@ Grid::Grid(std::shared_ptr<const Program> program, const Cubin& cubin, const Lau
   for (std::uint32_t i = 0; i < launch.block_count; ++i) {
     state_->blocks.push_back(std::make_unique<Block>(Place{.block = i,
                                                            .thread_count = launch.thread_count,
+                                                           .sm_count = launch.sm_count,
                                                            .shared_bytes = shared_bytes,
                                                            .local_bytes = local_bytes,
                                                            .seed = launch.seed},
@@ -113,10 +114,15 @@ std::uint64_t Grid::instructions() const {
   return state_->executed;
 }
 
-Result<bool> Grid::run(std::uint64_t instruction_count) {
+std::uint64_t Grid::write_count() const {
+  return state_->memory.write_count;
+}
+
+Result<bool> Grid::run(std::uint64_t instruction_count, const std::atomic<bool>* is_disturbed) {
   State& state = *state_;
   const std::uint64_t end = state.executed + instruction_count;
   while (state.executed < end) {
+    if (is_disturbed != nullptr && is_disturbed->load(std::memory_order_relaxed)) break;
     bool is_over = true;
     for (const auto& block : state.blocks) {
       const std::uint64_t executed = block->run(state.program->steps);

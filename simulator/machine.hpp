@@ -5,6 +5,7 @@
 // again only where the code synchronises them.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -23,6 +24,7 @@ using MayAccess = std::function<bool(std::uint64_t address, std::size_t size, bo
 struct Launch {
   std::uint32_t block_count = 1;
   std::uint32_t thread_count = 1;              // of a block
+  std::uint32_t sm_count = 1;                  // multiprocessors, among which blocks are spread
   std::uint32_t shared_bytes = 0;              // in addition to the kernel's static shared memory
   std::span<const std::byte> parameters = {};  // laid out as in constant bank 0
   std::uint64_t instruction_limit = 10'000'000'000;
@@ -44,10 +46,14 @@ class Grid {
   Grid(const Grid&) = delete;
   Grid& operator=(const Grid&) = delete;
 
-  /// Runs about `instruction_count` more instructions, each counted once for a warp; returns
-  /// whether the launch is over. Fails with the instruction that broke a rule.
-  Result<bool> run(std::uint64_t instruction_count);
+  /// Runs about `instruction_count` more instructions, each counted once for a warp, and fewer if
+  /// `is_disturbed` becomes true; returns whether the launch is over. Fails with the instruction
+  /// that broke a rule.
+  Result<bool> run(std::uint64_t instruction_count,
+                   const std::atomic<bool>* is_disturbed = nullptr);
   std::uint64_t instructions() const;
+  /// How often it wrote to global memory.
+  std::uint64_t write_count() const;
 
  private:
   struct State;

@@ -30,26 +30,61 @@ std::byte* reach(Lane lane, const Step& step, Kind kind, const Operand& operand,
 
 using Words = std::array<u32, 4>;
 
-// With one access where the host has one of this size, so that host threads never see half of a
-// 64-bit word.
-void copy_whole(std::byte* to, const std::byte* from, std::size_t bytes) {
+// Threads of the host use the same memory. Every access is one of the host's of the same size, so
+// that no thread sees half of a word, and those of 16 bytes are two: a load takes the first half
+// before the second, a store puts the second before the first. So whoever finds a new first half
+// has the new second half too, as on a device, which moves 16 bytes at once.
+template <class T>
+void copy_in(Words& words, const std::byte* from) {
+  const T value = __atomic_load_n(reinterpret_cast<const T*>(from), __ATOMIC_ACQUIRE);
+  std::memcpy(words.data(), &value, sizeof value);
+}
+template <class T>
+void copy_out(std::byte* to, const Words& words) {
+  T value{};
+  std::memcpy(&value, words.data(), sizeof value);
+  __atomic_store_n(reinterpret_cast<T*>(to), value, __ATOMIC_RELEASE);
+}
+
+void copy_in(Words& words, const std::byte* from, std::size_t bytes) {
   switch (bytes) {
     case 1:
-      *to = *from;
-      break;
+      return copy_in<u8>(words, from);
     case 2:
-      std::memcpy(to, from, 2);
-      break;
+      return copy_in<std::uint16_t>(words, from);
     case 4:
-      std::memcpy(to, from, 4);
-      break;
+      return copy_in<u32>(words, from);
     case 8:
-      std::memcpy(to, from, 8);
-      break;
+      return copy_in<u64>(words, from);
     default:
-      std::memcpy(to, from, 16);
       break;
   }
+  const auto* const halves = reinterpret_cast<const u64*>(from);
+  const u64 first = __atomic_load_n(halves, __ATOMIC_ACQUIRE);
+  const u64 second = __atomic_load_n(halves + 1, __ATOMIC_ACQUIRE);
+  std::memcpy(words.data(), &first, sizeof first);
+  std::memcpy(&words[2], &second, sizeof second);
+}
+
+void copy_out(std::byte* to, const Words& words, std::size_t bytes) {
+  switch (bytes) {
+    case 1:
+      return copy_out<u8>(to, words);
+    case 2:
+      return copy_out<std::uint16_t>(to, words);
+    case 4:
+      return copy_out<u32>(to, words);
+    case 8:
+      return copy_out<u64>(to, words);
+    default:
+      break;
+  }
+  auto* const halves = reinterpret_cast<u64*>(to);
+  u64 first = 0, second = 0;
+  std::memcpy(&first, words.data(), sizeof first);
+  std::memcpy(&second, &words[2], sizeof second);
+  __atomic_store_n(halves + 1, second, __ATOMIC_RELEASE);
+  __atomic_store_n(halves, first, __ATOMIC_RELEASE);
 }
 
 u32 sign_extended(u32 value, u32 bits) {
@@ -62,7 +97,7 @@ void load(Lane lane, const Step& step) {
   const std::byte* const from = reach(lane, step, kKind, step.operand(1), false);
   if (from == nullptr) return;
   Words words{};
-  copy_whole(reinterpret_cast<std::byte*>(words.data()), from, step.bytes);
+  copy_in(words, from, step.bytes);
   if (step.has(kSigned)) words[0] = sign_extended(words[0], 8u * step.bytes);
   Operand target = step.operand(0);
   for (std::size_t done = 0; done < step.bytes; done += 4) {
@@ -81,7 +116,7 @@ void store(Lane lane, const Step& step) {
     words[done / 4] = lane.warp.get(source, lane.number);
     if (source.kind == OperandKind::reg && source.index != kNoRegister) ++source.index;
   }
-  copy_whole(to, reinterpret_cast<const std::byte*>(words.data()), step.bytes);
+  copy_out(to, words, step.bytes);
 }
 
 void load_constant(Lane lane, const Step& step) {
@@ -112,13 +147,15 @@ void set_value(Lane lane, const Step& step, const Operand& operand, u64 value) {
   }
 }
 
-// Updates the word whose address is operand `at`; returns its previous value.
+// Updates the word whose address is operand `at`; returns its previous value. As on a device that
+// does not have atomic operations of its host, a write of the host in between is lost.
 template <Kind kKind>
 std::optional<u64> change(Lane lane, const Step& step, std::size_t at) {
   std::byte* const place = reach(lane, step, kKind, step.operand(at), true);
   if (place == nullptr) return {};
-  u64 before = 0;
-  std::memcpy(&before, place, step.bytes);
+  Words words{};
+  copy_in(words, place, step.bytes);
+  const u64 before = u64{words[1]} << 32 | words[0];
   const u64 given = value_of(lane, step, step.operand(at + 1));
   u64 after = before;
   if (step.has(kCas)) {
@@ -128,14 +165,16 @@ std::optional<u64> change(Lane lane, const Step& step, std::size_t at) {
   } else {
     after = updated<u32>(step, static_cast<u32>(before), static_cast<u32>(given));
   }
-  std::memcpy(place, &after, step.bytes);
+  words = {static_cast<u32>(after), static_cast<u32>(after >> 32)};
+  copy_out(place, words, step.bytes);
   return before;
 }
 
 // P, R, [address], value
-void atomic_global(Lane lane, const Step& step) {
+template <Kind kKind>
+void atomic(Lane lane, const Step& step) {
   if (step.operand(0).index != kTrue) return lane.warp.fail_with("this form is not known");
-  const auto before = change<Kind::global>(lane, step, 2);
+  const auto before = change<kKind>(lane, step, 2);
   if (before) set_value(lane, step, step.operand(1), *before);
 }
 void reduce_global(Lane lane, const Step& step) {
@@ -166,24 +205,31 @@ void count_shared(Lane lane, const Step& step) {
 constexpr Part kSizes[] = {{"U8", 1, &Step::bytes},  {"S8", 1, &Step::bytes},
                            {"U16", 2, &Step::bytes}, {"S16", 2, &Step::bytes},
                            {"64", 8, &Step::bytes},  {"128", 16, &Step::bytes}};
-constexpr Part kUpdates[] = {
-    {"64", 8, &Step::bytes},          {"ADD", kAtomicAdd, &Step::kind},
-    {"MIN", kAtomicMin, &Step::kind}, {"MAX", kAtomicMax, &Step::kind},
-    {"AND", kAtomicAnd, &Step::kind}, {"OR", kAtomicOr, &Step::kind},
-    {"XOR", kAtomicXor, &Step::kind}, {"EXCH", kAtomicExchange, &Step::kind}};
+constexpr Part kUpdates[] = {{"64", 8, &Step::bytes},
+                             {"S64", 8, &Step::bytes},
+                             {"ADD", kAtomicAdd, &Step::kind},
+                             {"MIN", kAtomicMin, &Step::kind},
+                             {"MAX", kAtomicMax, &Step::kind},
+                             {"INC", kAtomicIncrement, &Step::kind},
+                             {"DEC", kAtomicDecrement, &Step::kind},
+                             {"AND", kAtomicAnd, &Step::kind},
+                             {"OR", kAtomicOr, &Step::kind},
+                             {"XOR", kAtomicXor, &Step::kind},
+                             {"EXCH", kAtomicExchange, &Step::kind}};
 
 constexpr Form kForms[] = {
-    {"LDG", load<Kind::global>, nullptr, "E CONSTANT STRONG GPU SYS", 2, 2, kSizes},
-    {"LD", load<Kind::any>, nullptr, "E STRONG GPU SYS", 2, 2, kSizes},
+    {"LDG", load<Kind::global>, nullptr, "E EF CONSTANT STRONG SM GPU SYS", 2, 2, kSizes},
+    {"LD", load<Kind::any>, nullptr, "E EF STRONG SM GPU SYS", 2, 2, kSizes},
     {"LDS", load<Kind::shared>, nullptr, "", 2, 2, kSizes},
     {"LDL", load<Kind::local>, nullptr, "LU", 2, 2, kSizes},
     {"LDC", load_constant, nullptr, "", 2, 2, kSizes},
-    {"STG", store<Kind::global>, nullptr, "E STRONG GPU SYS", 2, 2, kSizes},
-    {"ST", store<Kind::any>, nullptr, "E STRONG GPU SYS", 2, 2, kSizes},
+    {"STG", store<Kind::global>, nullptr, "E EF STRONG SM GPU SYS", 2, 2, kSizes},
+    {"ST", store<Kind::any>, nullptr, "E EF STRONG SM GPU SYS", 2, 2, kSizes},
     {"STS", store<Kind::shared>, nullptr, "", 2, 2, kSizes},
     {"STL", store<Kind::local>, nullptr, "", 2, 2, kSizes},
-    {"ATOMG", atomic_global, nullptr, "E STRONG GPU SYS CAS S32", 4, 5, kUpdates},
-    {"REDG", reduce_global, nullptr, "E STRONG GPU SYS S32", 2, 2, kUpdates},
+    {"ATOMG", atomic<Kind::global>, nullptr, "E STRONG SM GPU SYS CAS S32", 4, 5, kUpdates},
+    {"ATOM", atomic<Kind::any>, nullptr, "E STRONG SM GPU SYS CAS S32", 4, 5, kUpdates},
+    {"REDG", reduce_global, nullptr, "E STRONG SM GPU SYS S32", 2, 2, kUpdates},
     {"ATOMS", atomic_shared, nullptr, "S32 CAS", 3, 4, kUpdates},
     {"ATOMS.CAST", atomic_shared_test, nullptr, "SPIN", 4, 4, kUpdates},
     {"ATOMS.POPC.INC.32", count_shared, nullptr, "", 2, 2},

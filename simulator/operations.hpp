@@ -188,14 +188,17 @@ enum AtomicKind : u8 {
   kAtomicAnd,
   kAtomicOr,
   kAtomicXor,
-  kAtomicExchange
+  kAtomicExchange,
+  kAtomicIncrement,
+  kAtomicDecrement
 };
 
 template <class T>
 T updated(const Step& step, T before, T value) {
   using Signed = std::make_signed_t<T>;
-  const bool is_less =
-      step.has(kS32) ? static_cast<Signed>(before) < static_cast<Signed>(value) : before < value;
+  const bool is_less = step.has(kS32) || step.has(kS64)
+                           ? static_cast<Signed>(before) < static_cast<Signed>(value)
+                           : before < value;
   switch (step.kind) {
     case kAtomicAdd:
       return before + value;
@@ -209,6 +212,10 @@ T updated(const Step& step, T before, T value) {
       return before | value;
     case kAtomicXor:
       return before ^ value;
+    case kAtomicIncrement:
+      return before >= value ? 0 : before + 1;
+    case kAtomicDecrement:
+      return before == 0 || before > value ? value : before - 1;
     default:
       return value;
   }

@@ -1,18 +1,14 @@
 // libsimulated_cuda.so: a driver library that runs kernels with machine.hpp's Grid on host memory.
 //
-// It has no threads. Each call that queries or waits for a stream or an event advances every stream
-// by a slice of instructions, so that kernels of several streams, deadlines and host writes during
-// a kernel interleave as on a device.
+// Here are the functions for modules, events, graphs and launches; streams.hpp runs what they
+// queue.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <deque>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,32 +16,7 @@
 #include "simulator/cubin.hpp"
 #include "simulator/host_driver.hpp"
 #include "simulator/machine.hpp"
-
-namespace everkernel::simulator {
-namespace {
-
-using Clock = std::chrono::steady_clock;
-
-// A requested launch. It keeps its module's code alive.
-struct Start {
-  std::shared_ptr<const Cubin> cubin = {};
-  const Kernel* kernel = nullptr;
-  std::shared_ptr<const Program> program = {};
-  Launch launch = {};
-  std::vector<std::byte> parameters = {};
-};
-
-// Runs up to `instructions` and subtracts the number it used; returns whether it has finished.
-using Operation = std::function<bool(std::uint64_t& instructions)>;
-
-// A position in a stream, reached when all operations before it are done.
-struct Mark {
-  bool is_reached = false;
-  Clock::time_point time = {};
-};
-
-}  // namespace
-}  // namespace everkernel::simulator
+#include "simulator/streams.hpp"
 
 namespace everkernel::backend::cuda {
 
@@ -60,10 +31,6 @@ struct CuFunctionOpaque {
 struct CuModuleOpaque {
   std::shared_ptr<const simulator::Cubin> cubin = {};
   std::map<std::string, CuFunctionOpaque, std::less<>> functions = {};
-};
-struct CuStreamOpaque {
-  std::deque<simulator::Operation> operations = {};
-  bool is_destroyed = false;  // removed when its operations are done
 };
 struct CuEventOpaque {
   std::shared_ptr<const simulator::Mark> mark = {};
@@ -96,114 +63,12 @@ constexpr unsigned kReservedShared = 1024;  // in every block
 constexpr int kSharedPerBlock = 227 << 10;
 constexpr int kUsualSharedPerBlock = 48 << 10;
 
-// Instructions that one query runs of each stream while it holds the lock.
-constexpr std::uint64_t kSlice = 100'000;
-
 struct Device {
-  std::vector<std::unique_ptr<CuStreamOpaque>> streams;  // they run in this order
   std::map<CuEvent, std::unique_ptr<CuEventOpaque>> events;
   std::map<CuModule, std::unique_ptr<CuModuleOpaque>> modules;
 };
-Device the_device;
-
-int number_from_environment(const char* name, int otherwise) {
-  const char* const text = std::getenv(name);
-  return text == nullptr ? otherwise : std::max(std::atoi(text), 1);
-}
-
-void say(const std::string& message) {
-  fmt::print(stderr, "simulated GPU: {}\n", message);
-}
-
-// ---- running ----
-
-CuStreamOpaque* find(CuStream stream) {
-  const auto found = std::ranges::find_if(the_device.streams, [&](const auto& known) {
-    return known.get() == stream && !known->is_destroyed;
-  });
-  return found == the_device.streams.end() ? nullptr : stream;
-}
-
-// Advances every stream by that many instructions; 0 runs only operations that are no kernels.
-void advance(std::uint64_t instructions) {
-  for (const auto& stream : the_device.streams) {
-    std::uint64_t left = instructions;
-    auto& operations = stream->operations;
-    while (driver().broken == 0 && !operations.empty() && operations.front()(left)) {
-      operations.pop_front();
-    }
-  }
-  std::erase_if(the_device.streams, [](const auto& stream) {
-    return stream->is_destroyed && stream->operations.empty();
-  });
-}
-
-// Queries the device. Kernels advance only if the awaited operation is still pending.
-template <class IsDone>
-CuResult look(IsDone is_done) {
-  advance(0);
-  if (driver().broken == 0 && !is_done()) advance(kSlice);
-  if (driver().broken != 0) return driver().broken;
-  return is_done() ? 0 : kCuNotReady;
-}
-
-// Between queries, other threads may take the lock: a kernel may wait for words that they write.
-template <class IsDone>
-CuResult look_until(IsDone is_done) {
-  for (;;) {
-    if (const CuResult result = look(is_done); result != kCuNotReady) return result;
-    driver_lock().unlock();
-    driver_lock().lock();
-  }
-}
-
-std::shared_ptr<const Mark> put_mark(CuStreamOpaque& stream) {
-  auto mark = std::make_shared<Mark>();
-  stream.operations.emplace_back([mark](std::uint64_t&) {
-    *mark = {true, Clock::now()};
-    return true;
-  });
-  return mark;
-}
-
-// Each launch has its own seed; the sequence is the same in every process.
-std::uint64_t next_seed() {
-  static auto seed = static_cast<std::uint64_t>(number_from_environment("SIMULATED_SEED", 1));
-  return seed++;
-}
-
-void queue_launch(CuStream stream, Start start) {
-  struct Run {
-    Start start = {};
-    std::optional<Grid> grid = {};
-  };
-  auto run = std::make_shared<Run>();
-  run->start = std::move(start);
-  stream->operations.emplace_back([run = std::move(run)](std::uint64_t& instructions) {
-    if (instructions == 0) return false;
-    const Start& what = run->start;
-    if (!run->grid) {
-      Launch launch = what.launch;
-      launch.parameters = what.parameters;
-      launch.seed = next_seed();
-      const auto globals = what.cubin->globals();
-      const auto first = reinterpret_cast<std::uintptr_t>(globals.data());
-      run->grid.emplace(what.program, *what.cubin, launch,
-                        [=, end = first + globals.size()](auto address, auto size, bool) {
-                          const bool is_global =
-                              address >= first && address <= end && size <= end - address;
-                          return is_global || driver().memory.can_reach(address, size);
-                        });
-    }
-    const std::uint64_t before = run->grid->instructions();
-    const auto is_over = run->grid->run(instructions);
-    instructions -= std::min(instructions, run->grid->instructions() - before);
-    if (is_over) return *is_over;
-    say(is_over.error().message);
-    driver().broken = kIllegalAddress;
-    return false;
-  });
-}
+// Never destroyed, as the driver's state.
+Device& the_device = *new Device;
 
 // ---- kernels ----
 
@@ -259,7 +124,9 @@ CuResult make_start(const CuKernelNode& node, Start& start) {
            .program = function.program,
            .launch = {.block_count = node.grid[0],
                       .thread_count = node.block[0],
-                      .shared_bytes = node.shared_bytes},
+                      .sm_count = static_cast<std::uint32_t>(driver().state.sm_count),
+                      .shared_bytes = node.shared_bytes,
+                      .instruction_limit = ~std::uint64_t{0}},
            .parameters = parameters_of(kernel, node.arguments)};
   return 0;
 }
@@ -288,19 +155,6 @@ void set_up(DriverState& state) {
   state.takes_pageable_memory = true;
 }
 
-void queue(CuStream stream, std::function<void()> operation) {
-  stream->operations.emplace_back([operation = std::move(operation)](std::uint64_t&) {
-    operation();
-    return true;
-  });
-}
-
-CuResult finish_all() {
-  std::vector<std::shared_ptr<const Mark>> marks;
-  for (const auto& stream : the_device.streams) marks.push_back(put_mark(*stream));
-  return look_until([&] { return std::ranges::all_of(marks, &Mark::is_reached); });
-}
-
 extern "C" {
 
 // ---- code ----
@@ -320,6 +174,7 @@ CuResult cuModuleLoadData(CuModule* module, const void* image) {
 }
 CuResult cuModuleUnload(CuModule module) {
   DRIVER_CALL(begin_call_in_context, "cuModuleUnload");
+  if (const CuResult result = finish_all("cuModuleUnload"); result != 0) return result;
   return destroy(the_device.modules, driver().state.live_modules, module);
 }
 CuResult cuModuleGetFunction(CuFunction* function, CuModule module, const char* name) {
@@ -395,7 +250,7 @@ CuResult cuLaunchKernel(CuFunction function, unsigned grid_x, unsigned grid_y, u
                         unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
                         CuStream stream, void** arguments, void** extra) {
   DRIVER_CALL(begin_call_in_context, "cuLaunchKernel");
-  if (find(stream) == nullptr) return kInvalidHandle;
+  if (!is_stream(stream)) return kInvalidHandle;
   Start start;
   const CuResult result = make_start({.function = function,
                                       .grid = {grid_x, grid_y, grid_z},
@@ -413,34 +268,32 @@ CuResult cuLaunchKernel(CuFunction function, unsigned grid_x, unsigned grid_y, u
 CuResult cuStreamCreate(CuStream* stream, unsigned flags) {
   DRIVER_CALL(begin_call_in_context, "cuStreamCreate");
   if (flags != kCuStreamNonBlocking) return kInvalidValue;
-  the_device.streams.push_back(std::make_unique<CuStreamOpaque>());
-  *stream = the_device.streams.back().get();
+  *stream = make_stream();
   ++driver().state.live_streams;
   return 0;
 }
 CuResult cuStreamDestroy_v2(CuStream stream) {
   DRIVER_CALL(begin_call_in_context, "cuStreamDestroy_v2");
-  if (find(stream) == nullptr) return kInvalidHandle;
-  stream->is_destroyed = true;
+  if (!is_stream(stream)) return kInvalidHandle;
+  destroy_stream(stream);
   --driver().state.live_streams;
   return 0;
 }
 CuResult cuStreamQuery(CuStream stream) {
   DRIVER_CALL(begin_call_in_context, "cuStreamQuery");
-  if (find(stream) == nullptr) return kInvalidHandle;
-  return look([&] { return stream->operations.empty(); });
+  if (!is_stream(stream)) return kInvalidHandle;
+  return look([&] { return is_idle(stream); });
 }
 CuResult cuStreamSynchronize(CuStream stream) {
   DRIVER_CALL(begin_call_in_context, "cuStreamSynchronize");
-  if (find(stream) == nullptr) return kInvalidHandle;
-  return look_until([mark = put_mark(*stream)] { return mark->is_reached; });
+  if (!is_stream(stream)) return kInvalidHandle;
+  return wait_until([mark = put_mark(stream)] { return mark->is_reached; });
 }
 CuResult cuStreamWaitEvent(CuStream stream, CuEvent event, unsigned) {
   DRIVER_CALL(begin_call_in_context, "cuStreamWaitEvent");
-  if (find(stream) == nullptr || !the_device.events.contains(event)) return kInvalidHandle;
+  if (!is_stream(stream) || !the_device.events.contains(event)) return kInvalidHandle;
   if (event->mark == nullptr) return 0;
-  stream->operations.emplace_back(
-      [mark = event->mark](std::uint64_t&) { return mark->is_reached; });
+  queue_step(stream, [mark = event->mark] { return mark->is_reached; });
   return 0;
 }
 CuResult cuEventCreate(CuEvent* event, unsigned flags) {
@@ -451,8 +304,8 @@ CuResult cuEventCreate(CuEvent* event, unsigned flags) {
 }
 CuResult cuEventRecord(CuEvent event, CuStream stream) {
   DRIVER_CALL(begin_call_in_context, "cuEventRecord");
-  if (find(stream) == nullptr || !the_device.events.contains(event)) return kInvalidHandle;
-  event->mark = put_mark(*stream);
+  if (!is_stream(stream) || !the_device.events.contains(event)) return kInvalidHandle;
+  event->mark = put_mark(stream);
   return 0;
 }
 CuResult cuEventQuery(CuEvent event) {
@@ -463,7 +316,7 @@ CuResult cuEventQuery(CuEvent event) {
 CuResult cuEventSynchronize(CuEvent event) {
   DRIVER_CALL(begin_call_in_context, "cuEventSynchronize");
   if (!the_device.events.contains(event)) return kInvalidHandle;
-  return look_until([mark = event->mark] { return mark == nullptr || mark->is_reached; });
+  return wait_until([mark = event->mark] { return mark == nullptr || mark->is_reached; });
 }
 CuResult cuEventElapsedTime(float* milliseconds, CuEvent begin, CuEvent end) {
   DRIVER_CALL(begin_call_in_context, "cuEventElapsedTime");
@@ -511,11 +364,11 @@ CuResult cuGraphInstantiateWithFlags(CuGraphExec* executable, CuGraph graph, uns
 }
 CuResult cuGraphUpload(CuGraphExec, CuStream stream) {
   DRIVER_CALL(begin_call_in_context, "cuGraphUpload");
-  return find(stream) == nullptr ? kInvalidHandle : 0;
+  return is_stream(stream) ? 0 : kInvalidHandle;
 }
 CuResult cuGraphLaunch(CuGraphExec executable, CuStream stream) {
   DRIVER_CALL(begin_call_in_context, "cuGraphLaunch");
-  if (find(stream) == nullptr) return kInvalidHandle;
+  if (!is_stream(stream)) return kInvalidHandle;
   for (const Start& start : executable->starts) queue_launch(stream, start);
   return 0;
 }

@@ -47,6 +47,7 @@ bool read_part(Step& step, const Form& form, std::string_view part) {
     if (known.name != part) continue;
     step.*known.field = known.value;
     if (part == "S8" || part == "S16") step.modifiers |= kSigned;
+    if (part == "S64" && known.field == &Step::bytes) step.modifiers |= kS64;
     return true;
   }
   if (!allows(form.modifiers, part)) return false;

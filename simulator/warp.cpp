@@ -56,14 +56,10 @@ std::uint32_t Warp::constant_place(const Operand& operand, std::uint32_t lane) c
   return registers_[operand.index][lane] + uniforms_[operand.uniform] + operand.value;
 }
 
-std::uint32_t Warp::get(const Operand& operand, std::uint32_t lane) {
+std::uint32_t Warp::get_other(const Operand& operand, std::uint32_t lane) {
   switch (operand.kind) {
-    case OperandKind::reg:
-      return registers_[operand.index][lane];
     case OperandKind::uniform:
       return uniforms_[operand.index];
-    case OperandKind::immediate:
-      return operand.value;
     case OperandKind::constant:
     case OperandKind::indirect_constant:
       return constant(operand.bank, constant_place(operand, lane));
@@ -94,13 +90,6 @@ std::uint64_t Warp::get_wide(const Operand& operand, std::uint32_t lane) {
   return std::uint64_t{get(next, lane)} << 32 | get(operand, lane);
 }
 
-bool Warp::get_predicate(const Operand& operand, std::uint32_t lane) const {
-  const bool value = operand.kind == OperandKind::uniform_predicate
-                         ? uniform_predicates_[operand.index]
-                         : (predicates_[operand.index] >> lane & 1) != 0;
-  return value != operand.is_negative;
-}
-
 std::uint32_t Warp::predicate_mask(const Operand& operand) const {
   std::uint32_t mask = predicates_[operand.index];
   if (operand.kind == OperandKind::uniform_predicate) {
@@ -109,14 +98,11 @@ std::uint32_t Warp::predicate_mask(const Operand& operand) const {
   return operand.is_negative ? ~mask : mask;
 }
 
-void Warp::set(const Operand& operand, std::uint32_t lane, std::uint32_t value) {
-  if (operand.kind == OperandKind::uniform) {
-    if (operand.index != kNoUniform) uniforms_[operand.index] = value;
-  } else if (operand.kind == OperandKind::reg) {
-    if (operand.index != kNoRegister) registers_[operand.index][lane] = value;
-  } else {
-    fail_with("a destination of this kind cannot be written");
+void Warp::set_other(const Operand& operand, std::uint32_t value) {
+  if (operand.kind != OperandKind::uniform) {
+    return fail_with("a destination of this kind cannot be written");
   }
+  if (operand.index != kNoUniform) uniforms_[operand.index] = value;
 }
 
 void Warp::set_wide(const Operand& operand, std::uint32_t lane, std::uint64_t value) {
@@ -127,16 +113,6 @@ void Warp::set_wide(const Operand& operand, std::uint32_t lane, std::uint64_t va
   Operand next = operand;
   ++next.index;
   set(next, lane, static_cast<std::uint32_t>(value >> 32));
-}
-
-void Warp::set_predicate(const Operand& operand, std::uint32_t lane, bool value) {
-  if (operand.index == kTrue) return;
-  if (operand.kind == OperandKind::uniform_predicate) {
-    uniform_predicates_[operand.index] = value;
-    return;
-  }
-  const std::uint32_t bit = 1u << lane;
-  predicates_[operand.index] = (predicates_[operand.index] & ~bit) | (value ? bit : 0);
 }
 
 // ---- memory ----
@@ -156,7 +132,9 @@ std::uint64_t Warp::address_of(const Operand& operand, std::uint32_t lane) const
 }
 
 std::byte* Warp::reach_global(std::uint64_t address, std::size_t size, bool writes) {
-  if (address % size == 0 && block_.memory().may_access(address, size, writes)) {
+  Memory& memory = block_.memory();
+  if (address % size == 0 && memory.may_access(address, size, writes)) {
+    memory.write_count += writes ? 1 : 0;
     return reinterpret_cast<std::byte*>(address);
   }
   fail_with(fmt::format("{} {} bytes at {:#x}", writes ? "writes" : "reads", size, address));
@@ -373,7 +351,7 @@ void Warp::pass_block_barrier(std::uint32_t result) {
 
 void Warp::fail_with(const std::string& why) {
   if (failure_.empty()) failure_ = why;
-  is_yielding_ = true;
+  end_turn();
 }
 
 std::string Warp::where(const std::vector<Step>& steps) const {
@@ -424,6 +402,7 @@ bool Warp::choose_fragment() {
 
 std::uint64_t Warp::run(const std::vector<Step>& steps) {
   const std::uint64_t turn = 1 + block_.draw() % kLongestTurn;
+  is_turn_over_ = false;
   std::uint64_t executed = 0;
   for (; executed < turn; ++executed) {
     if ((is_yielding_ || patience_-- == 0) && !choose_fragment()) return executed;
@@ -434,11 +413,12 @@ std::uint64_t Warp::run(const std::vector<Step>& steps) {
     }
     ++current().next;
     run_step(steps[at]);
+    if (!is_turn_over_) continue;
     if (!failure_.empty()) {
       failure_ = fmt::format("{:#x}: {}: {}", at * kInstructionBytes,
                              to_text(steps[at].instruction), failure_);
-      return executed + 1;
     }
+    return executed + 1;
   }
   return executed;
 }

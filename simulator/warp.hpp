@@ -79,12 +79,13 @@ Result<Step> step_of(const Instruction& instruction);
 /// Memory that all blocks of a launch share.
 struct Memory {
   MayAccess may_access = {};
+  std::uint64_t write_count = 0;  // of global memory
   std::map<std::size_t, std::vector<std::byte>> banks = {};
 };
 
 /// The position of a block in its launch, and the sizes of its memory.
 struct Place {
-  std::uint32_t block = 0, thread_count = 1;
+  std::uint32_t block = 0, thread_count = 1, sm_count = 1;
   std::uint32_t shared_bytes = 0, local_bytes = 0;
   std::uint64_t seed = 1;
 };
@@ -110,13 +111,33 @@ class Warp {
   Warp(Block& block, std::uint32_t first_thread, std::uint32_t lanes);
 
   // Registers.
-  std::uint32_t get(const Operand& operand, std::uint32_t lane);
+  std::uint32_t get(const Operand& operand, std::uint32_t lane) {
+    if (operand.kind == OperandKind::reg) [[likely]]
+      return registers_[operand.index][lane];
+    return operand.kind == OperandKind::immediate ? operand.value : get_other(operand, lane);
+  }
   std::uint64_t get_wide(const Operand& operand, std::uint32_t lane);
-  bool get_predicate(const Operand& operand, std::uint32_t lane) const;
+  bool get_predicate(const Operand& operand, std::uint32_t lane) const {
+    const bool value = operand.kind == OperandKind::uniform_predicate
+                           ? uniform_predicates_[operand.index]
+                           : (predicates_[operand.index] >> lane & 1) != 0;
+    return value != operand.is_negative;
+  }
   std::uint32_t predicate_mask(const Operand& operand) const;
-  void set(const Operand& operand, std::uint32_t lane, std::uint32_t value);
+  void set(const Operand& operand, std::uint32_t lane, std::uint32_t value) {
+    if (operand.kind != OperandKind::reg) return set_other(operand, value);
+    if (operand.index != kNoRegister) registers_[operand.index][lane] = value;
+  }
   void set_wide(const Operand& operand, std::uint32_t lane, std::uint64_t value);
-  void set_predicate(const Operand& operand, std::uint32_t lane, bool value);
+  void set_predicate(const Operand& operand, std::uint32_t lane, bool value) {
+    if (operand.index == kTrue) return;
+    if (operand.kind == OperandKind::uniform_predicate) {
+      uniform_predicates_[operand.index] = value;
+      return;
+    }
+    const std::uint32_t bit = 1u << lane;
+    predicates_[operand.index] = (predicates_[operand.index] & ~bit) | (value ? bit : 0);
+  }
   std::uint32_t constant(std::size_t bank, std::uint32_t offset);
   std::uint32_t constant_place(const Operand& operand, std::uint32_t lane) const;
 
@@ -137,6 +158,8 @@ class Warp {
   void wait(Fragment::Wait wait, std::uint32_t waited_for);
   void end_collective();
   void let_others_run() { is_yielding_ = true; }
+  /// Lets other warps run, too.
+  void end_turn() { is_yielding_ = is_turn_over_ = true; }
 
   /// Runs a few instructions; returns how many, 0 if all lanes wait.
   std::uint64_t run(const std::vector<Step>& steps);
@@ -157,6 +180,8 @@ class Warp {
   std::uint32_t first_thread() const { return first_thread_; }
 
  private:
+  std::uint32_t get_other(const Operand& operand, std::uint32_t lane);
+  void set_other(const Operand& operand, std::uint32_t value);
   void split(std::uint32_t mask);
   void release_waiting();
   bool release_one_meeting();
@@ -182,6 +207,7 @@ class Warp {
   std::map<std::uint32_t, std::vector<Fragment>> collectives_ = {};
   std::size_t current_ = 0;
   bool is_yielding_ = true;
+  bool is_turn_over_ = false;
   std::uint64_t patience_ = 0;  // instructions until another fragment runs
   std::uint32_t brought_ = 0, block_result_ = 0;
   std::vector<std::byte> local_;

@@ -62,8 +62,8 @@ MUTANTS = [
     Mutant("device shifts use 4 bits of the count", "src/jit/device/values.cuh",
            "return a << (count & 31);", "return a << (count & 15);", "cuda_text_test"),
     Mutant("damaged code is loaded", "src/jit/code_cache.cpp",
-           "if (digest_of(payload) != header.checksum)",
-           "if (payload.empty() && digest_of(payload) != header.checksum)", "code_cache_test"),
+           "if (sha256(payload) != header.checksum)",
+           "if (payload.empty() && sha256(payload) != header.checksum)", "code_cache_test"),
     # Planning.
     Mutant("a write does not wait for readers", "src/planner/hazard_scan.cpp",
            "      wait_for_readers(item, state);\n", "      state.forget_readers();\n",
@@ -91,6 +91,20 @@ MUTANTS = [
     Mutant("the queue of a run is full one ticket late", "src/runtime/run_feed.cpp",
            "noted_ + producer_.capacity() - producer_.tail();",
            "noted_ + producer_.capacity() + 1 - producer_.tail();", "run_test"),
+    # Sessions.
+    Mutant("a queue takes one item too many", "src/live/queue_core.hpp",
+           "if (tail + count > notes_.noted() + words_.capacity()) return std::nullopt;",
+           "if (tail + count > notes_.noted() + words_.capacity() + 1) return std::nullopt;",
+           "random_session_test"),
+    Mutant("an item ends before its effects", "src/backend/cpu/live_worker.cpp",
+           "  const ItemRunner::End end =\n      runner_.run(",
+           "  if (!live.words.has_results()) {\n"
+           "    live.words.end(item.ticket, OutcomeCode::done, 0, {});\n  }\n"
+           "  const ItemRunner::End end =\n      runner_.run(", "random_session_test"),
+    Mutant("waiting threads ignore masks", "src/backend/cpu/live_worker.cpp",
+           "admit(live.tenant, is_counted)) {\n    is_stuck_ = true;\n    return Take::nothing;",
+           "admit(live.tenant, is_counted) && !only_short) {\n    return Take::nothing;",
+           "random_session_test"),
     # CUDA.
     Mutant("an illegal address loses no device", "src/backend/cuda/cuda_error.cpp",
            '{700, "ILLEGAL_ADDRESS", Code::device_lost, kReplace}',

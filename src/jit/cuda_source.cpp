@@ -25,7 +25,7 @@ struct Entry {
   Word traits;
 };
 
-Word traits_of(Scope scope, bool commutes, const Effects& effects) {
+Word traits_of(Scope scope, bool commutes, const Effects& effects, bool is_long) {
   // The bits of device/handler.cuh, kTraitWarp and so on.
   const bool bits[] = {scope == Scope::warp,
                        scope == Scope::group,
@@ -35,7 +35,8 @@ Word traits_of(Scope scope, bool commutes, const Effects& effects) {
                        effects.reads_input,
                        effects.writes_input,
                        effects.reads_output,
-                       effects.writes_output};
+                       effects.writes_output,
+                       is_long};
   Word traits = 0;
   for (std::size_t i = 0; i < std::size(bits); ++i) traits |= Word{bits[i]} << i;
   return traits;
@@ -47,7 +48,8 @@ Entry entry_of(std::size_t index, const VerifiedHandler& verified) {
           .opcode = handler.opcode,
           .scope = handler.scope,
           .is_payload = handler.is_payload,
-          .traits = traits_of(handler.scope, handler.commutes, verified.effects)};
+          .traits = traits_of(handler.scope, handler.commutes, verified.effects,
+                              has_loops(handler.body))};
 }
 
 Entry entry_of(std::size_t index, const ir::TrustedHandler& handler) {
@@ -55,7 +57,8 @@ Entry entry_of(std::size_t index, const ir::TrustedHandler& handler) {
           .opcode = handler.opcode,
           .scope = handler.scope,
           .is_payload = false,
-          .traits = traits_of(handler.scope, handler.commutes, handler.effects)};
+          .traits =
+              traits_of(handler.scope, handler.commutes, handler.effects, !handler.is_short)};
 }
 
 // A function that switches over the index or the opcode of a handler.

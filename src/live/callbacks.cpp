@@ -27,7 +27,9 @@ Callbacks::~Callbacks() {
 
 Result<void> Callbacks::add(std::shared_ptr<QueueCore> queue, Ticket ticket, Callback callback) {
   std::list<Pending> one;
-  one.push_back({std::move(queue), ticket, std::move(callback)});
+  one.emplace_back(std::move(queue), ticket, std::move(callback));
+  EVERKERNEL_TRY(one.front().queue->follow(ticket.number));
+  one.front().is_following = true;
   {
     const std::scoped_lock held(mutex_);
     if (!has_ended_) {

@@ -8,6 +8,7 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "base/thread.hpp"
@@ -29,7 +30,8 @@ class Callbacks : public std::enable_shared_from_this<Callbacks> {
   ~Callbacks();
 
   /// Calls `callback` when the ticket has ended; at once, on the calling thread, after end(). Fails
-  /// with `out_of_memory` or `unsupported` if the thread cannot be made.
+  /// with `invalid_argument` if the outcome is no longer kept, and with `out_of_memory` or
+  /// `unsupported` if the thread cannot be made.
   Result<void> add(std::shared_ptr<QueueCore> queue, Ticket ticket, Callback callback);
   /// Calls what is left, whether its item has ended or not, and waits until every callback has
   /// returned. At the deadline, drops the callbacks that have not begun and lets the one that runs
@@ -40,10 +42,20 @@ class Callbacks : public std::enable_shared_from_this<Callbacks> {
   std::uint64_t failed() const { return failed_.load(std::memory_order_relaxed); }
 
  private:
+  // Keeps the outcome of its ticket until it is destroyed.
   struct Pending {
-    std::shared_ptr<QueueCore> queue;
-    Ticket ticket;
+    Pending(std::shared_ptr<QueueCore> of, Ticket followed, Callback function)
+        : queue(std::move(of)), ticket(followed), call(std::move(function)) {}
+    Pending(const Pending&) = delete;
+    Pending& operator=(const Pending&) = delete;
+    ~Pending() {
+      if (is_following) queue->unfollow(ticket.number);
+    }
+
+    const std::shared_ptr<QueueCore> queue;
+    const Ticket ticket;
     Callback call;
+    bool is_following = false;
   };
 
   Result<void> start_thread();

@@ -19,6 +19,8 @@ class Host {
 
   /// Runs short items of a queue on the calling thread; returns how many.
   virtual Word help(backend::LiveQueue& queue) = 0;
+  /// Called by a thread that is about to sleep until an item ends.
+  virtual void expect_sleeper() = 0;
   /// Fails if nothing will run any more: `device_lost`, or `invalid_argument` once it has stopped.
   virtual Result<void> check_running() const = 0;
   /// Takes the queue from the kernel and from the session; gives the items cancelled by that.

@@ -71,7 +71,9 @@ bool Notes::note(LongWord ticket) {
 }
 
 void Notes::keep_results(LongWord ticket) {
-  results_[queue_.place_of(ticket)] = queue_.results(ticket);
+  const protocol::ItemResults results = queue_.results(ticket);
+  results_[queue_.place_of(ticket)] = results;
+  tell_followed(ticket, {.has_ended = true, .completion = {.results = results}});
 }
 
 void Notes::keep(LongWord ticket, const Kept& outcome) {
@@ -81,6 +83,9 @@ void Notes::keep(LongWord ticket, const Kept& outcome) {
       first_cancelled_.store(ticket, std::memory_order_release);
     }
   }
+  tell_followed(ticket, {.has_ended = true,
+                         .was_cancelled = outcome.was_cancelled,
+                         .completion = {.fault_code = outcome.fault_code}});
   const auto forget = [&](LongWord before) {
     forgotten_ += kept_.size();
     forgotten_before_ = before;
@@ -111,6 +116,12 @@ Notes::Outcome Notes::find(LongWord ticket) {
 
 Notes::Outcome Notes::find_noted(LongWord ticket) {
   const std::scoped_lock held(mutex_);
+  const auto followed = followed_.find(ticket);
+  return followed != followed_.end() ? followed->second.outcome : recall(ticket);
+}
+
+// How a ticket that was noted ended, as far as that is kept for tickets without followers.
+Notes::Outcome Notes::recall(LongWord ticket) const {
   Outcome outcome{.has_ended = true};
   if (const auto found = kept_.find(ticket); found != kept_.end()) {
     outcome.was_cancelled = found->second.was_cancelled;
@@ -123,6 +134,32 @@ Notes::Outcome Notes::find_noted(LongWord ticket) {
     if (is_kept) outcome.completion.results = results_[queue_.place_of(ticket)];
   }
   return outcome;
+}
+
+bool Notes::follow(LongWord ticket) {
+  const std::scoped_lock held(mutex_);
+  const auto [at, is_first] = followed_.try_emplace(ticket);
+  if (is_first && ticket < noted_.load(std::memory_order_relaxed)) {
+    at->second.outcome = recall(ticket);
+    if (at->second.outcome.is_forgotten) {
+      followed_.erase(at);
+      return false;
+    }
+  }
+  ++at->second.followers;
+  return true;
+}
+
+void Notes::unfollow(LongWord ticket) {
+  const std::scoped_lock held(mutex_);
+  const auto at = followed_.find(ticket);
+  if (at != followed_.end() && --at->second.followers == 0) followed_.erase(at);
+}
+
+// Needs no memory: the place was made by follow().
+void Notes::tell_followed(LongWord ticket, const Outcome& outcome) {
+  if (followed_.empty()) return;
+  if (const auto at = followed_.find(ticket); at != followed_.end()) at->second.outcome = outcome;
 }
 
 std::uint64_t Notes::forgotten() const {

@@ -47,6 +47,12 @@ class Notes {
     return ticket < noted();
   }
 
+  /// Keeps how a ticket ends until unfollow(), whatever is noted meanwhile; false if that is no
+  /// longer kept. One ticket may have several followers.
+  bool follow(LongWord ticket);
+  /// Ends one follow().
+  void unfollow(LongWord ticket);
+
   /// Fault codes dropped before they were asked for.
   std::uint64_t forgotten() const;
   /// The lowest ticket that was cancelled; the highest number if there is none.
@@ -57,17 +63,24 @@ class Notes {
     Word fault_code = 0;
     bool was_cancelled = false;
   };
+  struct Followed {
+    Outcome outcome = {.has_ended = true};  // once it was noted
+    std::size_t followers = 0;
+  };
 
   bool note(LongWord ticket);
   void keep(LongWord ticket, const Kept& outcome);
   void keep_results(LongWord ticket);
   Outcome find_noted(LongWord ticket);
+  Outcome recall(LongWord ticket) const;
+  void tell_followed(LongWord ticket, const Outcome& outcome);
 
   protocol::QueueProducer queue_;
   PublishTimes& times_;
   alignas(64) std::atomic<LongWord> noted_;
-  mutable std::mutex mutex_;                 // guards everything below
-  std::unordered_map<LongWord, Kept> kept_;  // outcomes of noted tickets that are not DONE
+  mutable std::mutex mutex_;                         // guards everything below
+  std::unordered_map<LongWord, Kept> kept_;          // outcomes of noted tickets that are not DONE
+  std::unordered_map<LongWord, Followed> followed_;  // a ticket without an outcome here is DONE
   std::uint64_t forgotten_ = 0;
   LongWord forgotten_before_ = 0;  // outcomes of older tickets may have been dropped
   std::unique_ptr<protocol::ItemResults[]> results_;  // of the last lap; null without results

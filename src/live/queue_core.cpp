@@ -339,15 +339,21 @@ Result<std::uint64_t> QueueCore::number_of(Ticket ticket) const {
               "ask the queue that published the item");
 }
 
+Failure QueueCore::no_longer_kept(LongWord number) const {
+  return fail(Code::invalid_argument,
+              fmt::format("queue: the outcome of ticket {} is no longer kept", number),
+              options_.results ? "ask before as many later items were noted as the queue has places"
+                               : "ask before a million later items have faulted");
+}
+
+Result<void> QueueCore::follow(LongWord number) {
+  if (notes_.follow(number)) return {};
+  return no_longer_kept(number);
+}
+
 Result<Completion> QueueCore::outcome(LongWord number) {
   const Notes::Outcome found = notes_.find(number);
-  if (found.is_forgotten) {
-    return fail(Code::invalid_argument,
-                fmt::format("queue: the outcome of ticket {} is no longer kept", number),
-                options_.results
-                    ? "ask before as many later items were noted as the queue has places"
-                    : "ask before a million later items have faulted");
-  }
+  if (found.is_forgotten) return no_longer_kept(number);
   if (found.has_ended && !found.was_cancelled) return found.completion;
   return fail(Code::invalid_argument, fmt::format("queue was closed before item {} ran", number),
               "publish the item again, into another queue");
@@ -373,7 +379,8 @@ Result<void> QueueCore::wait_all(std::chrono::nanoseconds timeout,
         return notes_.noted() >= target || is_closed();
       },
       timeout, [&] { return fmt::format("{} items have not ended", target - notes_.noted()); }));
-  if (notes_.first_cancelled() >= target) return {};
+  // A ticket that was reserved while the queue was closed may lie behind all that were noted.
+  if (notes_.noted() >= target && notes_.first_cancelled() >= target) return {};
   return fail(Code::invalid_argument, "queue was closed before all items ran",
               "publish the items that are left into another queue");
 }
@@ -446,6 +453,7 @@ void QueueCore::sleep_on_workers(const std::function<bool()>& is_met, Clock::tim
   const std::uint32_t before = live_->wakes.load(std::memory_order_acquire);
   live_->sleepers.fetch_add(1, std::memory_order_seq_cst);
   fence::heavy();
+  if (const auto session = host()) session->expect_sleeper();
   if (!is_met()) backend::futex::wait(live_->wakes, before, deadline - Clock::now());
   live_->sleepers.fetch_sub(1, std::memory_order_relaxed);
 }
@@ -595,8 +603,14 @@ Result<void> Queue::on_complete(Ticket ticket,
                 "wait for the ticket, or poll it");
   }
   const auto session = core_->host();
-  if (session != nullptr) return session->call_back(core_, ticket, std::move(callback));
-  return fail(Code::invalid_argument, "queue: its session has ended", "start a new session");
+  if (session == nullptr) {
+    return fail(Code::invalid_argument, "queue: its session has ended", "start a new session");
+  }
+  try {
+    return session->call_back(core_, ticket, std::move(callback));
+  } catch (const std::bad_alloc&) {
+    return fail(Code::out_of_memory, "queue: no memory for a callback");
+  }
 }
 std::uint64_t Queue::close(StopMode mode, std::chrono::nanoseconds timeout) {
   return core_->close(mode, backend::deadline_after(timeout));

@@ -91,6 +91,10 @@ class QueueCore : public std::enable_shared_from_this<QueueCore> {
   Result<Completion> outcome(LongWord number);
   /// The same without the text of an error, for a caller without memory.
   Notes::Outcome find(LongWord number) { return notes_.find(number); }
+  /// Keeps the outcome of a ticket until unfollow(). Fails as wait does if it is no longer kept.
+  Result<void> follow(LongWord number);
+  /// Ends one follow().
+  void unfollow(LongWord number) { notes_.unfollow(number); }
 
   // ---- ending ----
 
@@ -137,6 +141,7 @@ class QueueCore : public std::enable_shared_from_this<QueueCore> {
   // Whether this process publishes into it.
   bool is_ours() const { return home_.is_here() && !is_given(); }
   Result<void> check_ours() const;
+  Failure no_longer_kept(LongWord number) const;
   bool is_publishable(const protocol::Operation& item) const {
     return protocol::is_publishable(item, sender_) &&
            (!words_.is_compact() || protocol::is_compact(item));

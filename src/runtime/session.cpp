@@ -203,6 +203,10 @@ Word Session::State::help(backend::LiveQueue& queue) {
   return live()->help(queue);
 }
 
+void Session::State::expect_sleeper() {
+  live()->expect_sleeper();
+}
+
 Result<void> Session::State::check_running() const {
   if (!is_open_.load(std::memory_order_acquire)) return stopped();
   const auto kernel = live();
@@ -215,7 +219,9 @@ Result<void> Session::State::check_running() const {
 
 Result<void> Session::State::call_back(std::shared_ptr<QueueCore> queue, Ticket ticket,
                                        live::Callback callback) {
-  return callbacks_->add(std::move(queue), ticket, std::move(callback));
+  EVERKERNEL_TRY(callbacks_->add(std::move(queue), ticket, std::move(callback)));
+  expect_sleeper();
+  return {};
 }
 
 void Session::State::set_buffers(std::shared_ptr<TableSnapshot> table) {
@@ -294,7 +300,10 @@ std::uint64_t Session::State::table_bytes() {
 Result<Word> Session::State::observable(Word index) const {
   EVERKERNEL_TRY(check_home());
   const std::uint64_t word = std::uint64_t{abi::kControlFirstObservable} + index;
-  if (word < control_.size()) return control_.load_acquire(word);
+  if (word < control_.size()) {
+    live()->refresh_control(word);
+    return control_.load_acquire(word);
+  }
   return fail(Code::invalid_argument,
               fmt::format("control: observable {} is outside the {} of this session", index,
                           control_.size() - abi::kControlFirstObservable));
@@ -304,6 +313,7 @@ void Session::State::copy_debug_log(std::vector<std::byte>& target) const {
   const auto log = shared_memory_.part(kDebugLog);
   target.clear();
   if (!is_here()) return;
+  live()->mirror();
   target.resize(log.size());
   const auto words = LiveWords::bind(protocol::Buffer::debug_log, log);
   static_cast<void>(words->copy_to(target));
@@ -563,7 +573,7 @@ Result<Session> Megakernel::start(const SessionOptions& options) {
                                         .capacity = options.capacity,
                                         .first_ticket = options.first_ticket}));
   auto shared_memory = EVERKERNEL_TRY(make_shared_memory(options));
-  const Word workers = state_->current_kernel()->worker_count();
+  const Word workers = state_->current_kernel()->live_worker_count();
   EVERKERNEL_TRY(fill_control(options, workers, shared_memory.part(Session::State::kControl)));
   auto doorbell = EVERKERNEL_TRY(backend::Doorbell::create());
   return or_out_of_memory("session", [&]() -> Result<Session> {

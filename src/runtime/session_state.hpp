@@ -54,6 +54,7 @@ class Session::State final : public live::Host, public std::enable_shared_from_t
 
   // ---- of live::Host ----
   Word help(backend::LiveQueue& queue) override;
+  void expect_sleeper() override;
   Result<void> check_running() const override;
   std::uint64_t take_away(live::QueueCore& queue, backend::Clock::time_point deadline) override;
   Result<void> call_back(std::shared_ptr<live::QueueCore> queue, Ticket ticket,

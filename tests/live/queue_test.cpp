@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "everkernel/abi/fault.hpp"
+#include "live/queue_core.hpp"
 #include "queue_fixture.hpp"
 
 namespace everkernel::test {
@@ -193,6 +194,50 @@ TEST_F(Queues, callbacks_are_called_for_items_of_several_queues) {
   }
   session->stop(StopMode::drain, kPatience);
   EXPECT_EQ(calls, 100);
+}
+
+// A publisher that saw the queue open may reserve a ticket after the queue was finished.
+TEST(QueueCore, waiting_for_all_does_not_pass_over_a_ticket_that_came_too_late) {
+  const auto bell = backend::Doorbell::create();
+  ASSERT_TRUE(bell) << message_of(bell);
+  const auto core = *live::QueueCore::create({}, *bell, {.capacity = 8}, live::QueueCore::kNotOwn);
+  EXPECT_TRUE(core->wait_all(kPatience)) << "there is nothing to wait for";
+  EXPECT_EQ(core->finish(), 0u);
+  core->live()->words.set_state(abi::QueueState::open);  // as the publisher saw it
+  const auto late = core->publish({}, {});
+  ASSERT_TRUE(late) << message_of(late);
+  EXPECT_EQ(code_of(core->wait(*late, kPatience)), Code::invalid_argument);
+  EXPECT_EQ(code_of(core->wait_all(kPatience)), Code::invalid_argument);
+}
+
+// Results are kept for a lap only, and a callback may come later.
+TEST_F(Queues, a_callback_gets_the_results_however_many_later_items_have_ended) {
+  Queue queue = open({.capacity = 4, .results = true});
+  std::atomic<bool> is_released{false};
+  const Ticket first = *queue.publish({}, kPatience);
+  ASSERT_TRUE(queue.on_complete(first, [&](Ticket, Completion, bool) {
+    while (!is_released) std::this_thread::yield();
+  }));
+  const std::array<Word, 2> args{30, 12};
+  const Ticket followed = *queue.publish({kAnswer, args}, kPatience);
+  std::atomic<Word> calls{0}, found{0};
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(queue.on_complete(followed, [&](Ticket, Completion how, bool cancelled) {
+      found += cancelled ? 0 : how.results[0];
+      ++calls;
+    }));
+  }
+  for (int i = 0; i < 20; ++i) ASSERT_TRUE(queue.publish({}, kPatience));
+  ASSERT_TRUE(queue.wait_all(kPatience));
+  EXPECT_EQ(
+      code_of(queue.on_complete({first.number + 2, first.queue}, [](Ticket, Completion, bool) {})),
+      Code::invalid_argument)
+      << "its outcome is no longer kept";
+  is_released = true;
+  session->stop(StopMode::drain, kPatience);
+  EXPECT_EQ(calls, 2u);
+  EXPECT_EQ(found, 84u);
+  EXPECT_EQ(code_of(queue.wait(followed, kPatience)), Code::invalid_argument);
 }
 
 TEST_F(Queues, they_come_and_go_beside_items_of_others) {

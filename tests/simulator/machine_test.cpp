@@ -458,6 +458,134 @@ extern "C" __global__ void one_after_the_other(Word* words) {
 
 // ---- rules that must not be broken ----
 
+// What kernels do that stay resident and share memory with the host.
+constexpr std::string_view kResident = R"(
+extern "C" __global__ void quads(Wide* words) {
+  Wide* const own = words + 4 * threadIdx.x;
+  Wide first, second;
+  asm volatile("{ .reg .b128 q; ld.relaxed.sys.global.b128 q, [%2]; mov.b128 {%0, %1}, q; }"
+               : "=l"(first), "=l"(second) : "l"(own) : "memory");
+  asm volatile("{ .reg .b128 q; mov.b128 q, {%0, %1}; st.relaxed.sys.global.b128 [%2], q; }"
+               :: "l"(second), "l"(first), "l"(own + 2) : "memory");
+  asm volatile("{ .reg .b128 q; ld.acquire.gpu.global.b128 q, [%2]; mov.b128 {%0, %1}, q; }"
+               : "=l"(first), "=l"(second) : "l"(own + 2) : "memory");
+  asm volatile("{ .reg .b128 q; mov.b128 q, {%0, %1}; st.release.sys.global.b128 [%2], q; }"
+               :: "l"(first + 1), "l"(second + 1), "l"(own) : "memory");
+}
+extern "C" __global__ void bytes(unsigned char* words) {
+  unsigned char* const own = words + 8 * threadIdx.x;
+  Word value;
+  asm volatile("ld.relaxed.sys.global.u8 %0, [%1];" : "=r"(value) : "l"(own) : "memory");
+  asm volatile("st.relaxed.sys.global.u8 [%0], %1;" :: "l"(own + 1), "r"(value + 1) : "memory");
+  asm volatile("ld.acquire.sys.global.u8 %0, [%1];" : "=r"(value) : "l"(own + 1) : "memory");
+  asm volatile("st.release.sys.global.u8 [%0], %1;" :: "l"(own + 2), "r"(value + 1) : "memory");
+  asm volatile("ld.relaxed.gpu.global.u16 %0, [%1];" : "=r"(value) : "l"(own + 2) : "memory");
+  asm volatile("st.relaxed.sys.global.u16 [%0], %1;" :: "l"(own + 4), "r"(value) : "memory");
+}
+extern "C" __global__ void fences(Word* words) {
+  words[0] = 1;
+  asm volatile("fence.acq_rel.sys;" ::: "memory");
+  words[1] = 2;
+  asm volatile("fence.acq_rel.gpu;" ::: "memory");
+  words[2] = 3;
+  asm volatile("fence.acq_rel.cta;" ::: "memory");
+  words[3] = 4;
+  asm volatile("fence.sc.sys;" ::: "memory");
+  words[4] = 5;
+  asm volatile("fence.sc.gpu;" ::: "memory");
+  words[5] = 6;
+  __threadfence_system();
+  words[6] = 7;
+}
+extern "C" __global__ void times(Wide* words) {
+  Wide* const own = words + 8 * threadIdx.x;
+  Wide begin, end;
+  Word low, high;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(begin));
+  asm volatile("mov.u32 %0, %%globaltimer_lo;" : "=r"(low));
+  asm volatile("mov.u32 %0, %%globaltimer_hi;" : "=r"(high));
+  const long long clock = clock64();
+  do {
+    __nanosleep(100);
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(end));
+  } while (end < begin + 100000);
+  own[0] = begin;
+  own[1] = end;
+  own[2] = low;
+  own[3] = high;
+  own[4] = clock64() - clock;
+}
+extern "C" __global__ void masks(Word* words) {
+  Word* const own = words + 8 * threadIdx.x;
+  asm volatile("mov.u32 %0, %%lanemask_lt;" : "=r"(own[0]));
+  asm volatile("mov.u32 %0, %%lanemask_le;" : "=r"(own[1]));
+  asm volatile("mov.u32 %0, %%lanemask_gt;" : "=r"(own[2]));
+  asm volatile("mov.u32 %0, %%lanemask_ge;" : "=r"(own[3]));
+  asm volatile("mov.u32 %0, %%warpid;" : "=r"(own[4]));
+  asm volatile("mov.u32 %0, %%smid;" : "=r"(own[5]));
+}
+extern "C" __global__ void matches(Wide* words) {
+  Wide* const own = words + 8 * threadIdx.x;
+  const Wide x = own[0];
+  int is_all = 2;
+  own[1] = __match_any_sync(~0u, x);
+  own[2] = __match_all_sync(~0u, x, &is_all);
+  own[2] |= (Wide)is_all << 32;
+  own[3] = __match_all_sync(~0u, x >> 40, &is_all);
+  own[3] |= (Wide)is_all << 32;
+  own[4] = __match_all_sync(~0u, (Word)(x >> 33), &is_all);
+  own[4] |= (Wide)is_all << 32;
+  own[5] = __match_all_sync(~0u, (Word)x, &is_all);
+  own[5] |= (Wide)is_all << 32;
+}
+extern "C" __global__ void counts(Word* words, Word in_shared) {
+  __shared__ Word shared[2];
+  shared[threadIdx.x % 2] = 0;
+  __syncthreads();
+  atomicInc(words, 20);
+  atomicDec(words + 1, 20);
+  asm volatile("red.relaxed.cta.global.add.u32 [%0], %1;" :: "l"(words + 2), "r"(2) : "memory");
+  atomicMin((long long*)(words + 4), -5 - (long long)threadIdx.x);
+  atomicMax((long long*)(words + 6), 5 + (long long)threadIdx.x);
+  Word* const any = in_shared != 0 ? shared : words + 8;  // an address of either kind
+  atomicAdd(any, 3);
+  atomicCAS(any + 1, threadIdx.x, threadIdx.x + 1);
+  __syncthreads();
+  words[10] = shared[0];
+  words[11] = shared[1] != 0;
+}
+extern "C" __global__ void locked(Word* words) {
+  __shared__ Word lock, sum;
+  if (threadIdx.x == 0) lock = sum = 0;
+  __syncthreads();
+  const Word at = (Word)__cvta_generic_to_shared(&lock);
+  if (threadIdx.x % 32 == 0) {
+    for (Word before = 1; before != 0;) {
+      asm volatile("atom.acquire.cta.shared.cas.b32 %0, [%1], 0, 1;"
+                   : "=r"(before) : "r"(at) : "memory");
+      if (before != 0) __nanosleep(40);
+    }
+    const Word seen = *(volatile Word*)&sum;
+    __nanosleep(40);
+    *(volatile Word*)&sum = seen + 1;
+    asm volatile("st.release.cta.shared.u32 [%0], 0;" :: "r"(at) : "memory");
+  }
+  __syncthreads();
+  words[threadIdx.x] = sum;
+}
+extern "C" __global__ void sleepers(volatile Word* words, Word count) {
+  if (threadIdx.x < 32) {
+    for (Word i = 0; i < count; ++i) words[1] = i;
+    words[0] = 1;
+  } else {
+    while (words[0] == 0) __nanosleep(1000);
+  }
+}
+extern "C" __global__ void gives_up(Word* words) {
+  if (words[0] == 0) __trap();
+}
+)";
+
 constexpr std::string_view kTrouble = R"(
 extern "C" __global__ void write_at(Word* words, Wide offset) {
   *(Word*)((char*)words + offset) = 7;
@@ -510,7 +638,7 @@ const Result<Cubin>& module_of(const backend::cuda::Nvrtc& nvrtc) {
   static const Result<Cubin> module = [&]() -> Result<Cubin> {
     std::string text = "typedef unsigned Word;\ntypedef unsigned long long Wide;\n";
     for (const auto part : {kIntegers, kDivisions, kShifts, kBits, kFloats, kWays, kChoice, kTable,
-                            kWayKernels, kTogether, kMemory, kTrouble}) {
+                            kWayKernels, kTogether, kMemory, kResident, kTrouble}) {
       text += part;
     }
     const std::vector<std::string> options = {"-fmad=false"};
@@ -1101,7 +1229,124 @@ TEST_F(Machine, blocks_that_wait_for_each_other_go_on_in_turns) {
   EXPECT_EQ(words, (std::vector<Word>{5, 4, 3, 2, 1, 0}));
 }
 
+// ---- kernels that stay resident ----
+
+TEST_F(Machine, sixteen_bytes_are_loaded_and_stored_at_once) {
+  EXPECT_TRUE(has_instruction("quads", "LDG.E.128.STRONG.SYS"));
+  EXPECT_TRUE(has_instruction("quads", "STG.E.128.STRONG.SYS"));
+  std::vector<Wide> words(4 * 32);
+  std::iota(words.begin(), words.end(), Wide{1} << 40);
+  const auto before = words;
+  expect_run("quads", words);
+  for (std::size_t i = 0; i < words.size(); i += 4) {
+    const std::vector<Wide> own(words.begin() + static_cast<std::ptrdiff_t>(i),
+                                words.begin() + static_cast<std::ptrdiff_t>(i + 4));
+    EXPECT_EQ(own, (std::vector<Wide>{before[i + 1] + 1, before[i] + 1, before[i + 1], before[i]}));
+  }
+}
+
+TEST_F(Machine, bytes_and_halves_are_loaded_and_stored_alone) {
+  EXPECT_TRUE(has_instruction("bytes", "STG.E.U8.STRONG.SYS"));
+  std::vector<unsigned char> words(8 * 32);
+  for (unsigned i = 0; i < 32; ++i) words[8 * i] = static_cast<unsigned char>(8 * i);
+  expect_run("bytes", words);
+  for (unsigned i = 0; i < 32; ++i) {
+    const auto x = static_cast<unsigned char>(8 * i);
+    const auto y = static_cast<unsigned char>(x + 1), z = static_cast<unsigned char>(x + 2);
+    const std::vector<unsigned char> own(words.begin() + 8 * i, words.begin() + 8 * i + 8);
+    EXPECT_EQ(own, (std::vector<unsigned char>{x, y, z, 0, z, 0, 0, 0}));
+  }
+}
+
+TEST_F(Machine, every_fence_is_known) {
+  EXPECT_TRUE(has_instruction("fences", "MEMBAR.SC.SYS"));
+  EXPECT_TRUE(has_instruction("fences", "MEMBAR.ALL.GPU"));
+  std::vector<Word> words(7);
+  expect_run("fences", words, {.threads = 1});
+  EXPECT_EQ(words, (std::vector<Word>{1, 2, 3, 4, 5, 6, 7}));
+}
+
+TEST_F(Machine, time_goes_on_and_all_lanes_read_the_same) {
+  EXPECT_TRUE(has_instruction("times", "NANOSLEEP"));
+  std::vector<Wide> words(8 * 32);
+  expect_run("times", words);
+  EXPECT_GT(words[0], Wide{1} << 60);  // nanoseconds since 1970
+  EXPECT_GE(words[1], words[0] + 100'000);
+  EXPECT_GE(words[2] | words[3] << 32, words[0]);
+  EXPECT_LT(words[2] | words[3] << 32, words[1]);
+  EXPECT_GT(words[4], 0u);
+  for (std::size_t i = 0; i < words.size(); ++i) EXPECT_EQ(words[i], words[i % 8]) << i;
+}
+
+TEST_F(Machine, lanes_and_warps_know_their_masks_and_numbers) {
+  std::vector<Word> words(8 * 96);
+  expect_run("masks", words, {.threads = 96});
+  for (Word i = 0; i < 96; ++i) {
+    const Wide below = (Wide{1} << i % 32) - 1, up_to = (Wide{2} << i % 32) - 1;
+    const std::vector<Word> own(words.begin() + 8 * i, words.begin() + 8 * i + 6);
+    EXPECT_EQ(own,
+              (std::vector<Word>{static_cast<Word>(below), static_cast<Word>(up_to),
+                                 static_cast<Word>(~up_to), static_cast<Word>(~below), i / 32, 0}));
+  }
+}
+
+TEST_F(Machine, values_of_32_and_64_bits_are_matched) {
+  EXPECT_TRUE(has_instruction("matches", "MATCH.ALL.U64"));
+  constexpr Wide kAll = 1ull << 32 | ~0u;
+  std::vector<Wide> words(8 * 32);
+  for (Word i = 0; i < 32; ++i) words[8 * i] = (Wide{i} % 2 + 2) << 32 | i % 3;
+  expect_run("matches", words);
+  for (Word i = 0; i < 32; ++i) {
+    const Word peers = mask_of([&](Word k) { return k % 6 == i % 6; });
+    const std::vector<Wide> own(words.begin() + 8 * i + 1, words.begin() + 8 * i + 6);
+    EXPECT_EQ(own, (std::vector<Wide>{peers, 0, kAll, kAll, 0})) << i;
+  }
+}
+
+TEST_F(Machine, updates_of_words_of_either_kind_are_whole) {
+  EXPECT_TRUE(has_instruction("counts", "ATOM.E.ADD"));
+  for (const Word in_shared : {0u, 1u}) {
+    std::vector<Word> words(12);
+    expect_run("counts", words, {.threads = 64}, in_shared);
+    EXPECT_EQ(words[0], 64u % 21);
+    EXPECT_EQ(words[1], 20u * 64 % 21);
+    EXPECT_EQ(words[2], 128u);
+    EXPECT_EQ(words[4], static_cast<Word>(-68));
+    EXPECT_EQ(words[5], ~0u);
+    EXPECT_EQ(words[6], 68u);
+    EXPECT_EQ(words[7], 0u);
+    EXPECT_EQ(words[8], in_shared != 0 ? 0 : 3 * 64u);
+    EXPECT_EQ(words[9] != 0, in_shared == 0);
+    EXPECT_EQ(words[10], in_shared != 0 ? 3 * 64u : 0);
+    EXPECT_EQ(words[11], in_shared);
+  }
+}
+
+TEST_F(Machine, a_lock_in_shared_memory_admits_one_warp_at_a_time) {
+  std::vector<Word> words(512);
+  expect_run("locked", words, {.threads = 512});
+  EXPECT_EQ(words, std::vector<Word>(512, 16));
+}
+
+TEST_F(Machine, warps_that_sleep_leave_their_turns_to_others) {
+  std::vector<Word> words(2), alone(2);
+  const auto few = run("sleepers", std::span(alone), {.threads = 32}, Word{5000});
+  const auto many = run("sleepers", std::span(words), {.threads = 1024}, Word{5000});
+  ASSERT_TRUE(few) << few.error().message;
+  ASSERT_TRUE(many) << many.error().message;
+  EXPECT_EQ(words, (std::vector<Word>{1, 4999}));
+  EXPECT_LT(*many, 8 * *few);  // of 32 warps
+}
+
 // ---- rules that must not be broken ----
+
+TEST_F(Machine, a_kernel_can_give_up) {
+  std::vector<Word> words(1);
+  const auto message = refusal("gives_up", words, {.threads = 1});
+  EXPECT_HAS(message, "BPT.TRAP 0x1: the kernel gave up");
+  words[0] = 1;
+  expect_run("gives_up", words, {.threads = 1});
+}
 
 TEST_F(Machine, an_access_outside_is_an_error_that_names_instruction_and_address) {
   std::vector<Word> words(4);

@@ -313,6 +313,11 @@ class QueueKernel : public QueuePlaces {
               std::byte* kernel_file)
       : QueuePlaces(header), producer_file_(producer_file), kernel_file_(kernel_file) {}
 
+  /// The files, for a device that maps them.
+  const std::byte* producer_file() const { return producer_file_; }
+  /// The files, for a device that maps them.
+  std::byte* kernel_file() const { return kernel_file_; }
+
   /// Whether the first quad of a ticket's entry is new, and the opcode it names now. What the entry
   /// refers to is visible afterwards.
   std::optional<Word> peek(LongWord ticket) const {

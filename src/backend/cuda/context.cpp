@@ -116,6 +116,32 @@ Result<void> Context::poll(CuResult (*query)(Handle), Handle handle, const Deadl
   }
 }
 
+void Context::begin_stay() const {
+  const std::scoped_lock held(stay_lock_);
+  ++staying_kernels_;
+}
+
+void Context::end_stay() const {
+  std::vector<std::shared_ptr<const void>> freed;
+  const std::scoped_lock held(stay_lock_);
+  if (--staying_kernels_ == 0) freed.swap(kept_);
+  freed.clear();  // under the lock: no kernel begins to stay meanwhile
+}
+
+void Context::reserve_place_to_keep() const {
+  const std::scoped_lock held(stay_lock_);
+  kept_.reserve(++places_to_keep_);
+}
+
+void Context::keep_while_kernels_stay(std::shared_ptr<const void> object) const {
+  const std::scoped_lock held(stay_lock_);
+  if (staying_kernels_ != 0) {
+    kept_.push_back(std::move(object));
+  } else {
+    object.reset();
+  }
+}
+
 Result<void> Context::check_alive() const {
   EVERKERNEL_TRY(home_.check("cuda device"));
   if (!is_lost()) return {};

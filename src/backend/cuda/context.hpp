@@ -10,6 +10,7 @@
 #include <mutex>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "backend/cuda/device.hpp"
 #include "backend/cuda/driver.hpp"
@@ -86,6 +87,15 @@ class Context {
   // Marks the device as lost and returns the error. Later calls fail with the first such error.
   Failure lose(Error error) const;
 
+  // A kernel that stays is there from begin_stay() to end_stay(). Driver calls that wait for the
+  // device would not return meanwhile.
+  void begin_stay() const;
+  void end_stay() const;
+  // Keeps an object whose destruction makes such calls until no kernel stays. There is memory for it
+  // if reserve_place_to_keep() was called once for each object.
+  void reserve_place_to_keep() const;
+  void keep_while_kernels_stay(std::shared_ptr<const void> object) const;
+
   // Launches a kernel. The arguments are copied before the call returns. The context is current.
   template <class... Arguments>
   Result<void> launch(CuFunction function, const Grid& grid, CuStream stream,
@@ -115,6 +125,10 @@ class Context {
   mutable std::atomic<bool> is_lost_{false};
   mutable std::mutex loss_lock_;
   mutable std::optional<Error> loss_;  // the first error that lost the device
+  mutable std::mutex stay_lock_;       // guards the next three
+  mutable int staying_kernels_ = 0;
+  mutable std::size_t places_to_keep_ = 0;
+  mutable std::vector<std::shared_ptr<const void>> kept_;
 };
 
 // A stream that does not synchronize with other streams.

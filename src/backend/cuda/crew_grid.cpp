@@ -53,10 +53,14 @@ Crews choose_crews(const Crews& most, std::uint64_t work_count, std::uint64_t wa
 }
 
 Result<Word> max_crews_of(const Context& context, const CrewKernel& kernel) {
-  const unsigned tile_bytes = kernel.has_tiles ? kMaxTileWords * abi::kWordBytes : 0;
-  const unsigned blocks = EVERKERNEL_TRY(blocks_per_sm(context, kernel, tile_bytes));
+  const unsigned blocks =
+      EVERKERNEL_TRY(blocks_per_sm(context, kernel, largest_tile_bytes(kernel)));
   const Word crews_per_block = kernel.has_groups ? 1 : kernel.block_threads / kWarp;
   return blocks * context.facts().sm_count * crews_per_block;
+}
+
+unsigned largest_tile_bytes(const CrewKernel& kernel) {
+  return kernel.has_tiles ? kMaxTileWords * abi::kWordBytes : 0;
 }
 
 unsigned tile_bytes_of(const CrewKernel& kernel, const memory::BufferTableView& buffers) {

@@ -47,6 +47,9 @@ Result<Word> max_crews_of(const Context& context, const CrewKernel& kernel);
 // enough for a tile.
 unsigned tile_bytes_of(const CrewKernel& kernel, const memory::BufferTableView& buffers);
 
+// The size of the tile for tables that are not known yet.
+unsigned largest_tile_bytes(const CrewKernel& kernel);
+
 // Sets how much memory of a multiprocessor the kernel's next launches have for tiles of that size;
 // the rest is L1 cache. The context is current.
 Result<void> divide_cache(const Context& context, const CrewKernel& kernel, unsigned tile_bytes);

@@ -47,6 +47,7 @@ Capabilities describe(const Result<Machine>& machine) {
                   facts.architecture / 10, facts.architecture % 10);
   capabilities.memory_bytes = facts.memory_bytes;
   capabilities.native_code = true;
+  capabilities.live = true;
   capabilities.shares_slot_across_workers = true;
   return capabilities;
 }

@@ -48,6 +48,20 @@ DrainEnd end_of(const LaunchResult& result) {
   return DrainEnd::complete;
 }
 
+// The opcodes of the handlers, by their index in the generated text.
+std::vector<Word> handler_opcodes(const KernelOptions& options) {
+  std::vector<Word> opcodes;
+  if (options.program) {
+    for (const ir::VerifiedHandler& verified : options.program->handlers()) {
+      opcodes.push_back(verified.handler.opcode);
+    }
+  }
+  for (const ir::TrustedHandler& handler : options.trusted_handlers) {
+    opcodes.push_back(handler.opcode);
+  }
+  return opcodes;
+}
+
 }  // namespace
 
 // ---- compiling ----
@@ -57,7 +71,8 @@ Result<std::unique_ptr<Kernel>> CudaKernel::compile(const std::shared_ptr<Contex
                                                     const KernelOptions& options) {
   MegakernelCode code = EVERKERNEL_TRY(MegakernelCode::generate(options));
   Stream stream = EVERKERNEL_TRY(Stream::create(context));
-  std::unique_ptr<CudaKernel> kernel(new CudaKernel(context, options, std::move(stream)));
+  std::unique_ptr<CudaKernel> kernel(
+      new CudaKernel(context, module_cache, options, code, std::move(stream)));
   const CodePart part = options.planned ? CodePart::graph : CodePart::drain;
   kernel->pipeline_id_ =
       fmt::format("cuda-{}-{}x{}-sm{}-{}", schedule_name(options.schedule),
@@ -70,10 +85,12 @@ Result<std::unique_ptr<Kernel>> CudaKernel::compile(const std::shared_ptr<Contex
   return std::unique_ptr<Kernel>(std::move(kernel));
 }
 
-CudaKernel::CudaKernel(std::shared_ptr<Context> context, const KernelOptions& options,
-                       Stream stream)
+CudaKernel::CudaKernel(std::shared_ptr<Context> context, ModuleCache& module_cache,
+                       const KernelOptions& options, MegakernelCode code, Stream stream)
     : context_(std::move(context)),
+      module_cache_(module_cache),
       options_(options),
+      code_(std::move(code)),
       stream_(std::move(stream)),
       worker_count_(options.worker_count != 0 ? options.worker_count
                                               : context_->facts().max_worker_count()),
@@ -357,9 +374,33 @@ Result<void> CudaKernel::read_hits(std::size_t row, const HitBuffer& hits) {
 
 // ---- planned work ----
 
-Result<std::unique_ptr<LiveKernel>> CudaKernel::start(const LiveLaunch&) {
-  return fail(Code::unsupported, "cuda: live sessions are not supported",
-              "dispatch, or use the CPU backend for sessions");
+Word CudaKernel::live_worker_count() const {
+  return cuda::live_worker_count(*context_, code_.shape(), options_.worker_count);
+}
+
+// The code that serves sessions is compiled for the first one.
+Result<LiveCode> CudaKernel::live_code() {
+  const std::scoped_lock held(live_mutex_);
+  if (live_code_) return *live_code_;
+  auto module = EVERKERNEL_TRY(code_.load(context_, module_cache_, CodePart::live, nullptr));
+  const Current current = EVERKERNEL_TRY(context_->enter());
+  const CrewKernel crew = EVERKERNEL_TRY(code_.find_kernel(*context_, *module, "everkernel_live"));
+  live_code_ = LiveCode{.context = context_,
+                        .module = std::move(module),
+                        .crew = crew,
+                        .group_lanes = options_.geometry.workgroup_size,
+                        .worker_count = live_worker_count(),
+                        .fuel_per_item = options_.fuel_per_item,
+                        .opcodes = handler_opcodes(options_)};
+  return *live_code_;
+}
+
+Result<std::unique_ptr<LiveKernel>> CudaKernel::start(const LiveLaunch& launch) {
+  LiveCode code = EVERKERNEL_TRY(live_code());
+  if (launch.worker_count != 0) {
+    code.worker_count = std::min(code.worker_count, launch.worker_count);
+  }
+  return CudaLiveKernel::start(std::move(code), launch);
 }
 
 Result<std::unique_ptr<GraphKernel>> CudaKernel::start_graph(const GraphLaunch& launch) {

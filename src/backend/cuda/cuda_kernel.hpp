@@ -15,6 +15,7 @@
 #include "backend/cuda/cuda_graph.hpp"
 #include "backend/cuda/device_table.hpp"
 #include "backend/cuda/launch_memory.hpp"
+#include "backend/cuda/live_kernel.hpp"
 #include "backend/cuda/megakernel_code.hpp"
 #include "backend/cuda/ring_survey.hpp"
 #include "everkernel/backend/detail/graph_kernel.hpp"
@@ -34,6 +35,7 @@ class CudaKernel final : public Kernel {
 
   std::string_view pipeline_id() const override { return pipeline_id_; }
   Word worker_count() const override { return worker_count_.load(std::memory_order_relaxed); }
+  Word live_worker_count() const override;
   Result<void> health() const override { return context_->check_alive(); }
   CodeCounts code_counts() const override;
   Result<void> prepare(const CodeRequest& request) override;
@@ -42,12 +44,14 @@ class CudaKernel final : public Kernel {
   Result<std::unique_ptr<GraphKernel>> start_graph(const GraphLaunch& launch) override;
 
  private:
-  CudaKernel(std::shared_ptr<Context> context, const KernelOptions& options, Stream stream);
+  CudaKernel(std::shared_ptr<Context> context, ModuleCache& module_cache,
+             const KernelOptions& options, MegakernelCode code, Stream stream);
   Result<bool> wait_for_code(const Deadline& deadline);
   Result<void> adopt(KernelModules modules);
   Result<LaunchStats> leave_all(const Launch& launch) const;
   Result<void> prepare_drain(const MegakernelCode& code, std::shared_ptr<const Module> module);
   Result<void> prepare_graph(const MegakernelCode& code, std::shared_ptr<const Module> module);
+  Result<LiveCode> live_code();
   Crews crews_for(std::uint64_t slot_count) const;
   Result<void> update_table(const memory::BufferTableView& buffers);
   Result<void> make_rows(const Launch& launch);
@@ -59,7 +63,9 @@ class CudaKernel final : public Kernel {
   Result<void> read_hits(std::size_t row, const HitBuffer& hits);
 
   std::shared_ptr<Context> context_;
+  ModuleCache& module_cache_;
   KernelOptions options_;
+  const MegakernelCode code_;
   Stream stream_;
   std::shared_ptr<const Module> module_;  // holds the kernels that drain
   CrewKernel drain_kernel_;               // of a planned kernel: the kernel of planned work
@@ -87,6 +93,9 @@ class CudaKernel final : public Kernel {
   std::vector<std::uint64_t> claimed_at_entry_;  // slots that were CLAIMED before the launch
   std::vector<std::size_t> open_rows_;           // rows that another launch must drain
   LaunchStats stats_;
+
+  std::mutex live_mutex_;              // of the next one
+  std::optional<LiveCode> live_code_;  // compiled for the first session
 
   GraphCode graph_code_;
   std::shared_ptr<GraphMemory> graph_memory_;  // of the last planned run; the next one uses it

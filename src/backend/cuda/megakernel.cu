@@ -5,6 +5,8 @@
 // device/). backend/cpu/worker.cpp is the same protocol on a CPU.
 #if defined(EVERKERNEL_GRAPH)
 #include "backend/cuda/device/graph_kernel.cuh"
+#elif defined(EVERKERNEL_LIVE)
+#include "backend/cuda/device/live_kernel.cuh"
 #else
 #include "backend/cuda/device/drain_kernel.cuh"
 #include "backend/cuda/device/survey_kernel.cuh"

@@ -85,8 +85,8 @@ Result<MegakernelCode> MegakernelCode::generate(const KernelOptions& options) {
   code.handlers_ = handler_text(options);
   // Without fused multiply-add, handlers agree with the interpreter bit for bit.
   code.common_options_ = {"-fmad=false",
-                          fmt::format("-DEVERKERNEL_BLOCK_THREADS={}", block_threads),
-                          fmt::format("-DEVERKERNEL_BLOCKS_PER_SM={}", blocks_per_sm)};
+                          fmt::format("-DEVERKERNEL_BLOCK_THREADS={}", block_threads)};
+  code.occupancy_option_ = fmt::format("-DEVERKERNEL_BLOCKS_PER_SM={}", blocks_per_sm);
   if (options.fuel_per_item > ~Word{0}) {
     code.common_options_.emplace_back("-DEVERKERNEL_WIDE_FUEL");
   }
@@ -100,7 +100,14 @@ Result<MegakernelCode> MegakernelCode::generate(const KernelOptions& options) {
 
 auto MegakernelCode::with_request(const Context& context, CodePart part, const auto& use) const {
   std::vector<std::string> options = common_options_;
-  options.push_back(part == CodePart::graph ? "-DEVERKERNEL_GRAPH" : schedule_option_);
+  if (part == CodePart::live) {
+    // One block on a multiprocessor: its threads keep an item in registers.
+    options.emplace_back("-DEVERKERNEL_LIVE");
+    options.emplace_back("-DEVERKERNEL_BLOCKS_PER_SM=1");
+  } else {
+    options.push_back(occupancy_option_);
+    options.push_back(part == CodePart::graph ? "-DEVERKERNEL_GRAPH" : schedule_option_);
+  }
   std::vector<SourceText> headers(device_headers().begin(), device_headers().end());
   headers.push_back({"everkernel/handlers.cuh", handlers_});
   return use(CompileRequest{.source = megakernel_source(),

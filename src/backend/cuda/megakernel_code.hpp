@@ -12,10 +12,12 @@
 
 namespace everkernel::backend::cuda {
 
-// The megakernel is compiled into two modules, so that both can be compiled at the same time.
+// The megakernel is compiled into a module for each part, so that they can be compiled at the same
+// time, and the last one only for those who start sessions.
 enum class CodePart : Word {
   drain,  // drains rings
   graph,  // runs planned work
+  live,   // serves live queues
 };
 
 // Text that is ready to compile.
@@ -36,6 +38,8 @@ class MegakernelCode {
   // current.
   Result<CrewKernel> find_kernel(const Context& context, const Module& module,
                                  const char* name) const;
+  // How the crews of its kernels are shaped, without a function.
+  const CrewKernel& shape() const { return shape_; }
   // Whether an item may run for long: its handler has a loop, or is a trusted handler that does
   // not declare itself short.
   bool has_long_items() const { return has_long_items_; }
@@ -47,8 +51,9 @@ class MegakernelCode {
   auto with_request(const Context& context, CodePart part, const auto& use) const;
 
   std::string handlers_;
-  std::vector<std::string> common_options_;  // of both parts
+  std::vector<std::string> common_options_;  // of all parts
   std::string schedule_option_;              // of the part that drains rings
+  std::string occupancy_option_;             // of the parts that share a multiprocessor with more
   CrewKernel shape_;                         // without a function
   bool has_long_items_ = false;
 };

@@ -17,7 +17,7 @@ struct BufferEntry {
 };
 static_assert(sizeof(BufferEntry) == 24);
 
-/// A hash table from handles to buffers, with open addressing. It is constant while a kernel runs.
+/// A hash table from handles to buffers, with open addressing. It is constant while a kernel has it.
 struct BufferTable {
   const BufferEntry* entries;
   Word mask;
@@ -49,6 +49,14 @@ struct Buffer {
   EK_DEVICE AtomicWord atomic(Word index) const { return AtomicWord(at(index)); }
 };
 
+/// Loads of the table. A live kernel gets other tables while it runs, one of them perhaps where an
+/// earlier one was: its loads stay behind the acquire of the item, and in the cache that it clears.
+#if defined(EVERKERNEL_LIVE)
+#define EK_LOAD_TABLE asm volatile("ld.global"
+#else
+#define EK_LOAD_TABLE asm("ld.global.nc"
+#endif
+
 /// The only entry of a table without entries.
 static __device__ const BufferEntry kNoEntry{};
 
@@ -64,17 +72,17 @@ EK_DEVICE Buffer find_buffer(const BufferTable& table, Word handle, Word tenant)
   Word count, found;
   for (;; place = (place + 1) & mask) {
     entry = __cvta_generic_to_global(entries + place);
-    asm("ld.global.nc.v2.u32 {%0, %1}, [%2+8]; // ek:table"
-        : "=r"(count), "=r"(found)
-        : "l"(entry));
+    EK_LOAD_TABLE ".v2.u32 {%0, %1}, [%2+8]; // ek:table"
+                  : "=r"(count), "=r"(found)
+                  : "l"(entry));
     if (found == handle || found == 0) break;  // ends: the table is never full
   }
   Wide words;
   Word access, owner;
-  asm("ld.global.nc.u64 %0, [%1]; // ek:table" : "=l"(words) : "l"(entry));
-  asm("ld.global.nc.v2.u32 {%0, %1}, [%2+16]; // ek:table"
-      : "=r"(access), "=r"(owner)
-      : "l"(entry));
+  EK_LOAD_TABLE ".u64 %0, [%1]; // ek:table" : "=l"(words) : "l"(entry));
+  EK_LOAD_TABLE ".v2.u32 {%0, %1}, [%2+16]; // ek:table"
+                : "=r"(access), "=r"(owner)
+                : "l"(entry));
   const bool is_there = found != 0;
   const bool is_owner = owner == kEveryTenant || owner == tenant;
   Buffer buffer;

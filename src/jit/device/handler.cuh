@@ -29,5 +29,6 @@ inline constexpr Word kTraitReadsInput = 1u << 5;    // loads or atomics
 inline constexpr Word kTraitWritesInput = 1u << 6;   // stores or atomics
 inline constexpr Word kTraitReadsOutput = 1u << 7;   // loads or atomics
 inline constexpr Word kTraitWritesOutput = 1u << 8;  // stores or atomics
+inline constexpr Word kTraitLoops = 1u << 9;         // may run for long
 
 }  // namespace everkernel::device

@@ -251,6 +251,14 @@ class LiveKernel {
   /// Makes workers look again at items that could not run: after a change of a tenant's mask or
   /// quota, or when an IO request was served.
   virtual void look_again() = 0;
+  /// Brings a control word of the host up to date, where items use a copy on the device.
+  virtual void refresh_control(std::size_t) {}
+  /// Brings the control words, the debug log and the IO queue of the host up to date, and those that
+  /// items use, where these are copies on the device.
+  virtual void mirror() {}
+  /// Called by a host thread that has counted itself among the sleepers of a queue and is about to
+  /// sleep: a kernel whose workers cannot wake host threads begins to look for outcomes.
+  virtual void expect_sleeper() {}
   /// Adds the items that reached DONE, by opcode, to totals sorted by opcode: every built-in
   /// operation and every handler has a row.
   virtual void add_executions(std::vector<OpcodeTotal>& totals) const = 0;

@@ -1,0 +1,576 @@
+// Starts the live kernel, gives it orders, follows what it does, and ends it.
+#include "backend/cuda/live_kernel.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <thread>
+
+#include "backend/cuda/abort_word.hpp"
+#include "everkernel/abi/opcode.hpp"
+#include "everkernel/base/assert.hpp"
+
+namespace everkernel::backend::cuda {
+namespace {
+
+using device::LiveOrders;
+using device::LiveParams;
+using device::LiveShared;
+using device::Wide;
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+
+// The large built-in operations in the order of LiveCounts::large_builtin() (device/live_counts.cuh).
+constexpr std::array kLargeOpcodes{
+    static_cast<Word>(abi::Opcode::load_miss), static_cast<Word>(abi::Opcode::printf),
+    static_cast<Word>(abi::Opcode::packed_slot), static_cast<Word>(abi::Opcode::shutdown)};
+// Of the small built-in operations, those below this opcode are counted by the control words.
+constexpr Word kSmallOpcodes = static_cast<Word>(abi::Opcode::batch_fence) + 1;
+// Between looks of the keeper: while host threads sleep on outcomes, and else.
+constexpr auto kKeenNap = microseconds(50);
+constexpr auto kKeeperNap = milliseconds(5);
+// Between looks of stop() at a kernel that ends.
+constexpr auto kLeaveLook = microseconds(20);
+// A crew acknowledges orders between two looks. Only a device that does other work takes longer.
+constexpr auto kAcknowledgeTimeout = std::chrono::seconds(30);
+// Longest pause between two looks of a kernel without work.
+constexpr Word kLongestPauseNs = 8000;
+
+// Crews of which a block each serves one priority, if that leaves at least as many for all.
+Word home_crews_of(const CrewKernel& kernel, Word crew_count) {
+  const Word home = kernel.has_groups ? 1 : kernel.block_threads / kWarp;
+  return crew_count >= 2 * home * abi::kPriorityCount ? home : 0;
+}
+
+bool is_before(Word epoch, Word other) {
+  return static_cast<std::int32_t>(epoch - other) < 0;
+}
+
+}  // namespace
+
+Word live_worker_count(const Context& context, const CrewKernel& kernel, Word limit) {
+  const Word crews_per_block = kernel.has_groups ? 1 : kernel.block_threads / kWarp;
+  const Word most = context.facts().sm_count * crews_per_block;
+  return limit == 0 ? most : std::min(limit, most);
+}
+
+// ---- starting ----
+
+Result<std::unique_ptr<LiveKernel>> CudaLiveKernel::start(LiveCode code, const LiveLaunch& launch) {
+  if (!protocol::has_whole_quad_stores()) {
+    return fail(Code::unsupported, "cuda: this processor does not store 16 bytes as one",
+                "use the CPU backend for sessions");
+  }
+  const auto control =
+      EVERKERNEL_TRY(protocol::LiveWords::bind(protocol::Buffer::control, launch.control));
+  const auto debug_log =
+      EVERKERNEL_TRY(protocol::LiveWords::bind(protocol::Buffer::debug_log, launch.debug_log));
+  const auto io_queue =
+      EVERKERNEL_TRY(protocol::LiveWords::bind(protocol::Buffer::io_queue, launch.io_queue));
+  Stream stream = EVERKERNEL_TRY(Stream::create(code.context));
+  std::unique_ptr<CudaLiveKernel> kernel(new CudaLiveKernel(
+      std::move(code), launch, std::move(stream), control, debug_log, io_queue));
+  EVERKERNEL_TRY(kernel->prepare());
+  EVERKERNEL_TRY(kernel->launch());
+  kernel->keeper_ = EVERKERNEL_TRY(
+      Thread::start([self = kernel.get()](const std::stop_token& stop) { self->keep(stop); }));
+  return std::unique_ptr<LiveKernel>(std::move(kernel));
+}
+
+CudaLiveKernel::CudaLiveKernel(LiveCode code, const LiveLaunch&, Stream stream,
+                               protocol::LiveWords control, protocol::LiveWords debug_log,
+                               protocol::LiveWords io_queue)
+    : code_(std::move(code)),
+      home_crews_(home_crews_of(code_.crew, code_.worker_count)),
+      stream_(std::move(stream)),
+      debug_log_(debug_log),
+      control_(control),
+      io_queue_(io_queue) {}
+
+Result<void> CudaLiveKernel::prepare() {
+  const Current current = EVERKERNEL_TRY(context().enter());
+  EVERKERNEL_TRY(divide_cache(context(), code_.crew, largest_tile_bytes(code_.crew)));
+  EVERKERNEL_TRY(control_.create_on(code_.context));
+  EVERKERNEL_TRY(io_queue_.create_on(code_.context));
+  device_log_ =
+      EVERKERNEL_TRY(CudaMemory::create(code_.context, debug_log_.size() * abi::kWordBytes));
+  shared_ = EVERKERNEL_TRY(CudaMemory::create(code_.context, sizeof(LiveShared)));
+  seats_ = EVERKERNEL_TRY(CudaMemory::create(code_.context, code_.worker_count * sizeof(Wide)));
+  const std::size_t counters = code_.opcodes.size() + kLargeOpcodes.size();
+  executions_ = EVERKERNEL_TRY(CudaMemory::create(code_.context, counters * sizeof(Wide)));
+  return give_orders();
+}
+
+LiveParams CudaLiveKernel::make_params() const {
+  LiveParams params{};
+  params.shared = pointer_to<LiveShared>(*shared_);
+  params.seats = pointer_to<Wide>(*seats_);
+  params.executions = pointer_to<Wide>(*executions_);
+  params.control = control_.on_device().device_address();
+  params.debug_log = device_log_->device_address();
+  params.io_queue = io_queue_.on_device().device_address();
+  params.control_words = control_.size();
+  params.debug_log_words = static_cast<Word>(debug_log_.size());
+  params.io_words = io_queue_.size();
+  params.crew_count = code_.worker_count;
+  params.slots_per_crew = code_.worker_count < kWarp ? 1 : kWarp;
+  params.group_lanes = code_.group_lanes;
+  params.handler_count = static_cast<Word>(code_.opcodes.size());
+  params.fuel_per_item = code_.fuel_per_item;
+  params.home_crews = home_crews_;
+  params.longest_pause_ns = kLongestPauseNs;
+  return params;
+}
+
+Result<void> CudaLiveKernel::launch() {
+  const Current current = EVERKERNEL_TRY(context().enter());
+  const Grid grid =
+      crew_grid(context(), code_.crew, code_.worker_count, largest_tile_bytes(code_.crew));
+  EVERKERNEL_TRY(context().launch(code_.crew.function, grid, stream_.get(), make_params()));
+  is_running_.store(true, std::memory_order_release);
+  context().begin_stay();
+  const std::scoped_lock held(lock_);
+  stays_ = true;
+  ++totals_.launches;
+  return {};
+}
+
+CudaLiveKernel::~CudaLiveKernel() {
+  stop(Clock::now(), LeaveMode::hand_over);
+}
+
+// ---- orders ----
+
+// Crews see the new orders at their next look; those that run an item, when it has ended. `lock_` is
+// held, but by start().
+Result<void> CudaLiveKernel::give_orders() {
+  std::vector<const DeviceQueue*> sorted;
+  for (const auto& queue : queues_) sorted.push_back(queue.get());
+  std::ranges::stable_sort(sorted, {}, [](const DeviceQueue* queue) {
+    return std::pair(queue->live().priority, queue->live().tenant);
+  });
+  LiveOrders orders{};
+  orders.epoch = present_.epoch + 1;
+  orders.must_leave = must_leave_ ? 1 : 0;
+  orders.table = present_.table == nullptr ? nullptr : present_.table->device_address();
+  orders.table_mask = table_mask_;
+  std::vector<std::byte> image(sizeof orders + sorted.size() * sizeof(Wide));
+  for (std::size_t i = 0; i < sorted.size(); ++i) {
+    const Wide row = sorted[i]->row();
+    std::memcpy(image.data() + sizeof orders + i * sizeof row, &row, sizeof row);
+    for (Word level = sorted[i]->live().priority + 1; level <= abi::kPriorityCount; ++level) {
+      orders.level_begin[level] = static_cast<Word>(i + 1);
+    }
+  }
+  auto memory = EVERKERNEL_TRY(CudaMemory::create(code_.context, image.size()));
+  const Wide address = driver_address(*memory);
+  orders.queues =
+      reinterpret_cast<device::LiveQueueRow* const*>(address + sizeof orders);
+  std::memcpy(image.data(), &orders, sizeof orders);
+  EVERKERNEL_TRY(memory->write(0, image));
+  Orders next{.epoch = orders.epoch,
+              .memory = std::move(memory),
+              .table = present_.table,
+              .table_owner = present_.table_owner};
+  retired_.push_back(std::move(present_));
+  present_ = std::move(next);
+  EVERKERNEL_TRY(shared_->write(offsetof(LiveShared, orders),
+                                std::as_bytes(std::span(&address, 1))));
+  free_retired();
+  return {};
+}
+
+Result<std::vector<Wide>> CudaLiveKernel::read_seats() const {
+  std::vector<Wide> seats(code_.worker_count);
+  EVERKERNEL_TRY(seats_->read(0, std::as_writable_bytes(std::span(seats))));
+  return seats;
+}
+
+// Frees orders that no crew has any more. A crew that has not begun, or has left, has none.
+void CudaLiveKernel::free_retired() {
+  if (retired_.empty()) return;
+  Word oldest = present_.epoch;
+  if (is_running()) {
+    const auto seats = read_seats();
+    if (!seats) return;
+    for (const Wide seat : *seats) {
+      if (seat == 0 || seat == device::kSeatLeft) continue;
+      const Word epoch = static_cast<Word>(seat >> 32);
+      if (is_before(epoch, oldest)) oldest = epoch;
+    }
+  }
+  retired_.remove_if([&](const Orders& orders) { return is_before(orders.epoch, oldest); });
+}
+
+// Waits until every crew works by the present orders or runs items of a queue that is not the closed
+// one: it looks at the orders before it takes anything else. Fails with `timeout`.
+Result<void> CudaLiveKernel::wait_acknowledged(Clock::time_point deadline, Word closed_queue) {
+  Word epoch = 0;
+  {
+    const std::scoped_lock held(lock_);
+    epoch = present_.epoch;
+  }
+  const auto has_acknowledged = [&](Wide seat) {
+    if (seat == 0 || seat == device::kSeatLeft) return true;
+    const Word queue = static_cast<Word>(seat);
+    if (seat != device::kSeatArrived && queue != 0 && queue != closed_queue) return true;
+    return !is_before(static_cast<Word>(seat >> 32), epoch);
+  };
+  while (is_running()) {
+    const auto seats = EVERKERNEL_TRY(read_seats());
+    if (std::ranges::all_of(seats, has_acknowledged)) return {};
+    EVERKERNEL_TRY(context().check_alive());
+    if (Clock::now() >= deadline) {
+      return fail(Code::timeout, "cuda: the kernel of a session did not answer in time",
+                  "look for an endless loop in trusted handlers");
+    }
+  }
+  return {};
+}
+
+// ---- queues and buffers ----
+
+Result<void> CudaLiveKernel::open(std::shared_ptr<LiveQueue> queue) {
+  const std::scoped_lock held(lock_);
+  queues_.reserve(queues_.size() + 1);
+  std::shared_ptr<DeviceQueue> made =
+      EVERKERNEL_TRY(DeviceQueue::create(code_.context, std::move(queue), ++queues_made_));
+  queues_.push_back(made);
+  auto given = give_orders();
+  if (!given) queues_.pop_back();
+  return given;
+}
+
+std::shared_ptr<DeviceQueue> CudaLiveKernel::take_queue(const LiveQueue& queue) {
+  const std::scoped_lock held(lock_);
+  const auto found =
+      std::ranges::find_if(queues_, [&](const auto& known) { return &known->live() == &queue; });
+  if (found == queues_.end()) return nullptr;
+  auto taken = *found;
+  queues_.erase(found);
+  note(give_orders());
+  return taken;
+}
+
+std::uint64_t CudaLiveKernel::close(LiveQueue& queue, Clock::time_point deadline) {
+  if (!home_.is_here()) return 0;
+  const auto closing = take_queue(queue);
+  if (closing == nullptr) return 0;
+  auto untouched = wait_acknowledged(deadline, closing->number());
+  if (!untouched && untouched.error().code == Code::timeout) {
+    note(closing->abort());
+    untouched = wait_acknowledged(deadline_after(kAbortTimeout), closing->number());
+  }
+  if (!untouched) {
+    note(context().lose({.code = Code::device_lost,
+                         .message = "cuda: items of a queue did not end after its deadline",
+                         .hint = "start a new process; look for endless loops in trusted handlers",
+                         .native = {}}));
+  }
+  const std::uint64_t cancelled = cancel_taken(*closing);
+  context().keep_while_kernels_stay(closing);
+  queue.notify();
+  return cancelled;
+}
+
+// Cancels what the kernel has taken and not ended, when it does not touch the queue any more.
+std::uint64_t CudaLiveKernel::cancel_taken(DeviceQueue& queue) const {
+  note(queue.note_head());
+  LiveQueue& live = queue.live();
+  std::uint64_t cancelled = 0;
+  const abi::LongWord end = live.head.load(std::memory_order_acquire);
+  for (abi::LongWord ticket = live.raise_floor(); ticket < end; ++ticket) {
+    if (live.words.has_ended(ticket)) continue;
+    live.words.end(ticket, abi::OutcomeCode::cancelled, 0, {});
+    ++cancelled;
+  }
+  return cancelled;
+}
+
+// The table of the host is copied; the old one stays until no crew has it any more.
+void CudaLiveKernel::set_buffers(const memory::BufferTableView& buffers,
+                                 std::shared_ptr<const void> owner) {
+  const auto replace = [&]() -> Result<void> {
+    const std::scoped_lock held(lock_);
+    std::shared_ptr<Memory> table;
+    if (buffers.entries != nullptr) {
+      const auto entries = std::span(buffers.entries, std::size_t{buffers.mask} + 1);
+      table = EVERKERNEL_TRY(CudaMemory::create(code_.context, entries.size_bytes()));
+      EVERKERNEL_TRY(table->write(0, std::as_bytes(entries)));
+    }
+    // The present orders, which are about to be retired, keep what they had.
+    Orders kept{.epoch = present_.epoch,
+                .memory = nullptr,
+                .table = std::exchange(present_.table, std::move(table)),
+                .table_owner = std::exchange(present_.table_owner, std::move(owner))};
+    retired_.push_back(std::move(kept));
+    table_mask_ = buffers.mask;
+    return give_orders();
+  };
+  auto replaced = replace();
+  if (replaced) replaced = wait_acknowledged(deadline_after(kAcknowledgeTimeout), 0);
+  note(std::move(replaced));
+}
+
+void CudaLiveKernel::look_again() {
+  if (!home_.is_here()) return;
+  const auto push = [&]() -> Result<void> {
+    {
+      const std::scoped_lock held(lock_);
+      EVERKERNEL_TRY(control_.sync());
+      EVERKERNEL_TRY(io_queue_.sync());
+      if (!is_running()) return {};
+      EVERKERNEL_TRY(give_orders());
+    }
+    return wait_acknowledged(deadline_after(kAcknowledgeTimeout), 0);
+  };
+  note(push());
+}
+
+void CudaLiveKernel::copy_waiting(const LiveQueue& queue, std::vector<LiveItem>& items) const {
+  if (!home_.is_here()) return;
+  const std::scoped_lock held(lock_);
+  for (const auto& known : queues_) {
+    if (&known->live() == &queue) note(known->copy_waiting(items));
+  }
+}
+
+// ---- counts and copies ----
+
+// Crews that look have added the counts of their items when they acknowledge orders, and crews that
+// run long items add theirs before the outcome.
+LiveCounters CudaLiveKernel::flush_counters() {
+  if (!home_.is_here()) return {};
+  const auto flush = [&]() -> Result<void> {
+    if (is_running()) {
+      {
+        const std::scoped_lock held(lock_);
+        EVERKERNEL_TRY(give_orders());
+      }
+      EVERKERNEL_TRY(wait_acknowledged(deadline_after(kAcknowledgeTimeout), 0));
+    }
+    const std::scoped_lock held(lock_);
+    return sync();
+  };
+  note(flush());
+  const std::scoped_lock held(lock_);
+  return totals_;
+}
+
+void CudaLiveKernel::mirror() {
+  if (!home_.is_here()) return;
+  const std::scoped_lock held(lock_);
+  note(sync());
+}
+
+void CudaLiveKernel::refresh_control(std::size_t word) {
+  if (!home_.is_here() || word >= control_.size()) return;
+  const std::scoped_lock held(lock_);
+  note(control_.sync_word(word));
+}
+
+// Brings everything of the host up to date; `lock_` is held.
+Result<void> CudaLiveKernel::sync() {
+  EVERKERNEL_TRY(context().check_alive());
+  EVERKERNEL_TRY(sync_counts());
+  EVERKERNEL_TRY(control_.sync());
+  EVERKERNEL_TRY(io_queue_.sync());
+  std::vector<Word> log(debug_log_.size());
+  EVERKERNEL_TRY(device_log_->read(0, std::as_writable_bytes(std::span(log))));
+  protocol::LiveWords host_log = debug_log_;
+  for (std::size_t i = log.size(); i-- > 0;) host_log.store_release(i, log[i]);
+  for (const auto& queue : queues_) EVERKERNEL_TRY(queue->note_head());
+  return {};
+}
+
+Result<void> CudaLiveKernel::sync_counts() {
+  LiveShared shared{};
+  constexpr std::size_t kFirst = offsetof(LiveShared, totals);
+  EVERKERNEL_TRY(shared_->read(
+      kFirst, std::as_writable_bytes(std::span(&shared, 1)).subspan(kFirst)));
+  LiveCounters now = totals_;
+  now.done = shared.totals.done;
+  now.faulted = shared.totals.faulted;
+  now.hits_dropped = shared.hits_dropped;
+  std::ranges::copy(shared.totals.tenant_claims, now.tenant_claims.begin());
+  std::ranges::copy(shared.totals.priority_claims, now.priority_claims.begin());
+  std::ranges::copy(shared.totals.executions, now.executions.begin());
+  add_counts(now);
+  return {};
+}
+
+// Adds to the control words what was counted since the last time.
+void CudaLiveKernel::add_counts(const LiveCounters& now) {
+  const auto add = [this](std::size_t word, std::uint64_t count, std::uint64_t before) {
+    if (count != before) control_.host().add_release(word, static_cast<Word>(count - before));
+  };
+  add(abi::kControlDoneCount.first, now.done, totals_.done);
+  add(abi::kControlFaultCount.first, now.faulted, totals_.faulted);
+  for (std::size_t i = 0; i < now.tenant_claims.size(); ++i) {
+    add(abi::kControlTenantFairness.first + i, now.tenant_claims[i], totals_.tenant_claims[i]);
+  }
+  for (std::size_t i = 0; i < now.priority_claims.size(); ++i) {
+    add(abi::kControlPriorityFairness.first + i, now.priority_claims[i],
+        totals_.priority_claims[i]);
+  }
+  for (std::size_t i = 0; i < now.executions.size(); ++i) {
+    add(abi::kControlMetrics.first + i, now.executions[i], totals_.executions[i]);
+  }
+  totals_ = now;
+}
+
+void CudaLiveKernel::add_executions(std::vector<OpcodeTotal>& totals) const {
+  if (!home_.is_here()) return;
+  const std::scoped_lock held(lock_);
+  std::vector<Wide> counts(code_.opcodes.size() + kLargeOpcodes.size());
+  note(executions_->read(0, std::as_writable_bytes(std::span(counts))));
+  const auto add = [&](Word opcode, std::uint64_t count) {
+    auto row = std::ranges::lower_bound(totals, opcode, {}, &OpcodeTotal::opcode);
+    if (row == totals.end() || row->opcode != opcode) row = totals.insert(row, {.opcode = opcode});
+    row->done += count;
+  };
+  for (Word opcode = 0; opcode < kSmallOpcodes; ++opcode) add(opcode, totals_.executions[opcode]);
+  for (std::size_t i = 0; i < kLargeOpcodes.size(); ++i) {
+    add(kLargeOpcodes[i], counts[code_.opcodes.size() + i]);
+  }
+  for (std::size_t i = 0; i < code_.opcodes.size(); ++i) {
+    const Word opcode = code_.opcodes[i];
+    add(opcode, opcode < totals_.executions.size() ? totals_.executions[opcode] : counts[i]);
+  }
+}
+
+// ---- the keeper ----
+
+void CudaLiveKernel::expect_sleeper() {
+  {
+    const std::scoped_lock held(keeper_lock_);
+    expects_sleeper_ = true;
+  }
+  keeper_wake_.notify_one();
+}
+
+// A thread of the host wakes those that sleep on outcomes, frees what crews do not have any more,
+// and notices the end of the kernel.
+void CudaLiveKernel::keep(const std::stop_token& stop) {
+  while (!stop.stop_requested() && is_running()) {
+    const bool is_keen = has_sleepers();
+    {
+      std::unique_lock held(keeper_lock_);
+      if (is_keen) {
+        keeper_wake_.wait_for(held, stop, kKeenNap, [] { return false; });
+      } else {
+        keeper_wake_.wait_for(held, stop, kKeeperNap, [this] { return expects_sleeper_; });
+      }
+      expects_sleeper_ = false;
+    }
+    wake_sleepers();
+    const auto current = context().enter();
+    if (!current) return note_end();
+    const auto ended = context().wait(stream_.get(), Clock::time_point::min(), "looking at a session");
+    if (ended || context().is_lost()) return note_end();
+    if (const std::unique_lock held(lock_, std::try_to_lock); held) free_retired();
+  }
+}
+
+bool CudaLiveKernel::has_sleepers() const {
+  const std::scoped_lock held(lock_);
+  return std::ranges::any_of(queues_, [](const auto& queue) {
+    const LiveQueue& live = queue->live();
+    return live.sleepers.load(std::memory_order_relaxed) != 0 ||
+           (live.is_given.load(std::memory_order_relaxed) && live.words.is_waiting());
+  });
+}
+
+void CudaLiveKernel::wake_sleepers() {
+  const std::scoped_lock held(lock_);
+  for (const auto& queue : queues_) queue->live().notify();
+}
+
+// After SHUTDOWN nothing that is published would run.
+void CudaLiveKernel::note_end() {
+  is_running_.store(false, std::memory_order_release);
+  const std::scoped_lock held(lock_);
+  if (!has_stopped_) {
+    for (const auto& queue : queues_) queue->live().words.set_state(abi::QueueState::draining);
+  }
+  for (const auto& queue : queues_) queue->live().notify();
+}
+
+// ---- ending ----
+
+Result<void> CudaLiveKernel::give_order_to_leave() {
+  const std::scoped_lock held(lock_);
+  must_leave_ = true;
+  return give_orders();
+}
+
+Result<void> CudaLiveKernel::abort_all() {
+  const std::scoped_lock held(lock_);
+  for (const auto& queue : queues_) EVERKERNEL_TRY(queue->abort());
+  return {};
+}
+
+// Tells crews to leave and waits for them: until the deadline for items that run, and then until
+// these are aborted.
+void CudaLiveKernel::end_kernel(Clock::time_point deadline) {
+  const auto wait_until = [this](Clock::time_point time) -> bool {
+    const auto current = context().enter();
+    if (!current) return true;
+    for (;;) {
+      if (context().wait(stream_.get(), Clock::time_point::min(), "ending a session")) return true;
+      if (context().is_lost()) return true;
+      if (Clock::now() >= time) return false;
+      std::this_thread::sleep_for(kLeaveLook);
+    }
+  };
+  note(give_order_to_leave());
+  if (wait_until(deadline)) return;
+  note(abort_all());
+  if (wait_until(deadline_after(kAbortTimeout))) return;
+  note(context().lose({.code = Code::device_lost,
+                       .message = "cuda: items of a session did not end after its deadline",
+                       .hint = "start a new process; look for endless loops in trusted handlers",
+                       .native = {}}));
+}
+
+std::uint64_t CudaLiveKernel::stop(Clock::time_point deadline, LeaveMode mode) {
+  if (!home_.is_here()) return 0;  // a child of fork() has no keeper, and no device
+  {
+    const std::scoped_lock held(lock_);
+    if (has_stopped_ || !stays_) return 0;
+    has_stopped_ = true;
+  }
+  if (is_running()) end_kernel(deadline);
+  is_running_.store(false, std::memory_order_release);
+  keeper_.request_stop();
+  if (keeper_.joinable()) keeper_.join();
+  const std::scoped_lock held(lock_);
+  note(sync());
+  std::uint64_t cancelled = 0;
+  for (const auto& queue : queues_) {
+    if (mode == LeaveMode::cancel) cancelled += cancel_taken(*queue);
+    queue->live().notify();
+  }
+  context().end_stay();
+  for (auto& queue : queues_) context().keep_while_kernels_stay(std::move(queue));
+  queues_.clear();
+  retired_.clear();
+  return cancelled;
+}
+
+void CudaLiveKernel::note(Result<void> result) const {
+  if (result) return;
+  const std::scoped_lock held(failure_lock_);
+  if (!failure_) failure_ = std::move(result).error();
+}
+
+Result<void> CudaLiveKernel::health() const {
+  EVERKERNEL_TRY(context().check_alive());
+  const std::scoped_lock held(failure_lock_);
+  if (!failure_) return {};
+  return Failure(*failure_);
+}
+
+}  // namespace everkernel::backend::cuda

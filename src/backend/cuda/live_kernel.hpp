@@ -1,0 +1,133 @@
+// Sessions on a device: one kernel that stays and takes items from queues (device/live_kernel.cuh),
+// and the host's half of it.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "backend/cuda/context.hpp"
+#include "backend/cuda/crew_grid.hpp"
+#include "backend/cuda/cuda_memory.hpp"
+#include "backend/cuda/live_queues.hpp"
+#include "backend/cuda/live_rows.hpp"
+#include "backend/cuda/mirrored_words.hpp"
+#include "backend/cuda/module.hpp"
+#include "base/thread.hpp"
+#include "everkernel/backend/detail/live.hpp"
+
+namespace everkernel::backend::cuda {
+
+// The code, and how it is launched.
+struct LiveCode {
+  std::shared_ptr<Context> context = {};
+  std::shared_ptr<const Module> module = {};
+  CrewKernel crew = {};
+  Word group_lanes = 0;             // of handlers of scope group
+  Word worker_count = 0;            // crews
+  std::uint64_t fuel_per_item = 0;  // turns of loops
+  std::vector<Word> opcodes = {};   // of the handlers, by index
+};
+
+// Crews of a session, of which each is a worker: at most a block for each multiprocessor, so that
+// other kernels have room beside it. `limit` 0 is no limit.
+Word live_worker_count(const Context& context, const CrewKernel& kernel, Word limit);
+
+class CudaLiveKernel final : public LiveKernel {
+ public:
+  // Fails as the driver does, and with `unsupported` on a processor that cannot store 16 bytes as
+  // one.
+  static Result<std::unique_ptr<LiveKernel>> start(LiveCode code, const LiveLaunch& launch);
+  ~CudaLiveKernel() override;
+
+  Result<void> open(std::shared_ptr<LiveQueue> queue) override;
+  std::uint64_t close(LiveQueue& queue, Clock::time_point deadline) override;
+  void set_buffers(const memory::BufferTableView& buffers,
+                   std::shared_ptr<const void> owner) override;
+  std::uint64_t stop(Clock::time_point deadline, LeaveMode mode) override;
+  LiveCounters flush_counters() override;
+  Word help(LiveQueue&) override { return 0; }
+  bool is_running() const override { return is_running_.load(std::memory_order_acquire); }
+  void look_again() override;
+  void add_executions(std::vector<OpcodeTotal>& totals) const override;
+  void copy_waiting(const LiveQueue& queue, std::vector<LiveItem>& items) const override;
+  Result<void> health() const override;
+  void refresh_control(std::size_t word) override;
+  void mirror() override;
+  void expect_sleeper() override;
+
+ private:
+  // What crews work by, and what these orders keep alive.
+  struct Orders {
+    Word epoch = 0;
+    std::unique_ptr<Memory> memory = {};
+    std::shared_ptr<const Memory> table = {};
+    std::shared_ptr<const void> table_owner = {};
+  };
+
+  CudaLiveKernel(LiveCode code, const LiveLaunch& launch, Stream stream,
+                 protocol::LiveWords control, protocol::LiveWords debug_log,
+                 protocol::LiveWords io_queue);
+  Result<void> prepare();
+  device::LiveParams make_params() const;
+  Result<void> launch();
+
+  Result<void> give_orders();
+  Result<void> give_order_to_leave();
+  Result<std::vector<device::Wide>> read_seats() const;
+  Result<void> wait_acknowledged(Clock::time_point deadline, Word closed_queue);
+  void free_retired();
+  std::shared_ptr<DeviceQueue> take_queue(const LiveQueue& queue);
+  std::uint64_t cancel_taken(DeviceQueue& queue) const;
+  Result<void> abort_all();
+  void end_kernel(Clock::time_point deadline);
+
+  Result<void> sync();
+  Result<void> sync_counts();
+  void add_counts(const LiveCounters& now);
+  void keep(const std::stop_token& stop);
+  bool has_sleepers() const;
+  void wake_sleepers();
+  void note_end();
+  void note(Result<void> result) const;
+
+  Context& context() const { return *code_.context; }
+
+  const HomeProcess home_;
+  const LiveCode code_;
+  const Word home_crews_;  // crews that serve one priority each; 0: every crew serves all
+  Stream stream_;
+  const protocol::LiveWords debug_log_;
+  std::unique_ptr<Memory> shared_;
+  std::unique_ptr<Memory> seats_;
+  std::unique_ptr<Memory> executions_;
+  std::unique_ptr<Memory> device_log_;
+
+  mutable std::mutex lock_;  // guards everything below
+  MirroredWords control_;
+  MirroredWords io_queue_;
+  std::vector<std::shared_ptr<DeviceQueue>> queues_;
+  Word queues_made_ = 0;
+  Word table_mask_ = 0;
+  bool must_leave_ = false;
+  Orders present_;
+  std::list<Orders> retired_;  // crews may still have them
+  LiveCounters totals_;        // as they were last read
+  bool stays_ = false;  // it was launched
+  bool has_stopped_ = false;
+  mutable std::optional<Error> failure_;
+
+  mutable std::mutex failure_lock_;
+  std::atomic<bool> is_running_{false};
+  std::mutex keeper_lock_;  // guards the next one
+  std::condition_variable_any keeper_wake_;
+  bool expects_sleeper_ = false;
+  Thread keeper_;
+};
+
+}  // namespace everkernel::backend::cuda

@@ -1,0 +1,100 @@
+// The structures that host and device exchange with a live kernel: its orders, its queues and the
+// words that its crews share. Host compilers and NVRTC read this header.
+#pragma once
+
+#include "everkernel/abi/control.hpp"
+#include "everkernel/abi/queue.hpp"
+#include "everkernel/abi/slot.hpp"
+#include "jit/device/types.hpp"
+
+namespace everkernel::device {
+
+/// A queue as the kernel has it. The host fills it before the queue is in any orders.
+struct alignas(128) LiveQueueRow {
+  const Word* entries;   ///< in the producer file
+  Word* outcomes;        ///< bytes, or quads with results, in the kernel file
+  Word* fault_codes;     ///< in the kernel file; null with results
+  Word* slots;           ///< a slot for each place, for items that are not run from registers alone
+  unsigned char* ended;  ///< for each place the outcome byte of the ticket that ended there last
+  Word* waiting;         ///< a bit for each place: its item waits in its slot
+  Word capacity;         ///< places
+  Word is_full;          ///< entries are full
+  Word has_results;      ///< outcomes are completions with results
+  Word tenant;           ///< 0..28
+  Word priority;         ///< 0..4
+  Word number;           ///< names the queue in LiveSeat; not 0
+  Wide first_ticket;     ///< begins an even lap
+  Wide head;             ///< the next ticket; the crew that looks stores it
+  Word waiting_count;    ///< bits that are set in `waiting`
+  Word next_waiting;     ///< the place from which the crew that looks searches for the next one
+  Word abort;            ///< the host sets it: running items end at their next turn of a loop
+  Word unused;           ///< zero
+};
+
+/// What crews work by. Orders never change: the host writes new ones and then their address, and
+/// frees the old ones when no crew has them any more.
+struct alignas(16) LiveOrders {
+  Word epoch;          ///< counts the orders of a kernel
+  Word must_leave;     ///< crews finish the items that they hold and leave
+  const void* table;   ///< entries of the buffer table
+  Word table_mask;     ///< of the buffer table
+  Word level_begin[abi::kPriorityCount + 1];  ///< where the queues of each priority begin
+  LiveQueueRow* const* queues;  ///< by priority, most urgent first, then by tenant
+};
+
+/// What a crew is at, in one word: the epoch of its orders in the upper half. The lower half is 0
+/// while the crew looks or waits, and the number of a queue while it runs items of that queue alone.
+/// A crew that has not begun has 0 there: it reads the orders behind kSeatArrived.
+inline constexpr Wide kSeatArrived = 0xFFFFFFFFu;  ///< the crew has no orders yet
+inline constexpr Wide kSeatLeft = ~Wide{0};        ///< the crew has left
+
+/// Items that ended, since the kernel began.
+struct LiveTotals {
+  Wide done;
+  Wide faulted;
+  Wide tenant_claims[abi::kControlTenantFairness.count];
+  Wide priority_claims[abi::kPriorityCount];
+  Wide executions[abi::kControlMetrics.count];  ///< by opcode below 32
+};
+inline constexpr Word kLiveTotalsWords = sizeof(LiveTotals) / sizeof(Wide);
+
+/// A lock on a line of its own.
+struct alignas(128) LiveLock {
+  Word is_held;
+  Word urgent;  ///< urgent takes in a row, of a crew that looks at every priority
+  Word turn;    ///< of queues that have long items
+};
+
+/// The words that crews share. Zero when the kernel begins.
+struct alignas(128) LiveShared {
+  const LiveOrders* orders;  ///< the present ones; the host stores it
+  alignas(128) LiveLock looking[abi::kPriorityCount];  ///< held by the crew that looks
+  alignas(128) LiveTotals totals;
+  alignas(128) Wide prefetches;  ///< IO slots of prefetches, one bit each
+  Word hits_dropped;             ///< emits, which have no place to go
+  Word unused;                   ///< zero
+  Word in_flight[abi::kControlTenantQuotas.count];  ///< items of tenants that are counted
+};
+
+/// The parameters of the live kernel.
+struct LiveParams {
+  LiveShared* shared;
+  Wide* seats;                  ///< one for each crew
+  Wide* executions;             ///< by index of the handler; behind them the large built-ins
+  Word* control;
+  Word* debug_log;
+  Word* io_queue;
+  Word control_words;
+  Word debug_log_words;
+  Word io_words;
+  Word crew_count;
+  Word slots_per_crew;
+  Word group_lanes;             ///< `lanes` of handlers of scope group
+  Word handler_count;
+  Wide fuel_per_item;           ///< turns of loops
+  Word home_crews;              ///< crews that serve one priority each; 0: every crew serves all
+  Word longest_pause_ns;        ///< between two looks of a kernel without work
+  Word unused;                  ///< zero
+};
+
+}  // namespace everkernel::device
