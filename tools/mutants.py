@@ -87,6 +87,10 @@ MUTANTS = [
     Mutant("poisoned items run", "src/backend/cpu/graph_work.cpp",
            "if (!may_be_poisoned || !is_poisoned(at.item, info)) outcome",
            "if (!may_be_poisoned || is_poisoned(at.item, info)) outcome", "run_test"),
+    # Runs.
+    Mutant("the queue of a run is full one ticket late", "src/runtime/run_feed.cpp",
+           "noted_ + producer_.capacity() - producer_.tail();",
+           "noted_ + producer_.capacity() + 1 - producer_.tail();", "run_test"),
     # Sessions.
     Mutant("a queue takes one item too many", "src/live/queue_core.hpp",
            "if (tail + count > notes_.noted() + words_.capacity()) return std::nullopt;",

@@ -65,8 +65,6 @@ def make_parts():
     cases = {"RC_PARAMS": "max_success=20000"}
     model = [sys.executable, "-B", ROOT / "tests/model/check.py"]
     spin = ["spin", "cc", LOGS / "model"]
-    queues = [sys.executable, "-B", ROOT / "tests/model/queue_check.py"]
-    queue_spin = ["spin", "cc", LOGS / "queue_model"]
     return [
         # Fixed length.
         Part("stress", test("stress_test"), environment={"EVERKERNEL_ITEMS": "200000000"}),
@@ -75,8 +73,6 @@ def make_parts():
         Part("properties of planning", test("planner_property_test"), environment=cases),
         Part("model", [*model, "model", *spin]),
         Part("model mutants", [*model, "mutants", *spin]),
-        Part("model of queues", [*queues, "model", *queue_spin]),
-        Part("model mutants of queues", [*queues, "mutants", *queue_spin]),
         Part("device compilers", test("cuda_compile_test"), environment=everything),
         Part("conformance under ASan", test("cpu_conformance_test", folder=ASAN),
              environment=everything),

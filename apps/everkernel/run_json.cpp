@@ -68,7 +68,7 @@ void write_shape(JsonWriter& json, const RunShape& shape) {
   json.field("waves", shape.waves).field("tickets", shape.tickets);
   json.field("publish_batches", shape.publish_batches);
   json.field("regions_per_ticket", shape.regions_per_ticket);
-  json.field("ring_slots", shape.ring_slots).field("workers", shape.workers);
+  json.field("queue_entries", shape.queue_entries).field("workers", shape.workers);
   json.field("grouped_by_opcode", shape.grouped_by_opcode);
   json.field("worker_sleeps", shape.worker_sleeps);
   json.field("policy_hits", shape.policy_hits).field("policy_misses", shape.policy_misses);

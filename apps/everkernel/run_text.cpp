@@ -80,9 +80,9 @@ std::string time_text(const RunOutcome& outcome, std::chrono::nanoseconds total)
   row("prepare", static_cast<std::uint64_t>(times.prepare.count()), "backend, kernel, buffers");
   row("plan", report.queue_plan_ns, "equal items, order, regions, launch policy");
   row("code", report.code_wait_ns, "wait for code that is compiled or loaded");
-  row("publish", report.queue_publish_ns, "filling the ring, while it drains");
+  row("publish", report.queue_publish_ns, "filling the queue, while it drains");
   known -= report.queue_publish_ns;  // it happens during dispatch
-  row("dispatch", report.backend_dispatch_ns, "from the first slot to the last item");
+  row("dispatch", report.backend_dispatch_ns, "from the first ticket to the last item");
   if (outcome.lineage) row("lineage", report.lineage_ns, "tracing handlers to outputs");
   row("outputs", static_cast<std::uint64_t>(times.outputs.count()), "read back, write files");
   row("the rest", whole - std::min(whole, known), "memory, threads, hits");
@@ -181,9 +181,9 @@ std::string pressure_text(Pressure pressure) {
     case Pressure::light:
       return "fewer items than lanes: few workers are woken, all published at once";
     case Pressure::balanced:
-      return "at least one item per lane: published an eighth of the ring at a time";
+      return "at least one item per lane: published an eighth of the queue at a time";
     case Pressure::saturated:
-      return "four items per lane or more: all workers, ring-sized batches";
+      return "four items per lane or more: all workers, queue-sized batches";
   }
   return {};
 }
@@ -221,16 +221,16 @@ std::string decisions_text(const RunReport& report) {
              fmt::format("busy {} of their time, slept {}", bps_text(telemetry.occupancy_proxy_bps),
                          counted(shape.worker_sleeps, "time"))});
   table.add(
-      {"frontier", bps_text(telemetry.frontier_density_bps), "of the ring ready at one time"});
+      {"frontier", bps_text(telemetry.frontier_density_bps), "of the queue ready at one time"});
   table.add({"waves", grouped(shape.waves), memory_text(telemetry)});
-  table.add({"slots", grouped(shape.tickets),
-             fmt::format("published in {}; the ring has {}",
+  table.add({"tickets", grouped(shape.tickets),
+             fmt::format("published in {}; the queue has room for {}",
                          fmt::format("{} {}", grouped(shape.publish_batches),
                                      shape.publish_batches == 1 ? "batch" : "batches"),
-                         grouped(shape.ring_slots))});
+                         grouped(shape.queue_entries))});
   const auto cached = [](bool hit) { return hit ? "from the cache" : "new"; };
   table.add({"kernel", cached(telemetry.compiled_pipeline_cache_hit),
-             fmt::format("ring memory {}; launch policy: {}, {}",
+             fmt::format("queue memory {}; launch policy: {}, {}",
                          cached(telemetry.resident_input_cache_hit),
                          counted(shape.policy_hits, "cache hit"),
                          fmt::format("{} worked out", grouped(shape.policy_misses)))});

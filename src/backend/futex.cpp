@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <climits>
 #include <ctime>
 
 namespace everkernel::backend::futex {
@@ -30,8 +31,8 @@ void wait(const std::atomic<std::uint32_t>& word, std::uint32_t expected,
   sleep_on(&word, FUTEX_WAIT_PRIVATE, expected, timeout);
 }
 
-void wake(const std::atomic<std::uint32_t>& word, int count) {
-  ::syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, count, nullptr, nullptr, 0);
+void wake(const std::atomic<std::uint32_t>& word) {
+  ::syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
 }
 
 void wait_shared(const std::uint32_t* word, std::uint32_t expected,

@@ -4,7 +4,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <climits>
 #include <cstdint>
 
 namespace everkernel::backend::futex {
@@ -13,8 +12,8 @@ namespace everkernel::backend::futex {
 void wait(const std::atomic<std::uint32_t>& word, std::uint32_t expected,
           std::chrono::nanoseconds timeout);
 
-/// Wakes up to `count` threads that sleep on the word.
-void wake(const std::atomic<std::uint32_t>& word, int count = INT_MAX);
+/// Wakes every thread that sleeps on the word.
+void wake(const std::atomic<std::uint32_t>& word);
 
 /// As wait(), on a word of memory that several processes map.
 void wait_shared(const std::uint32_t* word, std::uint32_t expected,

@@ -1,4 +1,4 @@
-// The doorbell of a session, and the record of a queue.
+// The doorbell at which workers sleep, and the record of a queue.
 #include "everkernel/backend/detail/live.hpp"
 
 #include <fcntl.h>

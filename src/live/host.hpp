@@ -19,8 +19,6 @@ class Host {
 
   /// Runs short items of a queue on the calling thread; returns how many.
   virtual Word help(backend::LiveQueue& queue) = 0;
-  /// Whether a kernel is there that runs what is published.
-  virtual bool is_running() const = 0;
   /// Called by a thread that is about to sleep until an item ends.
   virtual void expect_sleeper() = 0;
   /// Fails if nothing will run any more: `device_lost`, or `invalid_argument` once it has stopped.

@@ -49,14 +49,9 @@ Result<std::shared_ptr<const QueueMemory>> QueueMemory::create(const protocol::Q
   // Another process that gets the file can only read it: a client stores no outcomes.
   auto kernel_file = EVERKERNEL_TRY(SharedMemory::create(
       std::array{static_cast<std::size_t>(header.kernel_bytes)}, memory::Writers::this_mapping));
-  std::memcpy(kernel_file.part(0).data(), &header, sizeof header);
-  std::shared_ptr<const QueueMemory> memory(
+  protocol::encode_queue(header, producer_file.part(0), kernel_file.part(0));
+  return std::shared_ptr<const QueueMemory>(
       new QueueMemory(header, std::move(producer_file), std::move(kernel_file)));
-  auto* const line = reinterpret_cast<abi::ProducerLine*>(memory->producer_file_.part(0).data());
-  std::atomic_ref(line->tail).store(header.first_ticket, std::memory_order_relaxed);
-  std::atomic_ref(line->filled).store(header.first_ticket, std::memory_order_relaxed);
-  memory->kernel().set_state(abi::QueueState::open);
-  return memory;
 }
 
 Result<std::shared_ptr<const QueueMemory>> QueueMemory::attach(Descriptor producer_file,

@@ -1,4 +1,4 @@
-// Orders to publish regions in. Every order is topological: a ring of any size can then be fed
+// Orders to publish regions in. Every order is topological: a queue of any size can then be fed
 // without a region waiting for one that is not published.
 #include <algorithm>
 #include <array>

@@ -25,7 +25,7 @@ struct WaveInput {
   backend::HandlePlaces handles = {};                ///< `count` is not read
   std::span<const std::uint64_t> handle_bytes = {};  ///< by place of the handle
   std::uint64_t budget_bytes = 0;                    ///< 0 = unbounded
-  std::uint64_t fixed_bytes = 0;                     ///< of every wave: hits, ring
+  std::uint64_t fixed_bytes = 0;                     ///< of every wave: hits, queue
 };
 
 /// How a run is cut.

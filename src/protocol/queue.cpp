@@ -89,6 +89,15 @@ Result<QueueHeader> read_queue_header(std::span<const std::byte> kernel_file,
   return header;
 }
 
+void encode_queue(const QueueHeader& header, std::span<std::byte> producer_file,
+                  std::span<std::byte> kernel_file) {
+  std::memcpy(kernel_file.data(), &header, sizeof header);
+  auto* const line = reinterpret_cast<abi::ProducerLine*>(producer_file.data());
+  std::atomic_ref(line->tail).store(header.first_ticket, std::memory_order_relaxed);
+  std::atomic_ref(line->filled).store(header.first_ticket, std::memory_order_relaxed);
+  QueueKernel(header, producer_file.data(), kernel_file.data()).set_state(abi::QueueState::open);
+}
+
 Result<void> check_compact(const Operation& operation) {
   if (!abi::fits_compact(operation.opcode)) {
     return fail(Code::invalid_argument,

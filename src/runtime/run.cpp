@@ -1,4 +1,4 @@
-// A whole work queue: plan it, decide how to run it, feed it through a ring, and report.
+// A whole work queue: plan it, decide how to run it, feed it through a queue, and report.
 #include "everkernel/runtime/run.hpp"
 
 #include <fmt/format.h>
@@ -205,7 +205,7 @@ Result<void> Run::choose_kernel() {
   policy_ = memory_.policies.recommend(launch_request(facts()));
   memory_.last_topology = policy_.topology;
   const RunFacts run = facts();
-  // Workers that share a slot are lanes of a GPU, which cost nothing while they are idle.
+  // Workers that share a ticket are lanes of a GPU, which cost nothing while they are idle.
   if (run.device.shares_slot_across_workers && options_.worker_count == 0 && policy_.workers != 0) {
     policy_.workers = run.device.max_worker_count;
   }
@@ -321,7 +321,7 @@ backend::WorkGraph Run::make_graph() {
           .edges = plan.edges,
           .waiting_for = plan.waiting_for,
           .join_waiting_for = plan.join_waiting_for,
-          .slot_of = plan.arrays.links.take(request_.items.size()),
+          .ticket_of = plan.arrays.links.take(request_.items.size()),
           .order = order_,
           .outcomes = report_.outcomes,
           .handles = plan.handles,
@@ -335,12 +335,11 @@ Result<void> Run::feed() {
   const Word allocations = memory_.allocations();
   backend::WorkGraph graph = make_graph();
   const RunFacts run = facts();
-  const Word slot_count = ring_slots(state_.options);
+  const Word capacity = queue_entries(state_.options);
   const auto feed = EVERKERNEL_TRY(
       RunFeed::create(memory_, graph,
-                      {.slot_count = slot_count,
+                      {.capacity = capacity,
                        .worker_count = policy_.workers,
-                       .ringer_count = ringer_count(run, policy_),
                        .regions_per_ticket = regions_per_ticket(run, policy_),
                        .largest_batch = largest_batch(run, policy_),
                        .tenant_quotas = options_.tenant_quotas,
@@ -354,7 +353,7 @@ Result<void> Run::feed() {
   report_feed(stats, policy_.workers, report_);
   report_.telemetry.resident_allocations = memory_.allocations() - allocations;
   report_.telemetry.resident_input_cache_hit = report_.telemetry.resident_allocations == 0;
-  report_.shape.ring_slots = slot_count;
+  report_.shape.queue_entries = capacity;
   report_.published_items =
       stats.published_end == order_end ? kept_items() : count_published(stats.published_end);
   return {};

@@ -5,6 +5,7 @@
 #include <bit>
 #include <utility>
 
+#include "everkernel/abi/queue.hpp"
 #include "planner/opcode_ranks.hpp"
 
 namespace everkernel {
@@ -45,8 +46,9 @@ std::vector<OpcodeCount> count_opcodes(std::span<const abi::WorkItem> items,
   return sorted;
 }
 
-Word ring_slots(const backend::KernelOptions& kernel) {
-  return std::bit_floor(std::max<Word>(2, kernel.geometry.slot_count));
+Word queue_entries(const backend::KernelOptions& kernel) {
+  return std::bit_floor(
+      std::clamp(kernel.geometry.slot_count, abi::kMinQueueCapacity, abi::kMaxQueueCapacity));
 }
 
 planner::LaunchRequest launch_request(const RunFacts& run) {
@@ -59,7 +61,7 @@ planner::LaunchRequest launch_request(const RunFacts& run) {
   const std::uint64_t width = std::max<std::uint64_t>(
       plan.ready_regions, std::min<std::uint64_t>(plan.regions, planner::kLeveledItems) /
                               std::max<std::uint64_t>(1, plan.depth));
-  const std::uint64_t most = std::min<std::uint64_t>(ring_slots(run.kernel), plan.regions);
+  const std::uint64_t most = std::min<std::uint64_t>(queue_entries(run.kernel), plan.regions);
   const std::uint64_t density =
       most == 0 ? 0 : std::max<std::uint64_t>(1, std::min(width, most) * 10000 / most);
   return {.queue_length = run.kept_items,
@@ -102,12 +104,12 @@ RunKernelKey kernel_key(const RunFacts& run, bool compiles) {
   return {.execution = execution, .is_planned = is_planned};
 }
 
-// If all workers share a slot, all regions should fit the ring at once. If one worker claims a
-// slot, the topology decides, and every worker should find several slots.
+// If all workers share a ticket, all regions should fit the queue at once. If one worker takes a
+// ticket, the topology decides, and every worker should find several tickets.
 Word regions_per_ticket(const RunFacts& run, const LaunchPolicy& policy) {
   const std::uint64_t regions = run.plan.regions;
   if (run.device.shares_slot_across_workers) {
-    const std::uint64_t capacity = ring_slots(run.kernel) - 1;
+    const std::uint64_t capacity = queue_entries(run.kernel);
     const std::uint64_t share = (regions + capacity - 1) / capacity;
     return static_cast<Word>(std::clamp<std::uint64_t>(share, 1, kMostRegions));
   }
@@ -129,9 +131,10 @@ Word regions_per_ticket(const RunFacts& run, const LaunchPolicy& policy) {
   return static_cast<Word>(std::clamp<std::uint64_t>(share, 1, most));
 }
 
-// A light queue is published slot by slot, which starts it at once; a long one a ring at a time.
+// A light list is published ticket by ticket, which starts it at once; a long one as much as fits
+// the queue at a time.
 Word largest_batch(const RunFacts& run, const LaunchPolicy& policy) {
-  const Word capacity = ring_slots(run.kernel) - 1;
+  const Word capacity = queue_entries(run.kernel);
   switch (policy.pressure) {
     case Pressure::empty:
     case Pressure::light:
@@ -142,11 +145,6 @@ Word largest_batch(const RunFacts& run, const LaunchPolicy& policy) {
       return capacity;
   }
   return 1;
-}
-
-// Every worker and the helper ring for the slots they end; of workers that share slots, one does.
-Word ringer_count(const RunFacts& run, const LaunchPolicy& policy) {
-  return run.device.shares_slot_across_workers ? 1 : policy.workers + 1;
 }
 
 }  // namespace everkernel

@@ -38,8 +38,8 @@ struct RunFacts {
   backend::Clock::time_point deadline = {};        ///< of the run
 };
 
-/// Slots of the ring of a run: a power of two, as every live ring has.
-Word ring_slots(const backend::KernelOptions& kernel);
+/// Entries of the queue of a run: as many as the megakernel has slots, as far as a queue can.
+Word queue_entries(const backend::KernelOptions& kernel);
 /// The request to the launch policy.
 planner::LaunchRequest launch_request(const RunFacts& run);
 /// Whether to ask for native code of all opcodes of this run before it starts. If not, a kernel
@@ -47,11 +47,9 @@ planner::LaunchRequest launch_request(const RunFacts& run);
 bool compiles_code(const RunFacts& run, const planner::LaunchPolicy& policy);
 /// Which kernel runs it.
 RunKernelKey kernel_key(const RunFacts& run, bool compiles);
-/// Most regions that a slot stands for.
+/// Most regions that a ticket stands for.
 Word regions_per_ticket(const RunFacts& run, const planner::LaunchPolicy& policy);
-/// Most slots that are published together.
+/// Most tickets that are published together.
 Word largest_batch(const RunFacts& run, const planner::LaunchPolicy& policy);
-/// How many ring the completion bell.
-Word ringer_count(const RunFacts& run, const planner::LaunchPolicy& policy);
 
 }  // namespace everkernel

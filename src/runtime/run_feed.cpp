@@ -1,5 +1,6 @@
-// The host's half of a planned run. The thread that holds the lock publishes and reaps: the calling
-// thread, or a worker that ran out of slots and would otherwise wait for that thread to wake up.
+// The host's half of a planned run. The thread that holds the lock publishes and notes outcomes:
+// the calling thread, or a worker that ran out of tickets and would otherwise wait for that thread
+// to wake up.
 #include "runtime/run_feed.hpp"
 
 #include <algorithm>
@@ -7,51 +8,59 @@
 #include <mutex>
 
 #include "base/spin.hpp"
+#include "everkernel/backend/detail/live.hpp"
 #include "everkernel/protocol/control.hpp"
 #include "everkernel/protocol/debug_log.hpp"
 #include "everkernel/protocol/io_queue.hpp"
-#include "everkernel/protocol/ring.hpp"
 #include "runtime/elapsed.hpp"
 
 namespace everkernel {
 namespace {
 
-using abi::SlotStatus;
+using abi::LongWord;
 using backend::Clock;
 using backend::Portion;
 
-enum Part : std::size_t { kControl, kRing, kDebugLog, kIoQueue };
+// The parts of a run's memory. The two files of the queue are parts of it, because the run is its
+// only producer.
+enum Part : std::size_t { kControl, kDebugLog, kIoQueue, kProducerFile, kKernelFile };
 
 constexpr Word kObservables = 64;
 constexpr Word kDebugRecords = 1024;
 constexpr Word kIoSlots = 16;
 // Polls of the host before it leaves its core to the workers, and how long it sleeps then. Workers
-// feed the ring meanwhile and wake the host when a wave has ended.
+// feed the queue meanwhile and wake the host when a wave has ended.
 constexpr int kSpinLooks = 200;
 constexpr auto kLookInterval = std::chrono::milliseconds(2);
 constexpr auto kProgressInterval = std::chrono::milliseconds(100);
 
-Result<memory::SharedMemory> make_shared_memory(Word slot_count) {
-  const auto control = protocol::control_bytes(
-      {.tenant_count = abi::kTenantCount, .observable_slots = kObservables});
-  const auto ring = protocol::ring_bytes(slot_count);
-  const auto debug_log = protocol::debug_log_bytes(kDebugRecords);
-  const auto io_queue = protocol::io_queue_bytes(kIoSlots);
-  for (const auto* part : {&control, &ring, &debug_log, &io_queue}) {
-    if (!*part) return Failure(part->error());
-  }
-  return memory::SharedMemory::create(std::array{*control, *ring, *debug_log, *io_queue});
+abi::QueueHeader header_of(Word capacity) {
+  return abi::queue_header(abi::EntryFormat::compact, capacity, false, 0);
 }
 
-// Provides the portions of the ring's slots, and shared memory for the ring if none of that size is
-// there.
-Result<void> provide(RunMemory& memory, backend::WorkGraph& graph, Word slot_count) {
-  const std::size_t ring_bytes = std::size_t{slot_count} * abi::kSlotBytes;
-  if (!memory.shared_memory || memory.shared_memory->part(kRing).size() != ring_bytes) {
-    memory.shared_memory = EVERKERNEL_TRY(make_shared_memory(slot_count));
+Result<memory::SharedMemory> make_shared_memory(const abi::QueueHeader& queue) {
+  const auto control = protocol::control_bytes(
+      {.tenant_count = abi::kTenantCount, .observable_slots = kObservables});
+  const auto debug_log = protocol::debug_log_bytes(kDebugRecords);
+  const auto io_queue = protocol::io_queue_bytes(kIoSlots);
+  for (const auto* part : {&control, &debug_log, &io_queue}) {
+    if (!*part) return Failure(part->error());
+  }
+  return memory::SharedMemory::create(std::array{*control, *debug_log, *io_queue,
+                                                 static_cast<std::size_t>(queue.producer_bytes),
+                                                 static_cast<std::size_t>(queue.kernel_bytes)});
+}
+
+// Provides what the run before left, or makes it.
+Result<void> provide(RunMemory& memory, backend::WorkGraph& graph, Word capacity) {
+  const abi::QueueHeader queue = header_of(capacity);
+  if (!memory.shared_memory ||
+      memory.shared_memory->part(kProducerFile).size() != queue.producer_bytes) {
+    memory.shared_memory = EVERKERNEL_TRY(make_shared_memory(queue));
     ++memory.shared_memory_allocations;
   }
-  graph.portions = memory.portions.take(slot_count);
+  if (memory.doorbell == nullptr) memory.doorbell = EVERKERNEL_TRY(backend::Doorbell::create());
+  graph.left = memory.left.take(capacity);
   return {};
 }
 
@@ -59,7 +68,7 @@ Result<void> provide(RunMemory& memory, backend::WorkGraph& graph, Word slot_cou
 
 Result<std::unique_ptr<RunFeed>> RunFeed::create(RunMemory& memory, backend::WorkGraph& graph,
                                                  const FeedOptions& options) {
-  EVERKERNEL_TRY(provide(memory, graph, options.slot_count));
+  EVERKERNEL_TRY(provide(memory, graph, options.capacity));
   std::unique_ptr<RunFeed> feed(new RunFeed(memory, graph, options));
   EVERKERNEL_TRY(feed->prepare());
   graph.refill = {[](void* self) { return static_cast<RunFeed*>(self)->refill(); }, feed.get()};
@@ -70,18 +79,23 @@ RunFeed::RunFeed(RunMemory& memory, backend::WorkGraph& graph, const FeedOptions
     : memory_(memory),
       graph_(graph),
       options_(options),
-      slot_mask_(options.slot_count - 1),
-      ring_(*protocol::LiveWords::bind(protocol::Buffer::ring, memory.shared_memory->part(kRing))),
-      desk_(0),
-      bell_(options.ringer_count) {}
+      producer_(header_of(options.capacity), memory.shared_memory->part(kProducerFile).data(),
+                memory.shared_memory->part(kKernelFile).data()),
+      kernel_side_(producer_.header(), memory.shared_memory->part(kProducerFile).data(),
+                   memory.shared_memory->part(kKernelFile).data()) {}
 
 Result<void> RunFeed::prepare() {
   const auto control = memory_.shared_memory->part(kControl);
   EVERKERNEL_TRY(protocol::encode_control(
       {.tenant_count = abi::kTenantCount, .observable_slots = kObservables}, control));
-  EVERKERNEL_TRY(protocol::encode_ring(options_.slot_count, memory_.shared_memory->part(kRing)));
   EVERKERNEL_TRY(protocol::encode_debug_log(kDebugRecords, memory_.shared_memory->part(kDebugLog)));
   EVERKERNEL_TRY(protocol::encode_io_queue(kIoSlots, memory_.shared_memory->part(kIoQueue)));
+  // Zeroed memory holds no valid entry: what the run before left there is gone.
+  const auto producer_file = memory_.shared_memory->part(kProducerFile);
+  const auto kernel_file = memory_.shared_memory->part(kKernelFile);
+  std::ranges::fill(producer_file, std::byte{0});
+  std::ranges::fill(kernel_file, std::byte{0});
+  protocol::encode_queue(producer_.header(), producer_file, kernel_file);
   auto writer = *protocol::LiveControlWriter::bind(control);
   for (Word tenant = 0; tenant < options_.tenant_quotas.size(); ++tenant) {
     EVERKERNEL_TRY(writer.set_tenant_quota(tenant, options_.tenant_quotas[tenant]));
@@ -94,12 +108,11 @@ Result<FeedStats> RunFeed::run(backend::Kernel& kernel, memory::BufferTableView 
                                std::span<const Word> waves, Word order_end) {
   const auto begin = Clock::now();
   live_ = EVERKERNEL_TRY(kernel.start_graph({.control = memory_.shared_memory->part(kControl),
-                                             .ring = memory_.shared_memory->part(kRing),
                                              .debug_log = memory_.shared_memory->part(kDebugLog),
                                              .io_queue = memory_.shared_memory->part(kIoQueue),
                                              .buffers = buffers,
-                                             .desk = &desk_,
-                                             .bell = &bell_,
+                                             .queue = &kernel_side_,
+                                             .doorbell = memory_.doorbell.get(),
                                              .worker_count = options_.worker_count,
                                              .graph = &graph_}));
   next_progress_ = begin + kProgressInterval;
@@ -128,7 +141,6 @@ void RunFeed::end() {
     const std::scoped_lock held(lock_);
     is_over_ = true;
   }
-  desk_.close();
   live_->stop(backend::deadline_after(kRunStopTimeout));
 }
 
@@ -155,7 +167,7 @@ Result<bool> RunFeed::feed_wave(Word end) {
     EVERKERNEL_TRY(live_->health());
     if (!live_->is_running()) {  // an item set SHUTDOWN
       const std::scoped_lock held(lock_);
-      reap();
+      note();
       return has_ended();
     }
     if (now >= next_progress_) report_progress();
@@ -166,7 +178,7 @@ Result<bool> RunFeed::feed_wave(Word end) {
   }
 }
 
-// Called by a worker that has run out of slots. Fills the ring if the wave has more regions, and
+// Called by a worker that has run out of tickets. Fills the queue if the wave has more regions, and
 // wakes the host if the wave has ended.
 bool RunFeed::refill() {
   if (!lock_.try_lock()) return false;
@@ -183,12 +195,12 @@ bool RunFeed::refill() {
   return has_more;
 }
 
-// Frees slots that have ended and fills free slots; returns whether it published any.
+// Notes what has ended and fills the room; returns whether it published anything.
 bool RunFeed::step() {
-  reap();
+  note();
   bool has_more = false;
   while (next_place_ < wave_end_) {
-    const std::uint64_t room = reaped_ + slot_mask_ - next_ticket_;
+    const LongWord room = noted_ + producer_.capacity() - producer_.tail();
     if (room == 0) break;
     publish(room);
     has_more = true;
@@ -196,29 +208,33 @@ bool RunFeed::step() {
   return has_more;
 }
 
-void RunFeed::publish(std::uint64_t room) {
+// The first entry is stored last: workers wait for it, and then find all the others. The tail moves
+// behind the entries, because whoever holds the lock is the only producer.
+void RunFeed::publish(LongWord room) {
   const auto begin = Clock::now();
-  const std::uint64_t first = next_ticket_;
-  const std::uint64_t most = std::min<std::uint64_t>(room, options_.largest_batch);
-  std::uint64_t count = 0;
-  while (count < most && make_portion(slot_of(first + count))) ++count;
-  if (count == 0) return;
-  const auto place = desk_.reserve(count, first + count);
-  // The first slot is published last: workers wait for it, and then find all the others.
-  for (std::uint64_t ticket = first + 1; ticket < first + count; ++ticket) {
-    store(ticket, graph_.portions[slot_of(ticket)].first);
+  LongWord first = producer_.tail();
+  const LongWord limit = first + std::min<LongWord>(room, options_.largest_batch);
+  const Portion opening = make_portion();
+  if (opening.regions == 0) return;
+  LongWord end = first + 1;
+  for (; end < limit; ++end) {
+    const Portion portion = make_portion();
+    if (portion.regions == 0) break;
+    store(end, portion);
   }
-  store(first, graph_.portions[slot_of(first)].first);
-  if (place) desk_.wake(place->sleepers);
-  next_ticket_ += count;
+  store(first, opening);
+  const LongWord count = end - first;
+  producer_.move_tail(first, end);
+  producer_.raise_filled(end);
+  memory_.doorbell->announce(static_cast<Word>(count));
   stats_.tickets += count;
-  stats_.bytes_uploaded += count * abi::kSlotBytes;
+  stats_.bytes_uploaded += count * abi::kQuadBytes;
   ++stats_.batches;
   stats_.publish_ns += nanoseconds_since(begin);
 }
 
-// Makes the next regions of the order the portion of a slot; false if the wave has none left.
-bool RunFeed::make_portion(Word slot) {
+// The next regions of the order; none if the wave has none left.
+Portion RunFeed::make_portion() {
   const Word end = wave_end_;
   const auto item_at = [&](Word place) {
     return graph_.order.empty() ? place : graph_.order[place];
@@ -230,30 +246,18 @@ bool RunFeed::make_portion(Word slot) {
     if (graph_.places[item_at(next_place_)] == 0) ++regions;
     ++next_place_;
   }
-  if (regions == 0) return false;
-  graph_.portions[slot] = {.first = first, .count = next_place_ - first, .left = regions};
   stats_.most_regions = std::max(stats_.most_regions, regions);
-  return true;
+  return {.first = first, .count = next_place_ - first, .regions = regions};
 }
 
-// A slot shows the first item of its portion.
-void RunFeed::store(std::uint64_t ticket, Word first_place) {
-  const Word first = graph_.order.empty() ? first_place : graph_.order[first_place];
-  const abi::WorkItem& item = graph_.items[first];
-  const backend::Origin& origin = graph_.origin_of(first);
-  const std::array<Word, 3> args{item.input_handle, item.output_handle, item.param};
-  ring_.store_slot(slot_of(ticket),
-                   {item.op_handle, origin.tenant, abi::priority_word(origin.priority, 0)}, args);
+void RunFeed::store(LongWord ticket, const Portion& portion) {
+  graph_.left[producer_.place_of(ticket)] = portion.regions;
+  producer_.store(ticket, portion.entry());
 }
 
-// Frees the slots of tickets that have ended, in order.
-void RunFeed::reap() {
-  while (reaped_ < next_ticket_) {
-    const std::size_t line = std::size_t{slot_of(reaped_)} * abi::kSlotWords;
-    if (SlotStatus{ring_.load_acquire(line)} != SlotStatus::done) break;
-    ring_.store_relaxed(line, static_cast<Word>(SlotStatus::empty));
-    ++reaped_;
-  }
+// A ticket of a run ends as DONE, however its items ended.
+void RunFeed::note() {
+  noted_ += producer_.count_done(noted_, producer_.tail() - noted_);
 }
 
 void RunFeed::report_progress() {

@@ -1,4 +1,4 @@
-// Feeds planned work through a ring: publishes portions as slots come free, and waits for the end.
+// Feeds planned work through a queue: publishes portions as room comes free, and waits for the end.
 #pragma once
 
 #include <condition_variable>
@@ -11,18 +11,17 @@
 #include "base/spin.hpp"
 #include "everkernel/backend/detail/graph.hpp"
 #include "everkernel/backend/detail/graph_kernel.hpp"
-#include "everkernel/protocol/words.hpp"
+#include "everkernel/protocol/queue.hpp"
 #include "runtime/run_memory.hpp"
 
 namespace everkernel {
 
 /// How to feed.
 struct FeedOptions {
-  Word slot_count = 0;                       ///< of the ring
+  Word capacity = 0;                         ///< entries of the queue
   Word worker_count = 0;                     ///< that run it
-  Word ringer_count = 1;                     ///< threads that ring the bell
-  Word regions_per_ticket = 1;               ///< most regions in a slot
-  Word largest_batch = 1;                    ///< slots published together
+  Word regions_per_ticket = 1;               ///< most regions of a ticket
+  Word largest_batch = 1;                    ///< tickets published together
   std::span<const Word> tenant_quotas = {};  ///< by tenant
   backend::Deadline deadline = {};           ///< when to give up
   std::uint64_t item_count = 0;              ///< that run, for progress
@@ -31,22 +30,23 @@ struct FeedOptions {
 
 /// Counts and times of feeding.
 struct FeedStats {
-  std::uint64_t tickets = 0;         ///< slots published
-  std::uint64_t batches = 0;         ///< times slots were published together
-  std::uint64_t publish_ns = 0;      ///< writing them
+  std::uint64_t tickets = 0;         ///< published
+  std::uint64_t batches = 0;         ///< times tickets were published together
+  std::uint64_t publish_ns = 0;      ///< writing their entries
   std::uint64_t dispatch_ns = 0;     ///< from the start of the kernel to the end of its last item
-  std::uint64_t bytes_uploaded = 0;  ///< control words and slots written
+  std::uint64_t bytes_uploaded = 0;  ///< memory of the run and entries written
   Word sync_points = 0;              ///< times the host waited
-  Word most_regions = 0;             ///< in one slot
+  Word most_regions = 0;             ///< of one ticket
   Word published_end = 0;            ///< places of the order that were published
   backend::LiveCounters counters = {};  ///< counted by the workers
 };
 
-/// Feeds one ring during one run: on the calling thread, and on workers that have run out of slots.
+/// Feeds one run through a queue: on the calling thread, and on workers that have run out of
+/// tickets.
 class RunFeed {
  public:
-  /// Prepares ring and control words. The graph's portions are made here. Fails with
-  /// `invalid_argument`, `io` or `out_of_memory`.
+  /// Prepares the queue, its doorbell and the control words. Fails with `invalid_argument`, `io` or
+  /// `out_of_memory`.
   static Result<std::unique_ptr<RunFeed>> create(RunMemory& memory, backend::WorkGraph& graph,
                                                  const FeedOptions& options);
 
@@ -67,21 +67,18 @@ class RunFeed {
   void end();
   bool refill();
   bool step();
-  void publish(std::uint64_t room);
-  bool make_portion(Word slot);
-  void store(std::uint64_t ticket, Word first_place);
-  void reap();
-  bool has_ended() const { return next_place_ == wave_end_ && reaped_ == next_ticket_; }
+  void publish(abi::LongWord room);
+  backend::Portion make_portion();
+  void store(abi::LongWord ticket, const backend::Portion& portion);
+  void note();
+  bool has_ended() const { return next_place_ == wave_end_ && noted_ == producer_.tail(); }
   void report_progress();
-  Word slot_of(std::uint64_t ticket) const { return static_cast<Word>(ticket) & slot_mask_; }
 
   RunMemory& memory_;
   backend::WorkGraph& graph_;
   const FeedOptions options_;
-  Word slot_mask_;
-  protocol::LiveWords ring_;
-  backend::TicketDesk desk_;
-  backend::CompletionBell bell_;
+  const protocol::QueueProducer producer_;
+  const protocol::QueueKernel kernel_side_;
   std::unique_ptr<backend::GraphKernel> live_;
   backend::Clock::time_point next_progress_ = {};
 
@@ -89,9 +86,8 @@ class RunFeed {
   std::condition_variable wake_;
   bool has_woken_ = false;
 
-  SpinLock lock_;  // guards everything below; held by the thread that feeds
-  std::uint64_t next_ticket_ = 0;
-  std::uint64_t reaped_ = 0;
+  SpinLock lock_;            // guards everything below; held by the thread that feeds
+  abi::LongWord noted_ = 0;  // every ticket below has ended
   Word next_place_ = 0;
   Word wave_end_ = 0;
   bool is_over_ = false;

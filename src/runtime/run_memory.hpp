@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "everkernel/backend/backend.hpp"
+#include "everkernel/backend/detail/live.hpp"
 #include "everkernel/memory/large_array.hpp"
 #include "everkernel/planner/policy.hpp"
 #include "memory/shared_memory.hpp"
@@ -37,8 +38,9 @@ struct RunMemory {
   planner::PolicyCache policies;                      ///< recommendations
   std::optional<planner::Topology> last_topology;     ///< for hysteresis
   std::uint64_t last_requeues = 0;                    ///< of the last run
-  std::optional<memory::SharedMemory> shared_memory;  ///< ring and control words
-  memory::LargeArray<backend::Portion> portions;      ///< one for each slot
+  std::optional<memory::SharedMemory> shared_memory;  ///< queue and control words
+  std::shared_ptr<backend::Doorbell> doorbell;        ///< where workers sleep
+  memory::LargeArray<Word> left;                      ///< one for each entry of the queue
   memory::LargeArray<Word> poisoned_by;               ///< one for each handle
   memory::LargeArray<abi::Hit> hits;                  ///< room for hits
   memory::LargeArray<abi::Hit> prints;                ///< room for records of printf
@@ -53,7 +55,7 @@ struct RunMemory {
 
   /// Allocations for runs so far.
   Word allocations() const {
-    return shared_memory_allocations + portions.allocations() + poisoned_by.allocations() +
+    return shared_memory_allocations + left.allocations() + poisoned_by.allocations() +
            hits.allocations() + prints.allocations();
   }
   Word shared_memory_allocations = 0;  ///< times `shared_memory` was created

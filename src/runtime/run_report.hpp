@@ -1,4 +1,4 @@
-// Fills in the report of a run: the plan, the cost of feeding the ring, and how items ended.
+// Fills in the report of a run: the plan, the cost of feeding it, and how items ended.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ void report_plan(const planner::Plan& plan, RunReport& report);
 void report_barrier(const ir::HandlerTraits& handler, std::uint64_t items, RunReport& report);
 /// Reports the decisions of the launch policy.
 void report_policy(const planner::LaunchPolicy& policy, RunReport& report);
-/// Reports the cost of feeding the ring, and the items that the workers counted.
+/// Reports the cost of feeding, and the items that the workers counted.
 void report_feed(const FeedStats& stats, Word worker_count, RunReport& report);
 /// The code that ran the items of a run.
 struct CodeUse {

@@ -203,10 +203,6 @@ Word Session::State::help(backend::LiveQueue& queue) {
   return live()->help(queue);
 }
 
-bool Session::State::is_running() const {
-  return live()->is_running();
-}
-
 void Session::State::expect_sleeper() {
   live()->expect_sleeper();
 }

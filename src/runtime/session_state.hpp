@@ -54,7 +54,6 @@ class Session::State final : public live::Host, public std::enable_shared_from_t
 
   // ---- of live::Host ----
   Word help(backend::LiveQueue& queue) override;
-  bool is_running() const override;
   void expect_sleeper() override;
   Result<void> check_running() const override;
   std::uint64_t take_away(live::QueueCore& queue, backend::Clock::time_point deadline) override;

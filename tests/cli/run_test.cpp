@@ -390,12 +390,12 @@ TEST_F(Run, the_report_has_every_field) {
                 "frontier_density_bps", "hit_capacity", "kernel_launches", "occupancy_proxy_bps",
                 "pressure", "readback_buffers", "resident_allocations", "resident_input_cache_hit",
                 "sync_points", "topology"}));
-  EXPECT_EQ(
-      keys_of(report["shape"]),
-      (std::vector<std::string>{"compile_ns", "compiled_handlers", "edges", "grouped_by_opcode",
-                                "items_interpreted", "joins", "pipeline_id", "policy_hits",
-                                "policy_misses", "publish_batches", "regions", "regions_per_ticket",
-                                "ring_slots", "tickets", "waves", "worker_sleeps", "workers"}));
+  EXPECT_EQ(keys_of(report["shape"]),
+            (std::vector<std::string>{
+                "compile_ns", "compiled_handlers", "edges", "grouped_by_opcode",
+                "items_interpreted", "joins", "pipeline_id", "policy_hits", "policy_misses",
+                "publish_batches", "queue_entries", "regions", "regions_per_ticket", "tickets",
+                "waves", "worker_sleeps", "workers"}));
 }
 
 TEST_F(Run, enumerations_are_in_snake_case) {

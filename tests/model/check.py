@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Checks the model of the ring, ring.pml, with Spin: exhaustively, or with mistakes put in.
+"""Checks the models of queues, queue.pml and recover.pml, with Spin: exhaustively, or with mistakes
+put in.
 
-    check.py model SPIN CC FOLDER     every configuration is free of errors and reaches its steps
+    check.py model SPIN CC FOLDER     every configuration has no error and reaches its steps
     check.py quick SPIN CC FOLDER     the same of the few configurations that take seconds
     check.py mutants SPIN CC FOLDER   every mutant is found, by the property that forbids it
 
-The verifiers are built in FOLDER, which is created if needed. Prints a table with one line for
-each run; exit 1 if a run fails. A search that was cut short by depth, memory or time proves nothing
-and counts as a failure.
+The verifiers are built in FOLDER, which is created if needed. Prints a table for each of the two
+models, with one line for each run; exit 1 if a run fails. A search that was cut short by depth,
+memory or time proves nothing and counts as a failure.
 """
 
 import os
@@ -17,7 +18,6 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-MODEL = Path(__file__).with_name("ring.pml")
 MEMORY_MB = 3000
 MAX_DEPTH = 50_000
 SECONDS_A_RUN = 240
@@ -41,81 +41,189 @@ class Run:
     reaches: str = ""  # of a configuration: the REACH marks that the search must reach
     found_by: str = ""  # of a mutant: the message it must be found with, a regular expression
 
-    @property
-    def is_liveness(self):
-        return "LIVENESS" in self.macros.split()
 
+LAPS = "lost_claim lost_floor next_lap noted_for_room"
+SLEEPS = "woke_up found_when_armed rang_for_other lost_claim"
+FEEDS = "woke_up found_when_armed"
+FENCES = "fence_deferred lost_fence"
+WAITS = "woken_host waited_by_note passed_by_noted"
+CLOSES = "refused cancelled_without_outcome gave_up_hole"
+# The long item of queue 0, or of queue 1, ends after one that another worker must take.
+LONG = "LONG=0 LONG_FOR=1"
+LONG_BESIDE_FENCE = "LONG=0 LONG_AT=1 LONG_FOR=1"
+OWN_QUEUE = "ITEMS0=1 ITEMS1=1 ANY_ORDER RING_OWN_QUEUE LOOK_FIRST LONG=0 LONG_FOR=0 LONG_QUEUE=1"
+FENCE = "FENCE=1 BATCH=1"
+WIDE_FENCE = "QUEUES=1 PLACES=4 FENCE=2 BATCH=2"
 
-BASIC = "lost_claim reaped_for_room woke_up"
-LAPS = BASIC + " claimed_next_lap"
-DEFERS = "took_deferred gave_up_sleep gave_up_late"
-STOPS = "refused stop_wakes cancel_waits_for_publish cancelled_published"
-BATCH = "SLOTS=4 ITEMS=5 FIRST=3 FENCE=2 BATCH=2"
-QUOTA = "FIRST=2 YIELDS=1 FAULTS=2 LIMITED=7"
-
-# SLOTS 3, WORKERS 3, ITEMS 4, PRODUCERS 1, CLAIMS 1 unless said. n slots hold n - 1 items.
-CONFIGURATIONS = [
-    Run("core, 2 slots", "SLOTS=2", LAPS),
-    Run("core, 3 slots", "FIRST=2 ITEMS=5 CLAIMS=2", LAPS + " wakes_two claimed_two"),
-    Run("core, 4 slots", "SLOTS=4 FIRST=3 ITEMS=5", LAPS + " wakes_two"),
-    Run("quota of 1", QUOTA, f"{LAPS} {DEFERS} yielded over_quota"),
-    Run("quota of 2", "SLOTS=4 FIRST=3 LIMITED=15 QUOTA=2", f"{BASIC} {DEFERS} over_quota"),
-    Run("batch", BATCH + " CLAIMS=2 AWAITS=4", f"{LAPS} {DEFERS} fence_waited claimed_two"),
-    Run("stop", "STOP FIRST=2 ITEMS=3 YIELDS=1",
-        f"{BASIC} {DEFERS} {STOPS} yielded cancelled_yield"),
-    Run("stop, all at once", BATCH + " STOP WORKERS=2 CLAIMS=2 YIELDS=1 FAULTS=2 LIMITED=15",
-        f"{LAPS} {DEFERS} {STOPS} yielded over_quota fence_waited cancelled_yield left_claimed"),
-    Run("SHUTDOWN", "STOP SHUTS=1 FIRST=2", f"{LAPS} {STOPS}"),
-    Run("bell", "BELL WORKERS=2 FIRST=2 CLAIMS=2", LAPS + " heard_bell claimed_two"),
-    Run("helper", "HELPERS=1 WORKERS=2 FIRST=2 YIELDS=1", f"{LAPS} {DEFERS} yielded"),
-    Run("helper, stop", "STOP HELPERS=1 WORKERS=1 FIRST=2 CLAIMS=2 YIELDS=1",
-        f"{LAPS} {DEFERS} {STOPS} yielded cancelled_yield left_claimed"),
-    Run("2 producers", "PRODUCERS=2", LAPS + " published_ahead"),
-    Run("2 producers, stop", "STOP PRODUCERS=2 WORKERS=2 YIELDS=1",
-        f"{LAPS} {DEFERS} {STOPS} yielded cancelled_yield published_ahead"),
-    Run("progress", "LIVENESS WORKERS=2 PRODUCERS=2 YIELDS=1", LAPS + " took_deferred yielded"),
-    Run("progress, quota", "LIVENESS WORKERS=2 " + QUOTA, f"{LAPS} {DEFERS} yielded over_quota"),
-    Run("progress, batch", BATCH + " LIVENESS WORKERS=2 CLAIMS=2 AWAITS=4",
-        f"{LAPS} {DEFERS} fence_waited"),
+# QUEUES 2, PLACES 2, WORKERS 2, ITEMS0 2, ITEMS1 2, PRODUCERS 1, CLAIMS 1 unless said.
+QUEUE = [
+    Run("1 and 1 items", "ITEMS0=1 ITEMS1=1 ANY_ORDER LONG=0 LONG_FOR=0 LONG_QUEUE=1", SLEEPS),
+    Run("2 and 2 items", "ANY_ORDER", SLEEPS),
+    Run("3 and 1 items", "ITEMS0=3 ITEMS1=1 ANY_ORDER", f"{LAPS} {SLEEPS}"),
+    Run("claims of two", "ITEMS0=3 ITEMS1=1 FIRST=2 CLAIMS=2",
+        f"{LAPS} {SLEEPS} claimed_two published_ahead"),
+    Run("laps, polled", "ITEMS0=3 ITEMS1=1 FIRST=2 CLAIMS=2 POLL",
+        LAPS + " claimed_two published_ahead"),
+    Run("two laps and more", "ITEMS0=5 ITEMS1=3 FIRST=2 CLAIMS=2 POLL",
+        LAPS + " claimed_two published_ahead missed_floor"),
+    Run("eager floor", "ITEMS0=3 ITEMS1=2 EAGER POLL", LAPS),
+    Run("floor by a walk", "ITEMS0=5 ITEMS1=3 FIRST=2 CLAIMS=2 WALK POLL", LAPS + " claimed_two"),
+    Run("copy before claim", "ITEMS0=4 ITEMS1=3 FIRST=2 CLAIMS=2 POLL COPY_BEFORE_CLAIM",
+        LAPS + " claimed_two"),
+    Run("long item", "ITEMS1=1 " + LONG, SLEEPS),
+    Run("long item, 3 workers", "QUEUES=1 WORKERS=3 PLACES=4 ITEMS0=3 FIRST=2 LONG=0 LONG_FOR=2",
+        SLEEPS),
+    Run("ring for own queue", "RING_OWN_QUEUE LOOK_FIRST LONG=1 LONG_FOR=1 LONG_QUEUE=1", SLEEPS),
+    Run("ring for own queue, laps",
+        "ITEMS0=3 ITEMS1=1 FIRST=2 RING_OWN_QUEUE LOOK_FIRST LONG=0 LONG_AT=1 LONG_FOR=2",
+        f"{LAPS} {SLEEPS}"),
+    Run("2 producers", "QUEUES=1 PRODUCERS=2", SLEEPS + " lost_reservation published_ahead"),
+    Run("2 producers, laps", "QUEUES=1 ITEMS0=4 PRODUCERS=2 POLL",
+        LAPS + " lost_reservation published_ahead"),
+    Run("2 producers, by two", "QUEUES=1 ITEMS0=4 PRODUCERS=2 FIRST=2 CLAIMS=2 POLL",
+        LAPS + " lost_reservation claimed_two"),
+    Run("waiter", "QUEUES=1 WAITS=0", f"{SLEEPS} {WAITS}"),
+    Run("waiter, laps", "QUEUES=1 ITEMS0=3 WAITS=0 CLAIMS=2 POLL", f"{LAPS} {WAITS} claimed_two"),
+    Run("waiter, two laps", "QUEUES=1 ITEMS0=5 WAITS=0 POLL", f"{LAPS} {WAITS}"),
+    Run("waiter, 2 producers", "QUEUES=1 PRODUCERS=2 WAITS=0 POLL", WAITS + " lost_reservation"),
+    Run("fence", "ITEMS0=3 ITEMS1=1 " + FENCE, f"{LAPS} {SLEEPS} {FENCES} fence_by_floor"),
+    Run("fence, laps", f"QUEUES=1 ITEMS0=3 {FENCE}", f"{LAPS} {SLEEPS} {FENCES} fence_by_floor"),
+    Run("fence, eager floor", f"QUEUES=1 ITEMS0=3 {FENCE} EAGER ANY_ORDER",
+        f"{LAPS} {SLEEPS} {FENCES} fence_by_floor"),
+    Run("fence, floor by a walk", f"QUEUES=1 ITEMS0=4 {FENCE} EAGER WALK",
+        f"{LAPS} {SLEEPS} {FENCES} fence_by_floor"),
+    Run("fence of two", WIDE_FENCE + " ITEMS0=5 FIRST=2 CLAIMS=2",
+        f"{LAPS} {SLEEPS} {FENCES} fence_by_floor claimed_two"),
+    Run("fence, long item", f"ITEMS1=1 ANY_ORDER {FENCE} {LONG_BESIDE_FENCE}",
+        f"{SLEEPS} {FENCES}"),
+    Run("feed", "QUEUES=1 ITEMS0=3 FEED", FEEDS + " lost_claim next_lap noted_for_room"),
+    Run("feed, laps", "QUEUES=1 ITEMS0=5 FEED POLL", "lost_claim next_lap noted_for_room"),
+    Run("feed, long item", f"QUEUES=1 FIRST=2 FEED {LONG}", FEEDS),
+    Run("feed, 3 workers", "QUEUES=1 WORKERS=3 PLACES=4 ITEMS0=3 FIRST=2 FEED LONG=0 LONG_FOR=2",
+        FEEDS),
+    Run("producer dies", "DIES", SLEEPS + " died"),
+    Run("hostile", "ITEMS0=1 HOSTILE=3", SLEEPS + " bad_copy place_not_free"),
+    Run("hostile, 3 writes", "ITEMS0=1 HOSTILE=3 POLL", "bad_copy place_not_free next_lap"),
+    Run("hostile, polled", "ITEMS0=1 HOSTILE=5 POLL", "bad_copy place_not_free next_lap"),
+    Run("hostile, claims of two", "ITEMS0=1 HOSTILE=4 CLAIMS=2 POLL",
+        "bad_copy place_not_free claimed_two"),
+    Run("hostile, floor by a walk", "ITEMS0=1 HOSTILE=4 WALK POLL", "place_not_free next_lap"),
+    Run("hostile, copy before claim", "ITEMS0=1 HOSTILE=5 POLL COPY_BEFORE_CLAIM",
+        "bad_copy place_not_free next_lap"),
+    Run("close", "QUEUES=1 CLOSE DIES", f"{SLEEPS} {CLOSES} died"),
+    Run("close, stop", "QUEUES=1 CLOSE STOP", f"{SLEEPS} {CLOSES}"),
+    Run("close, fence", f"QUEUES=1 CLOSE {FENCE}", f"{SLEEPS} {CLOSES} {FENCES}"),
+    Run("close, beside a queue", "ITEMS0=1 CLOSE STOP DIES POLL", CLOSES + " died"),
+    Run("close, 2 producers", "QUEUES=1 PRODUCERS=2 CLOSE DIES POLL",
+        CLOSES + " died lost_reservation published_ahead"),
+    Run("close, waiter", "QUEUES=1 WAITS=0 CLOSE POLL", f"{CLOSES} {WAITS}"),
+    Run("close, one worker", "QUEUES=1 WORKERS=1 WAITS=0 CLOSE STOP POLL", f"{CLOSES} {WAITS}"),
+    Run("close, waiter, laps", "QUEUES=1 WORKERS=1 ITEMS0=3 WAITS=0 CLOSE POLL",
+        f"{CLOSES} {WAITS} next_lap noted_for_room"),
+    Run("close, hostile", "ITEMS0=1 HOSTILE=3 CLOSE POLL", "bad_copy place_not_free"),
+    Run("cancel", "QUEUES=1 ITEMS0=3 FIRST=2 CLOSE CANCEL DIES POLL",
+        f"{CLOSES} {LAPS} cancelled_by_worker died"),
+    Run("cancel, waiter", "QUEUES=1 WAITS=0 CLOSE CANCEL POLL",
+        f"{CLOSES} {WAITS} cancelled_by_worker"),
 ]
 
-# One of each kind: a lap, a stop with everything in it, waiting, helping, progress.
-QUICK = {"core, 2 slots", "stop, all at once", "bell", "helper, stop", "progress, batch"}
+LOSSES = "lost_before_effects lost_before_outcome hole fault_that_ran fault_that_did_not"
 
-WRONG_PAYLOAD = r"assertion violated \(copy==\(ticket\+1\)\)"
+# PLACES 2, WORKERS 2, ITEMS 4, PRODUCERS 1, LOSSES 1, AHEAD 1 unless said.
+RECOVER = [
+    Run("loss", "", LOSSES + " bound_arrived"),
+    Run("loss, bound far ahead", "FIRST=2 AHEAD=2", LOSSES + " passed_ended"),
+    Run("two losses", "PRODUCERS=2 LOSSES=2", LOSSES),
+    Run("two losses, pure items", "PRODUCERS=2 ITEMS=6 FIRST=2 LOSSES=2 AHEAD=2 PURE=18",
+        LOSSES + " passed_ended ran_again"),
+    Run("4 places", "PLACES=4 PRODUCERS=2 ITEMS=6 FIRST=2 AHEAD=2", LOSSES + " passed_ended"),
+    Run("stop at the first hole",
+        "PRODUCERS=2 ITEMS=6 FIRST=2 LOSSES=2 AHEAD=2 STOP_AT_HOLE", LOSSES),
+]
+
+CONFIGURATIONS = {"queue.pml": QUEUE, "recover.pml": RECOVER}
+
+# One of each kind: sleeping, laps, waiting, fences, a run, a hostile producer, closing, a loss.
+QUICK = {"1 and 1 items", "laps, polled", "waiter, laps", "fence, laps", "feed",
+         "hostile, 3 writes", "close, one worker", "loss, bound far ahead"}
+
 STUCK = r"invalid end state"
-LIVELOCK = r"acceptance cycle"
+WRONG_ENTRY = r"body\[|copy=="
+TOO_EARLY = r"ended\[queue\]|ended\[0\]"
+WRONG_RESULT = r"result=="
+AFTER_CLOSED = r"state\["
 
-MUTANTS = [
-    Run("no_release_at_publish", "", found_by=WRONG_PAYLOAD),
-    Run("no_acquire_at_claim", "", found_by=WRONG_PAYLOAD),
-    Run("payload_read_before_claim", "", found_by=WRONG_PAYLOAD),
-    Run("done_before_effects", "", found_by=r"effect\["),
-    Run("double_claim", "", found_by=r"held|ended"),
-    Run("lost_wakeup", "", found_by=STUCK),
-    Run("fence_does_not_wait", BATCH, found_by=r"ended"),
-    Run("recycle_before_reap", "PRODUCERS=2", found_by=r"status|ended"),
-    Run("quota_not_given_back", QUOTA, found_by=STUCK),
-    Run("putback_loses_slot", QUOTA, found_by=STUCK),
-    Run("yield_counts_done", QUOTA, found_by=r"done_count"),
-    Run("cancel_against_claim", "STOP", found_by=r"assertion"),
-    # Mistakes that look correct: each shows why a part of the protocol is needed.
-    Run("full_ring", "", found_by=WRONG_PAYLOAD),
-    Run("head_relaxed", "", found_by=WRONG_PAYLOAD),
-    Run("list_before_status", "YIELDS=1", found_by=r"held|as_was"),
-    Run("sleep_beside_list", "YIELDS=1", found_by=STUCK),
-    Run("sleep_through_stop", "STOP", found_by=STUCK),
-    Run("reserve_after_stop", "STOP", found_by=r"noted"),
-    Run("cancel_waits_with_lock", BATCH + " STOP WORKERS=2", found_by=STUCK),
-    Run("shutdown_leaves_sleepers", "STOP SHUTS=1", found_by=STUCK),
-    Run("batch_not_held", BATCH + " AWAITS=4", found_by=STUCK),
-    Run("helper_defers_silently", "HELPERS=1 WORKERS=1 YIELDS=1", found_by=STUCK),
-    Run("nap_chosen_before_sleep", "HELPERS=1 WORKERS=1 YIELDS=1", found_by=STUCK),
-    Run("helper_outlives_stop", "STOP HELPERS=1 WORKERS=1", found_by=r"cancelled|held|done_stores"),
-    Run("bell_without_second_look", "BELL WORKERS=2", found_by=STUCK),
-    Run("quota_overshoot", "LIVENESS WORKERS=2 " + QUOTA, found_by=LIVELOCK),
-    Run("list_first", "LIVENESS SLOTS=4 WORKERS=1 FENCE=2 BATCH=1 AWAITS=0", found_by=LIVELOCK),
+QUEUE_MUTANTS = [
+    # Entries and places.
+    Run("no_lap_bit", "QUEUES=1 ITEMS0=3 POLL", found_by=WRONG_ENTRY),
+    Run("first_ticket_in_odd_lap", "QUEUES=1 ITEMS0=1 POLL", found_by=WRONG_ENTRY),
+    Run("lap_before_body", "QUEUES=1 ITEMS0=1 POLL", found_by=WRONG_ENTRY),
+    Run("reserve_by_addition", "QUEUES=1 ITEMS0=4 PRODUCERS=2 POLL", found_by=STUCK),
+    Run("room_without_note", "QUEUES=1 ITEMS0=4 PRODUCERS=2 POLL", found_by=STUCK),
+    Run("noted_before_note", "QUEUES=1 ITEMS0=4 PRODUCERS=2 POLL", found_by=TOO_EARLY),
+    # Taking.
+    Run("tail_believed", "QUEUES=1 ITEMS0=1 POLL", found_by=WRONG_ENTRY),
+    Run("filled_believed", "QUEUES=1 PRODUCERS=2 POLL", found_by=WRONG_ENTRY),
+    Run("waits_for_entry", "ITEMS0=1 ITEMS1=1 WORKERS=1 DIES", found_by=STUCK),
+    Run("double_claim", "QUEUES=1 ITEMS0=1 POLL", found_by=r"effects"),
+    Run("copy_before_look", "QUEUES=1 ITEMS0=1 POLL", found_by=WRONG_ENTRY),
+    Run("check_before_copy", "ITEMS0=1 HOSTILE=2 POLL", found_by=r"copy==1"),
+    Run("no_floor_check", "ITEMS0=1 HOSTILE=3 POLL", found_by=TOO_EARLY),
+    Run("floor_without_lap_bit", "ITEMS0=1 HOSTILE=5 POLL", found_by=TOO_EARLY),
+    Run("floor_stored", "QUEUES=1 ITEMS0=5 POLL", found_by=STUCK),
+    # Outcomes and fences.
+    Run("outcome_before_effects", "QUEUES=1 ITEMS0=1 WAITS=0 POLL", found_by=r"effects"),
+    Run("outcome_without_lap_bit", "QUEUES=1 ITEMS0=5 POLL", found_by=TOO_EARLY),
+    Run("no_second_look_at_noted", "QUEUES=1 WORKERS=1 ITEMS0=5 WAITS=0 POLL",
+        found_by=WRONG_RESULT),
+    Run("fence_looks_at_last", WIDE_FENCE + " ITEMS0=3", found_by=TOO_EARLY),
+    Run("fence_ignores_floor", "QUEUES=1 ITEMS0=3 " + FENCE, found_by=STUCK),
+    Run("visit_removes", "QUEUES=1 " + FENCE, found_by=STUCK),
+    # Sleeping.
+    Run("armed_after_look", "QUEUES=1 ITEMS0=1", found_by=STUCK),
+    Run("armed_as_bit", "QUEUES=1 " + LONG, found_by=STUCK),
+    Run("armed_read_before_entry", "QUEUES=1 ITEMS0=1", found_by=STUCK),
+    Run("no_ring_for_others", "QUEUES=1 FIRST=2 " + LONG, found_by=STUCK),
+    Run("feed_rings_once", f"QUEUES=1 FIRST=2 FEED {LONG}", found_by=STUCK),
+    Run("ring_ignores_deferred", f"ITEMS1=1 ANY_ORDER {FENCE} {LONG_BESIDE_FENCE}",
+        found_by=STUCK),
+    Run("bell_read_before_entry", "QUEUES=1", found_by=STUCK),
+    Run("bell_resets", "QUEUES=1 ITEMS0=1 CLOSE STOP", found_by=STUCK),
+    Run("bell_resets_while_open", OWN_QUEUE, found_by=STUCK),
+    Run("arms_without_look", OWN_QUEUE, found_by=STUCK),
+    Run("look_before_sleepers", "QUEUES=1 ITEMS0=1 WAITS=0 POLL", found_by=STUCK),
+    Run("sleepers_read_early", "QUEUES=1 ITEMS0=1 WAITS=0 POLL", found_by=STUCK),
+    Run("wake_read_late", "QUEUES=1 ITEMS0=1 WAITS=0 POLL", found_by=STUCK),
+    # Closing.
+    Run("accepted_means_ended", "QUEUES=1 ITEMS0=1 WAITS=0 CLOSE POLL", found_by=STUCK),
+    Run("drain_waits_for_tail", "QUEUES=1 ITEMS0=1 CLOSE DIES POLL", found_by=STUCK),
+    Run("drain_leaves_valid", "QUEUES=1 ITEMS0=1 CLOSE POLL", found_by=r"due"),
+    Run("no_seal", "QUEUES=1 ITEMS0=1 CLOSE POLL", found_by=AFTER_CLOSED),
+    Run("closed_before_outcomes", "QUEUES=1 ITEMS0=1 CLOSE POLL", found_by=AFTER_CLOSED),
+    Run("outcome_read_before_closed", "QUEUES=1 ITEMS0=1 WAITS=0 CLOSE POLL",
+        found_by=WRONG_RESULT),
+    Run("cancelled_without_second_look", "QUEUES=1 WORKERS=1 ITEMS0=3 WAITS=0 CLOSE POLL",
+        found_by=WRONG_RESULT),
+    Run("close_rings_once", "QUEUES=1 ITEMS0=1 CLOSE DIES", found_by=STUCK),
+    Run("close_wakes_nobody", "QUEUES=1 ITEMS0=1 WAITS=0 CLOSE POLL", found_by=STUCK),
 ]
+
+RAN_TWICE = r"ran>>"
+
+RECOVER_MUTANTS = [
+    Run("tail_read_twice", "FIRST=2", found_by=STUCK),
+    Run("no_fence_behind_taken", "", found_by=RAN_TWICE),
+    Run("runs_above_bound", "", found_by=RAN_TWICE),
+    Run("runs_all_again", "", found_by=RAN_TWICE),
+    Run("forgets_ended", "FIRST=2 AHEAD=2", found_by=STUCK + r"|ended"),
+    Run("skips_only_valid", "FIRST=2 AHEAD=2", found_by=STUCK),
+    Run("skips_above_floor", "ITEMS=5", found_by=STUCK),
+]
+
+MUTANTS = {"queue.pml": QUEUE_MUTANTS, "recover.pml": RECOVER_MUTANTS}
+
+# How the verifiers are compiled: a short search takes less time than optimising it.
+OPTIMISE = {"model": "-O2", "quick": "-Og", "mutants": "-O0"}
 
 
 @dataclass
@@ -173,67 +281,68 @@ def complaint_of_mutant(run, output):
     return ""
 
 
-def check(run, is_mutant, spin, compiler, folder):
-    """Generates, compiles and runs the verifier of one configuration or mutant."""
+def check(run, model, what, spin, compiler, folder):
+    """Generates, compiles and runs the verifier of one configuration or mutant of a model."""
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.iterdir():
         old.unlink()
     started = processor_seconds()
-    (folder / MODEL.name).write_bytes(MODEL.read_bytes())  # the trail is written beside it
-    # A mutant is found at once, so that compiling takes most of its time.
-    flags = ["-O0" if is_mutant else "-O2", f"-DMEMLIM={MEMORY_MB}"]
-    flags += [] if run.is_liveness else ["-DSAFETY"]
-    verify = ["./pan", f"-m{MAX_DEPTH}", "-b"] + (["-w18"] if is_mutant else [])
-    verify += ["-a", "-f"] if run.is_liveness else []
+    (folder / model.name).write_bytes(model.read_bytes())  # the trail is written beside it
+    is_mutant = what == "mutants"
     output = ""
-    for command in ([spin, *defines(run, is_mutant), "-a", MODEL.name],
-                    [compiler, *flags, "-o", "pan", "pan.c"]):
+    for command in ([spin, *defines(run, is_mutant), "-a", model.name],
+                    [compiler, OPTIMISE[what], f"-DMEMLIM={MEMORY_MB}", "-DSAFETY", "-o", "pan",
+                     "pan.c"]):
         succeeded, said = call(command, folder)
         output += said
         if not succeeded:
             return Result(output, processor_seconds() - started, f"{Path(command[0]).name} failed")
-    _, said = call(verify, folder)
-    output += said
+    _, said = call(["./pan", f"-m{MAX_DEPTH}", "-b"] + (["-w18"] if is_mutant else []), folder)
     judge = complaint_of_mutant if is_mutant else complaint_of_configuration
-    return Result(output, processor_seconds() - started, judge(run, said))
+    return Result(output + said, processor_seconds() - started, judge(run, said))
 
 
-def show_failure(run, is_mutant, result, spin, folder):
+def show_failure(run, model, what, result, spin, folder):
     """Prints the output of pan, and the last steps that led to an unexpected error."""
     print(result.output)
     if not list(folder.glob("*.trail")):
         return
-    _, trail = call([spin, *defines(run, is_mutant), "-t", "-p", "-g", MODEL.name], folder)
+    _, trail = call([spin, *defines(run, what == "mutants"), "-t", "-p", "-g", model.name], folder)
     steps = [line for line in trail.splitlines() if "c_code" not in line]
     print("\n".join(steps[-TRAIL_LINES:]))
 
 
-def check_all(runs, is_mutant, spin, compiler, base):
-    print(f"{'run':26} {'states':>10} {'depth':>6} {'memory MB':>10} {'CPU s':>6}  verdict")
+def check_all(runs, model, what, spin, compiler, base):
+    print(f"{model.name:30} {'states':>10} {'depth':>6} {'memory MB':>10} {'CPU s':>6}  verdict")
     failures = 0
     for run in runs:
-        folder = base / re.sub(r"\W+", "_", run.name)
-        result = check(run, is_mutant, spin, compiler, folder)
-        good = f"found: {result.figure(ERROR)}" if is_mutant else "no error"
+        folder = base / model.stem / re.sub(r"\W+", "_", run.name)
+        result = check(run, model, what, spin, compiler, folder)
+        good = f"found: {result.figure(ERROR)}" if what == "mutants" else "no error"
         verdict = f"FAILED: {result.complaint}" if result.complaint else good
-        print(f"{run.name:26} {result.figure(STATES):>10} {result.figure(DEPTH):>6}"
+        print(f"{run.name:30} {result.figure(STATES):>10} {result.figure(DEPTH):>6}"
               f" {result.figure(MEMORY):>10} {result.seconds:6.1f}  {verdict}", flush=True)
         if result.complaint:
             failures += 1
-            show_failure(run, is_mutant, result, spin, folder)
+            show_failure(run, model, what, result, spin, folder)
     return failures
 
 
 def main(arguments):
-    assert QUICK <= {run.name for run in CONFIGURATIONS}
-    sets = {"model": CONFIGURATIONS, "mutants": MUTANTS,
-            "quick": [run for run in CONFIGURATIONS if run.name in QUICK]}
+    assert QUICK <= {run.name for runs in CONFIGURATIONS.values() for run in runs}
+    quick = {model: [run for run in runs if run.name in QUICK]
+             for model, runs in CONFIGURATIONS.items()}
+    sets = {"model": CONFIGURATIONS, "mutants": MUTANTS, "quick": quick}
     if len(arguments) != 4 or arguments[0] not in sets:
         print("usage: check.py model|quick|mutants SPIN CC FOLDER", file=sys.stderr)
         return 2
     what, spin, compiler, folder = arguments
-    failures = check_all(sets[what], what == "mutants", spin, compiler, Path(folder) / what)
-    print(f"{what}: {len(sets[what])} runs, {failures} failures")
+    count = failures = 0
+    for model, runs in sets[what].items():
+        failures += check_all(runs, Path(__file__).with_name(model), what, spin, compiler,
+                              Path(folder) / what)
+        count += len(runs)
+    print(f"{what}: {count} runs, {failures} failures")
     return 1 if failures else 0
 
 

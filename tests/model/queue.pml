@@ -1,6 +1,6 @@
 /* Live queues on the CPU: publish, take, end, note, fence, sleep, wait, close, cancel, stop.
  *
- * queue_check.py runs this file through Spin, once for each configuration, and again with one
+ * check.py runs this file through Spin, once for each configuration, and again with one
  * mistake at a time (MUTANT_x) to show that each mistake is found. The rules are those of the live
  * queues' specification; recover.pml has those of a lost kernel. Ghosts are variables that the code
  * does not have; the assertions refer to them.
@@ -101,6 +101,8 @@
  * RING_OWN_QUEUE: a worker that takes an item rings only for the next one of the same queue. With
  * LOOK_FIRST this is enough: every publish rings once, and whoever is woken takes something, if
  * there is anything, before it arms again.
+ * FEED: the queue of a run. Its producer is the host itself, so that workers take what is valid
+ * without a look at `floor`; it rings once for each entry, and workers ring for nobody.
  * EAGER: a worker may advance `floor` whenever it has ended an item, not only when it needs room.
  * WALK: `floor` is advanced by as many tickets as have ended, with one CAS unless it is higher.
  * COPY_BEFORE_CLAIM: a worker copies entries between its look and its claim. This is no mistake: if
@@ -190,7 +192,7 @@ byte stored; /* set of tickets of the queue that is closed whose entries are com
 byte due;    /* those that must end: stored, like all tickets before them, before the drain began */
 #endif
 
-/* Prints, the first time, that the search reached this step. queue_check.py lists the steps that
+/* Prints, the first time, that the search reached this step. check.py lists the steps that
  * each configuration must reach: an assertion at a step that is never reached proves nothing. */
 #define REACH(what) \
     c_code { static int s; if (!s) { s = 1; printf("reached: " #what "\n"); } }
@@ -331,6 +333,9 @@ inline advance_floor(queue, moved)
 /* A worker that takes an item rings if another worker sleeps and there is something for it. */
 inline ring_for_others()
 {
+#ifdef FEED
+    skip
+#else
     if
     :: armed > 0 ->
         do
@@ -375,6 +380,7 @@ inline ring_for_others()
         }
     :: else
     fi
+#endif
 }
 
 #ifdef MUTANT_armed_as_bit
@@ -401,7 +407,7 @@ inline ring_for_others()
 
 /* A place is free when the ticket of the lap before has ended by the kernel side's own record. A
  * producer that ignores flow control fills places that are not free. */
-#ifdef MUTANT_no_floor_check
+#if defined(MUTANT_no_floor_check) || defined(FEED)
 #define IS_FREE true
 #else
 #define IS_FREE (until <= floor[queue] + PLACES)
@@ -409,7 +415,7 @@ inline ring_for_others()
 
 /* A worker that polls blocks until there is something it can do, so that a queue that is stuck is a
  * deadlock. */
-#if defined(POLL) && !HOSTILE
+#if defined(POLL) && !HOSTILE && !defined(FEED)
 #define IS_WORTH_A_LOOK(queue) \
     (CAN_TAKE(queue) && IS_VALID(queue, head[queue]) && \
      (head[queue] < floor[queue] + PLACES || LETS_FLOOR_PASS(queue, floor[queue])))
@@ -1084,6 +1090,12 @@ inline ring()
             fi;
 #else
             RING;
+#if defined(FEED) && !defined(MUTANT_feed_rings_once)
+            if
+            :: count == 2 -> RING
+            :: else
+            fi;
+#endif
 #endif
             is_ringing = false
         }

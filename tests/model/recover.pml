@@ -1,6 +1,6 @@
 /* A live queue whose kernel is lost: what the next kernel runs, runs again, and calls a FAULT.
  *
- * queue_check.py runs this file through Spin, once for each configuration, and again with one
+ * check.py runs this file through Spin, once for each configuration, and again with one
  * mistake at a time (MUTANT_x) to show that each mistake is found. queue.pml has the rules of a
  * kernel that lives; what is several steps there and does not depend on a loss is one step here.
  * Ghosts are variables that the code does not have; the assertions refer to them.
@@ -79,7 +79,7 @@ byte running = WORKERS + 1; /* parts of the kernel that have not stopped */
 byte ran;   /* set of tickets that ran */
 byte ended; /* set of tickets that have an outcome */
 
-/* Prints, the first time, that the search reached this step. queue_check.py lists the steps that
+/* Prints, the first time, that the search reached this step. check.py lists the steps that
  * each configuration must reach: an assertion at a step that is never reached proves nothing. */
 #define REACH(what) \
     c_code { static int s; if (!s) { s = 1; printf("reached: " #what "\n"); } }

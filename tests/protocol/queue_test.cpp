@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -27,8 +26,7 @@ class Files {
                                  shape.first_ticket)),
         producer_lines_(header.producer_bytes / 64 + 1),
         kernel_lines_(header.kernel_bytes / 64) {
-    std::memcpy(kernel_bytes(), &header, sizeof header);
-    producer_line().tail = header.first_ticket;
+    encode_queue(header, {producer_bytes(), header.producer_bytes}, kernel_file());
   }
   QueueProducer producer() { return {header, producer_bytes(), kernel_bytes()}; }
   QueueKernel kernel() { return {header, producer_bytes(), kernel_bytes()}; }
@@ -51,6 +49,20 @@ class Files {
   std::vector<Line> producer_lines_;
   std::vector<Line> kernel_lines_;
 };
+
+TEST(LiveQueue, an_encoded_queue_is_open_and_empty) {
+  Files files({.capacity = 4, .first_ticket = 16});
+  const auto header = read_queue_header(files.kernel_file(), files.header.producer_bytes);
+  ASSERT_TRUE(header) << message_of(header);
+  EXPECT_TRUE(abi::are_equal(*header, files.header));
+  EXPECT_EQ(files.producer_line().tail, 16u);
+  EXPECT_EQ(files.producer_line().filled, 16u);
+  EXPECT_EQ(files.producer().state(), abi::QueueState::open);
+  for (LongWord ticket = 16; ticket < 20; ++ticket) {
+    EXPECT_FALSE(files.kernel().peek(ticket));
+    EXPECT_EQ(files.producer().outcome(ticket), OutcomeCode::none);
+  }
+}
 
 // Over laps, from first tickets at the edges of their ranges.
 TEST(LiveQueue, an_entry_is_seen_in_its_lap_and_no_other) {

@@ -54,7 +54,7 @@ TEST(Pressure, saturated_work_is_published_in_rings) {
   Runner runner;
   const RunReport report = runner.run(Items(60, {kAdd, 0, 2, 1}), {.worker_count = 2});
   EXPECT_EQ(report.telemetry.pressure, Pressure::saturated);
-  EXPECT_EQ(report.shape.ring_slots, 64u);
+  EXPECT_EQ(report.shape.queue_entries, 64u);
   EXPECT_EQ(report.shape.publish_batches, 1u);
 }
 

@@ -32,9 +32,9 @@ enum class Topology : Word {
 /// How many items there are for each worker.
 enum class Pressure : Word {
   empty,      ///< nothing
-  light,      ///< less than an item a worker: few workers are woken, slots are published one by one
+  light,      ///< less than an item a worker: few are woken, tickets are published one by one
   balanced,   ///< at least an item a worker
-  saturated,  ///< four items a worker, or requeues: ring-sized batches
+  saturated,  ///< four items a worker, or requeues: queue-sized batches
 };
 
 /// The name in snake case.

@@ -54,6 +54,11 @@ Result<void> check_shape(const QueueShape& shape);
 Result<abi::QueueHeader> read_queue_header(std::span<const std::byte> kernel_file,
                                            std::size_t producer_file_bytes);
 
+/// Makes zeroed memory the files of a queue without entries, its state open. The memory has the
+/// lengths that the header says.
+void encode_queue(const abi::QueueHeader& header, std::span<std::byte> producer_file,
+                  std::span<std::byte> kernel_file);
+
 /// Writes the entry of an operation to private bytes of the entry's length. The operation passed
 /// check_operation(), and for a compact entry check_compact().
 void encode_entry(const Operation& operation, const Sender& sender, abi::EntryFormat format,

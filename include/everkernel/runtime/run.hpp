@@ -78,10 +78,10 @@ struct RunTelemetry {
   Word kernel_launches = 0;                  ///< kernels started
   Word sync_points = 0;                      ///< times the host waited for the kernel
   Word occupancy_proxy_bps = 0;              ///< time workers were busy, of the time they had
-  Word frontier_density_bps = 0;             ///< regions ready at one time, of the ring
+  Word frontier_density_bps = 0;             ///< regions ready at one time, of the queue
   Word readback_buffers = 0;                 ///< buffers read back
   bool compiled_pipeline_cache_hit = false;  ///< nothing was compiled for this run
-  bool resident_input_cache_hit = false;     ///< ring and control memory were there before
+  bool resident_input_cache_hit = false;     ///< the memory of the run was there before
   planner::Topology topology = {};           ///< how work was spread
   planner::Pressure pressure = {};           ///< how much there was
   /// Which code ran: `native` if any item ran as native code (RunShape::items_interpreted says
@@ -98,10 +98,10 @@ struct RunShape {
   std::uint64_t edges = 0;              ///< dependencies between items
   std::uint64_t joins = 0;              ///< nodes that stand for many dependencies
   std::uint64_t waves = 0;              ///< parts the run was split into
-  std::uint64_t tickets = 0;            ///< slots published
-  std::uint64_t publish_batches = 0;    ///< times slots were published together
-  Word regions_per_ticket = 0;          ///< most regions in one slot
-  Word ring_slots = 0;                  ///< slots of the ring
+  std::uint64_t tickets = 0;            ///< published, one for each portion of regions
+  std::uint64_t publish_batches = 0;    ///< times tickets were published together
+  Word regions_per_ticket = 0;          ///< most regions of one ticket
+  Word queue_entries = 0;               ///< tickets that fit the queue of the run
   Word workers = 0;                     ///< threads that ran
   bool grouped_by_opcode = false;       ///< whether independent items were sorted by opcode
   std::uint64_t worker_sleeps = 0;      ///< times a worker went to sleep

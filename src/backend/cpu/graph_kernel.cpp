@@ -1,9 +1,9 @@
-// The loop of a worker of planned work: claim a slot, run its portion, run regions that were
+// The loop of a worker of planned work: take a ticket, run its portion, run regions that were
 // released or put aside.
 //
-// The slot of the next ticket is always EMPTY until it is published: the host reserves one slot
-// less than the ring has, and a slot is emptied before it is given out again. So the status of the
-// slot at the head tells whether the next ticket is published.
+// The lap bit of the entry at the head says whether the next ticket is published. The ticket one
+// lap before has ended then: the run publishes into a place only when it has noted the outcome
+// there.
 #include "backend/cpu/graph_kernel.hpp"
 
 #include <algorithm>
@@ -16,10 +16,10 @@
 namespace everkernel::backend::cpu {
 namespace {
 
-using abi::SlotStatus;
+using abi::LongWord;
 using std::chrono::milliseconds;
 
-// Pauses between two polls of the next slot.
+// Pauses between two polls of the next entry.
 constexpr int kPollInterval = 2;
 // Pauses after which an idle worker yields its core, and further pauses after which it sleeps.
 constexpr int kPausesBeforeYield = 4000;
@@ -32,8 +32,6 @@ constexpr int kPausesOnSharedCores = 64;
 constexpr milliseconds kShortestNap(1);
 constexpr milliseconds kLongestNap(16);
 constexpr std::chrono::hours kLongSleep(1);
-// Interval at which stop() checks whether the workers have left.
-constexpr auto kLeaveLook = std::chrono::microseconds(50);
 // Items that a worker ends between two additions to the control words while it is never idle.
 constexpr std::uint64_t kFlushInterval = 1 << 16;
 
@@ -44,7 +42,6 @@ class CpuGraphKernel::Loop {
  public:
   Loop(CpuGraphKernel& kernel, Word index)
       : kernel_(kernel),
-        index_(index),
         seat_(kernel.seats_[index]),
         planned_(kernel.graph_, seat_.tally, kernel.must_leave_) {
     const bool has_own_core = kernel.worker_count_ <= std::thread::hardware_concurrency();
@@ -54,10 +51,9 @@ class CpuGraphKernel::Loop {
   void run() {
     const FloatGuard floats;
     while (!must_leave()) {
-      const bool has_run = run_slot();
+      const bool has_run = take();
       if (planned_.run_waiting() || has_run) {
         begin_busy();
-        kernel_.bell_.ring(index_);
         idle_pauses_ = 0;
         nap_ = kShortestNap;
         if (seat_.tally.ended() - flushed_at_ >= kFlushInterval) flush();
@@ -70,31 +66,25 @@ class CpuGraphKernel::Loop {
     }
     end_busy();
     planned_.hand_in();
-    kernel_.desk_.close();  // after SHUTDOWN, sleeping workers must leave as well
-    kernel_.present_.fetch_sub(1, std::memory_order_acq_rel);
-    kernel_.bell_.wake();
   }
 
  private:
   bool must_leave() const {
-    return kernel_.must_leave_.load(std::memory_order_relaxed) || kernel_.ring_.is_shut_down();
+    return kernel_.must_leave_.load(std::memory_order_relaxed) || kernel_.context_.is_shut_down();
   }
 
-  // Claims the slot at the head and runs its portion. A slot is claimed alone: its amount of work
-  // was chosen when it was published.
-  bool run_slot() {
-    std::uint64_t ticket = kernel_.head_.load(std::memory_order_acquire);
-    const Word slot = kernel_.slot_of(ticket);
-    if (kernel_.ring_.status(slot) != SlotStatus::published) return false;
+  // Takes the ticket at the head and runs its portion. Tickets are taken one by one: their amount
+  // of work was chosen when they were published.
+  bool take() {
+    LongWord ticket = kernel_.head_.load(std::memory_order_acquire);
+    if (!kernel_.queue_.peek(ticket)) return false;
     if (!kernel_.head_.compare_exchange_strong(ticket, ticket + 1, std::memory_order_acq_rel,
                                                std::memory_order_relaxed)) {
       return false;
     }
-    if (must_leave()) return true;  // the host cancels the rest
-    kernel_.ring_.slots.store_relaxed(std::size_t{slot} * abi::kSlotWords,
-                                      static_cast<Word>(SlotStatus::claimed));
+    if (must_leave()) return true;  // its regions remain
     begin_busy();
-    planned_.run_portion(slot);
+    planned_.run_portion(static_cast<Word>(ticket));
     return true;
   }
 
@@ -129,28 +119,32 @@ class CpuGraphKernel::Loop {
   void flush() {
     flushed_at_ = seat_.tally.ended();
     if (!kernel_.flush_lock_.try_lock()) return;  // the next flush adds these counts
-    seat_.tally.flush(kernel_.ring_.control);
+    seat_.tally.flush(kernel_.context_.control);
     kernel_.flush_lock_.unlock();
   }
 
   void rest() {
     flush();
     seat_.sleeps.store(seat_.sleeps.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-    if (!kernel_.desk_.fall_asleep(kernel_.head_.load(std::memory_order_acquire))) return;
-    // A worker that shares regions wakes all sleepers after that. This worker counts as a sleeper
-    // already, so it either gets that wake-up or sees the regions here.
-    std::chrono::nanoseconds timeout = kLongSleep;
-    if (kernel_.graph_.shared() != 0) {
-      timeout = {};
-    } else if (kernel_.graph_.put_aside() != 0) {
-      timeout = nap_;
-      nap_ = std::min(2 * nap_, kLongestNap);
+    // Whatever is stored from here on rings, and whatever was stored before is seen here.
+    kernel_.doorbell_.arm();
+    if (!has_work() && !must_leave()) {
+      std::chrono::nanoseconds timeout = kLongSleep;
+      if (kernel_.graph_.put_aside() != 0) {
+        timeout = nap_;
+        nap_ = std::min(2 * nap_, kLongestNap);
+      }
+      kernel_.doorbell_.wait(timeout);
     }
-    kernel_.desk_.sleep(timeout);
+    kernel_.doorbell_.disarm();
+  }
+
+  bool has_work() const {
+    return kernel_.graph_.shared() != 0 ||
+           kernel_.queue_.peek(kernel_.head_.load(std::memory_order_acquire));
   }
 
   CpuGraphKernel& kernel_;
-  const Word index_;
   Seat& seat_;
   GraphWorker planned_;
   bool is_busy_ = false;
@@ -165,43 +159,28 @@ Result<std::unique_ptr<GraphKernel>> CpuGraphKernel::start(const GraphLaunch& la
                                                            std::shared_ptr<const Executor> executor,
                                                            std::uint64_t fuel_per_item,
                                                            Word worker_count) {
-  EVERKERNEL_TRY(RingState::check(launch.control, launch.ring, launch.debug_log, launch.io_queue));
+  EVERKERNEL_TRY(ItemContext::check(launch.control, launch.debug_log, launch.io_queue));
   std::unique_ptr<CpuGraphKernel> kernel(
       new CpuGraphKernel(launch, std::move(executor), fuel_per_item, worker_count));
-  EVERKERNEL_TRY(kernel->start_workers());
+  EVERKERNEL_TRY(kernel->threads_.start([self = kernel.get()](Word seat) { self->work(seat); }));
   return std::unique_ptr<GraphKernel>(std::move(kernel));
 }
 
 CpuGraphKernel::CpuGraphKernel(const GraphLaunch& launch, std::shared_ptr<const Executor> executor,
                                std::uint64_t fuel_per_item, Word worker_count)
-    : desk_(*launch.desk),
-      bell_(*launch.bell),
+    : doorbell_(*launch.doorbell),
       executor_(std::move(executor)),
-      ring_(launch.control, launch.ring, launch.debug_log, launch.io_queue),
-      slot_mask_(ring_.slot_count - 1),
-      graph_(*launch.graph, ring_, desk_),
+      context_(launch.control, launch.debug_log, launch.io_queue),
+      queue_(*launch.queue),
+      graph_(*launch.graph, queue_, context_, doorbell_),
       seats_(std::make_unique<Seat[]>(worker_count)),
       worker_count_(worker_count),
-      present_(worker_count) {
-  ring_.executor = executor_.get();
-  ring_.buffers = launch.buffers;
-  ring_.fuel_per_item = fuel_per_item;
-  ring_.worker_count = worker_count;
-  ring_.abort = &abort_;
-}
-
-// All workers or none: worker_count() and reports count on all of them. If one cannot be made, the
-// destructor tells those that run to leave.
-Result<void> CpuGraphKernel::start_workers() {
-  for (Word i = 0; i < worker_count_; ++i) {
-    auto thread = Thread::start([this, i](const std::stop_token&) { work(i); });
-    if (!thread) {
-      present_.fetch_sub(worker_count_ - i, std::memory_order_acq_rel);
-      return Failure(thread.error());
-    }
-    seats_[i].thread = std::move(*thread);
-  }
-  return {};
+      threads_(worker_count) {
+  context_.executor = executor_.get();
+  context_.buffers = launch.buffers;
+  context_.fuel_per_item = fuel_per_item;
+  context_.worker_count = worker_count;
+  context_.abort = &abort_;
 }
 
 // Workers keep lists of regions that can run, and these grow. Without memory for them the kernel
@@ -212,10 +191,8 @@ void CpuGraphKernel::work(Word seat) {
   } catch (const std::bad_alloc&) {
     is_out_of_memory_.store(true, std::memory_order_release);
     must_leave_.store(true, std::memory_order_release);
-    desk_.close();
-    present_.fetch_sub(1, std::memory_order_acq_rel);
-    bell_.wake();
   }
+  doorbell_.ring(worker_count_);  // after SHUTDOWN, sleeping workers must leave as well
 }
 
 Result<void> CpuGraphKernel::health() const {
@@ -231,12 +208,9 @@ CpuGraphKernel::~CpuGraphKernel() {
 void CpuGraphKernel::stop(Clock::time_point deadline) {
   if (!home_.is_here()) return;  // a child of fork() has no workers
   must_leave_.store(true, std::memory_order_release);
-  desk_.close();
-  while (is_running() && Clock::now() < deadline) std::this_thread::sleep_for(kLeaveLook);
-  std::atomic_ref(abort_).store(1, std::memory_order_relaxed);
-  for (Word i = 0; i < worker_count_; ++i) {
-    if (seats_[i].thread.joinable()) seats_[i].thread.join();
-  }
+  doorbell_.ring(worker_count_);
+  if (!threads_.wait(deadline)) std::atomic_ref(abort_).store(1, std::memory_order_relaxed);
+  threads_.join();
 }
 
 LiveCounters CpuGraphKernel::flush_counters() {
@@ -244,7 +218,7 @@ LiveCounters CpuGraphKernel::flush_counters() {
   for (Word i = 0; i < worker_count_; ++i) seats_[i].tally.wait_until_counted();
   const std::scoped_lock held(flush_lock_);
   for (Word i = 0; i < worker_count_; ++i) {
-    seats_[i].tally.flush(ring_.control);
+    seats_[i].tally.flush(context_.control);
     seats_[i].tally.add_to(totals);
     totals.sleeps += seats_[i].sleeps.load(std::memory_order_relaxed);
     totals.busy_ns += seats_[i].busy_ns.load(std::memory_order_relaxed);

@@ -8,9 +8,9 @@
 #include "backend/cpu/executor.hpp"
 #include "backend/cpu/graph_work.hpp"
 #include "backend/cpu/tally.hpp"
-#include "backend/cpu/worker.hpp"
+#include "backend/cpu/worker_threads.hpp"
+#include "base/process.hpp"
 #include "base/spin.hpp"
-#include "base/thread.hpp"
 #include "everkernel/backend/detail/graph_kernel.hpp"
 
 namespace everkernel::backend::cpu {
@@ -26,7 +26,7 @@ class CpuGraphKernel final : public GraphKernel {
 
   void stop(Clock::time_point deadline) override;
   LiveCounters flush_counters() override;
-  bool is_running() const override { return present_.load(std::memory_order_acquire) != 0; }
+  bool is_running() const override { return threads_.are_running(); }
   Result<void> health() const override;
 
  private:
@@ -34,22 +34,18 @@ class CpuGraphKernel final : public GraphKernel {
     Tally tally;
     std::atomic<std::uint64_t> sleeps{0};
     std::atomic<std::uint64_t> busy_ns{0};
-    Thread thread;
   };
   class Loop;
 
   CpuGraphKernel(const GraphLaunch& launch, std::shared_ptr<const Executor> executor,
                  std::uint64_t fuel_per_item, Word worker_count);
-  Result<void> start_workers();
   void work(Word seat);
-  Word slot_of(std::uint64_t ticket) const { return static_cast<Word>(ticket) & slot_mask_; }
 
   HomeProcess home_;
-  TicketDesk& desk_;
-  CompletionBell& bell_;
+  Doorbell& doorbell_;
   std::shared_ptr<const Executor> executor_;
-  RingState ring_;
-  Word slot_mask_;
+  ItemContext context_;
+  const protocol::QueueKernel queue_;
   GraphWork graph_;
   std::unique_ptr<Seat[]> seats_;  // one for each worker
   Word worker_count_;
@@ -57,8 +53,8 @@ class CpuGraphKernel final : public GraphKernel {
   Word abort_ = 0;
   std::atomic<bool> must_leave_{false};
   std::atomic<bool> is_out_of_memory_{false};       // a worker left because it could not allocate
-  std::atomic<Word> present_;                       // workers that have not left
-  alignas(64) std::atomic<std::uint64_t> head_{0};  // the next ticket to claim
+  alignas(64) std::atomic<abi::LongWord> head_{0};  // the next ticket to take
+  WorkerThreads threads_;
 };
 
 }  // namespace everkernel::backend::cpu

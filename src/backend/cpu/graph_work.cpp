@@ -1,14 +1,15 @@
 // Planned work: run a region, release the regions that waited for it, continue with those.
 //
-// The count of a waiting region is one higher than the nodes it waits for: the worker that claims
-// its slot takes off that one. The worker that brings the count to zero runs the region. Each step
-// of the count is acquire and release, so that worker sees all results the region depends on.
+// The count of a waiting region is one higher than the nodes it waits for: the worker that takes
+// its ticket takes off that one. The worker that brings the count to zero runs the region. Each
+// step of the count is acquire and release, so that worker sees all results the region depends on.
 #include "backend/cpu/graph_work.hpp"
 
 #include <algorithm>
 #include <mutex>
 
 #include "everkernel/abi/fault.hpp"
+#include "everkernel/base/assert.hpp"
 
 namespace everkernel::backend::cpu {
 namespace {
@@ -40,7 +41,7 @@ void GraphWork::share(std::span<const Word> regions) {
     shared_.store(regions_.size(), std::memory_order_relaxed);
   }
   // Either this wakes a sleeping worker, or a worker about to sleep finds the regions.
-  desk_.wake_all();
+  doorbell_.announce(static_cast<Word>(regions.size()));
 }
 
 std::size_t GraphWork::take(std::span<Word> regions) {
@@ -82,8 +83,9 @@ bool GraphWork::pop(Continuation& continuation) {
 GraphWorker::GraphWorker(GraphWork& work, Tally& tally, const std::atomic<bool>& must_leave)
     : work_(work),
       graph_(work.graph),
-      ring_(work.ring),
-      executor_(*work.ring.executor),
+      queue_(work.queue),
+      context_(work.context),
+      executor_(*work.context.executor),
       tally_(tally),
       must_leave_(must_leave),
       hits_(work.graph.hits),
@@ -93,34 +95,35 @@ GraphWorker::GraphWorker(GraphWork& work, Tally& tally, const std::atomic<bool>&
                         Word b) { static_cast<GraphWorker*>(self)->print(fmt, a, b); },
             .emit = [](void* self, Word a, Word b,
                        Word c) { static_cast<GraphWorker*>(self)->emit(a, b, c); }};
-  frame_.control = work.ring.control.data();
-  frame_.control_words = static_cast<Word>(work.ring.control.size());
-  frame_.abort = work.ring.abort;
-  frame_.buffers = work.ring.buffers;
+  frame_.control = work.context.control.data();
+  frame_.control_words = static_cast<Word>(work.context.control.size());
+  frame_.abort = work.context.abort;
+  frame_.buffers = work.context.buffers;
   frame_.hooks = &hooks_;
   most_kept_ = executor_.has_long_items() ? kKeepLong : kKeepShort;
 }
 
-void GraphWorker::run_portion(Word slot) {
-  // Another worker may run the last region and hand the slot back, so the portion is read here and
-  // not again.
-  const Word first = graph_.portions[slot].first;
-  const Word end = first + graph_.portions[slot].count;
+void GraphWorker::run_portion(Word ticket) {
+  // Another worker may run the last region and end the ticket, so the entry is read here and not
+  // again.
+  const auto entry = queue_.copy_item(ticket);
+  EVERKERNEL_ASSERT(entry);
+  const Portion portion = Portion::of(*entry);
   Word ended = 0;
   is_admitted_ = false;
-  for (Word at = first; at != end; ++at) {
+  for (Word at = portion.first; at != portion.first + portion.count; ++at) {
     const Word item = graph_.order.empty() ? at : graph_.order[at];
     if (graph_.places[item] != 0) continue;
     if (must_leave()) break;
     const auto waiting_for = shared_word(graph_.waiting_for, item);
     if (waiting_for.load(std::memory_order_relaxed) != 0) {
-      graph_.slot_of[item] = slot;
+      graph_.ticket_of[item] = ticket;
       if (waiting_for.fetch_sub(1, std::memory_order_acq_rel) != 1) continue;
     }
-    if (end_nop(item) || run_region(item, slot) == Ended::yes) ++ended;
+    if (end_nop(item) || run_region(item, ticket) == Ended::yes) ++ended;
     if (!released_.empty()) run_released();
   }
-  finish(slot, ended);
+  finish(ticket, ended);
 }
 
 bool GraphWorker::run_waiting() {
@@ -149,7 +152,7 @@ bool GraphWorker::resume() {
     if (!work_.pop(at)) break;
     const bool had_begun = at.has_begun;
     const Word item = at.item;
-    if (run_from(at) == Ended::yes) finish(at.slot, 1);
+    if (run_from(at) == Ended::yes) finish(at.ticket, 1);
     has_moved |= at.item != item || at.has_begun || had_begun;
     if (!released_.empty()) run_released();
   }
@@ -164,18 +167,18 @@ void GraphWorker::run_released() {
     }
     const Word item = released_.back();
     released_.pop_back();
-    const Word slot = graph_.slot_of[item];
-    if (run_region(item, slot) == Ended::yes) finish(slot, 1);
+    const Word ticket = graph_.ticket_of[item];
+    if (run_region(item, ticket) == Ended::yes) finish(ticket, 1);
   }
   released_.clear();  // on a stop, regions that have not begun stay `remaining`
 }
 
 // ---- regions ----
 
-GraphWorker::Ended GraphWorker::run_region(Word item, Word slot) {
+GraphWorker::Ended GraphWorker::run_region(Word item, Word ticket) {
   Continuation at;
   at.item = item;
-  at.slot = slot;
+  at.ticket = ticket;
   return run_from(at);
 }
 
@@ -248,13 +251,13 @@ void GraphWorker::release_one(Word waiter) {
   }
 }
 
-// Some regions of a slot have ended. The last region of a slot makes it DONE.
-void GraphWorker::finish(Word slot, Word regions) {
+// Some regions of a ticket have ended. It ends with the last of them.
+void GraphWorker::finish(Word ticket, Word regions) {
   publish_counts();
   if (regions == 0) return;
-  const std::atomic_ref left(graph_.portions[slot].left);
+  const auto left = shared_word(graph_.left, queue_.place_of(ticket));
   if (left.fetch_sub(regions, std::memory_order_acq_rel) == regions) {
-    ring_.set_status(slot, abi::SlotStatus::done);
+    queue_.end(ticket, abi::OutcomeCode::done, 0, {});
   }
 }
 
@@ -264,8 +267,8 @@ inline GraphWorker::Move GraphWorker::run_item(Continuation& at) {
   const abi::WorkItem& item = graph_.items[at.item];
   const Origin& origin = graph_.origin_of(at.item);
   bool is_counted = false;
-  if (ring_.standing_of(origin.tenant) != RingState::Standing::enabled ||
-      !ring_.take_quota(origin.tenant, is_counted)) [[unlikely]] {
+  if (context_.standing_of(origin.tenant) != ItemContext::Standing::enabled ||
+      !context_.take_quota(origin.tenant, is_counted)) [[unlikely]] {
     is_admitted_ = false;
     return Move::stuck;
   }
@@ -279,14 +282,14 @@ inline GraphWorker::Move GraphWorker::run_item(Continuation& at) {
   if (handler == Executor::kNone) {  // NOP: a run has no other opcode without a handler
     ++nops_;
     end_item(at.item, kItemDone);
-    if (is_counted) ring_.return_quota(origin.tenant);
+    if (is_counted) context_.return_quota(origin.tenant);
     return Move::done;
   }
   const HandlerInfo& info = executor_.info(handler);
   Outcome outcome{Ending::fault, static_cast<Word>(abi::FaultCode::input_faulted)};
   const bool may_be_poisoned = graph_.ordered && work_.has_faults.load(std::memory_order_relaxed);
   if (!may_be_poisoned || !is_poisoned(at.item, info)) outcome = run_handler(handler, at);
-  if (is_counted) ring_.return_quota(origin.tenant);
+  if (is_counted) context_.return_quota(origin.tenant);
   if (outcome.ending == Ending::requeue) tally_.count_requeue();
   if (outcome.ending == Ending::yield || outcome.ending == Ending::requeue) return Move::again;
   if (outcome.ending == Ending::done) {
@@ -324,9 +327,9 @@ inline Outcome GraphWorker::run_handler(Word handler, Continuation& at) {
   frame_.opcode = item.op_handle;
   frame_.tenant = origin.tenant;
   frame_.priority = origin.priority;
-  frame_.slot = at.slot;
+  frame_.slot = queue_.place_of(at.ticket);
   frame_.lanes = info.lanes;
-  frame_.fuel = ring_.fuel_per_item;
+  frame_.fuel = context_.fuel_per_item;
   const Outcome outcome = executor_.run(handler, frame_);
   if (info.can_leave) {
     hand_in();  // another worker may continue the item, and its hits come after these
@@ -345,7 +348,7 @@ inline void GraphWorker::end_item(Word item, Word outcome) {
   ++(outcome == kItemDone ? done_ : faulted_);
 }
 
-// Items are counted before their slot becomes DONE: a reader of the status finds the counts.
+// Items are counted before their ticket ends: a reader of the outcome finds the counts.
 void GraphWorker::publish_counts() {
   tally_.count_run(counted_origin_.tenant, counted_origin_.priority,
                    {.claims = claims_, .done = done_, .faulted = faulted_, .nops = nops_});

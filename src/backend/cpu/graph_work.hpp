@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "backend/cpu/executor.hpp"
+#include "backend/cpu/item_runner.hpp"
 #include "backend/cpu/tally.hpp"
-#include "backend/cpu/worker.hpp"
 #include "base/spin.hpp"
 #include "everkernel/backend/detail/graph.hpp"
-#include "everkernel/backend/detail/graph_kernel.hpp"
+#include "everkernel/backend/detail/live.hpp"
 
 namespace everkernel::backend::cpu {
 
@@ -19,7 +19,7 @@ namespace everkernel::backend::cpu {
 /// for the many items that never use them.
 struct Continuation {
   Word item = 0;                          ///< the next item
-  Word slot = 0;                          ///< its slot
+  Word ticket = 0;                        ///< the ticket it belongs to
   bool has_begun = false;                 ///< whether the item has run before and runs again
   std::array<Word, abi::kSlotArgs> args;  ///< as the item left them
 };
@@ -27,12 +27,14 @@ struct Continuation {
 /// State that the workers of one planned run share.
 class GraphWork {
  public:
-  /// The graph and the ring outlive it.
-  GraphWork(const WorkGraph& planned, RingState& slots, TicketDesk& desk)
-      : graph(planned), ring(slots), desk_(desk) {}
+  /// All of them outlive it.
+  GraphWork(const WorkGraph& planned, const protocol::QueueKernel& tickets, ItemContext& items,
+            Doorbell& bell)
+      : graph(planned), queue(tickets), context(items), doorbell_(bell) {}
 
-  const WorkGraph& graph;  ///< the planned work
-  RingState& ring;         ///< where its slots lie
+  const WorkGraph& graph;              ///< the planned work
+  const protocol::QueueKernel& queue;  ///< portions of it, and outcomes
+  ItemContext& context;                ///< what its items share
   /// Whether any item has faulted so far. Until then no handle is poisoned and none is looked up.
   std::atomic<bool> has_faults{false};
 
@@ -51,7 +53,7 @@ class GraphWork {
   std::size_t put_aside() const { return put_aside_.load(std::memory_order_relaxed); }
 
  private:
-  TicketDesk& desk_;
+  Doorbell& doorbell_;
   alignas(64) SpinLock lock_;
   std::vector<Word> regions_;
   std::vector<Continuation> continuations_;  // a ring: from first_ on, put_aside_ many
@@ -66,12 +68,12 @@ class GraphWorker {
   /// Counts into `tally`; stops when `must_leave` is set.
   GraphWorker(GraphWork& work, Tally& tally, const std::atomic<bool>& must_leave);
 
-  /// Runs the regions of a slot that this worker has claimed, and the regions they release.
-  void run_portion(Word slot);
+  /// Runs the regions of a ticket that this worker has taken, and the regions they release.
+  void run_portion(Word ticket);
   /// Runs shared regions and regions put aside; says whether any made progress.
   bool run_waiting();
 
-  /// Publishes more slots if the order has more; says whether it did.
+  /// Publishes more tickets if the order has more; says whether it did.
   bool refill() const {
     return graph_.refill.call != nullptr && graph_.refill.call(graph_.refill.self);
   }
@@ -92,7 +94,7 @@ class GraphWorker {
 
   bool take_shared();
   bool resume();
-  Ended run_region(Word item, Word slot);
+  Ended run_region(Word item, Word ticket);
   Ended run_from(Continuation& at);
   Ended run_chain(Continuation& at);
   void note_barrier(bool is_barrier);
@@ -102,7 +104,7 @@ class GraphWorker {
   void release(const Node& node);
   void release_one(Word waiter);
   void run_released();
-  void finish(Word slot, Word regions);
+  void finish(Word ticket, Word regions);
   bool end_nop(Word item);
   void end_item(Word item, Word outcome);
   void publish_counts();
@@ -111,13 +113,14 @@ class GraphWorker {
   void poison_handle(Word handle, Word by);
   static bool commutes(const abi::WorkItem& item, const HandlerInfo& info);
   bool must_leave() const {
-    return must_leave_.load(std::memory_order_relaxed) || ring_.is_shut_down();
+    return must_leave_.load(std::memory_order_relaxed) || context_.is_shut_down();
   }
 
   GraphWork& work_;
   // Copies of data that every item needs, which saves an indirection.
   const WorkGraph graph_;
-  RingState& ring_;
+  const protocol::QueueKernel& queue_;
+  ItemContext& context_;
   const Executor& executor_;
   Tally& tally_;
   const std::atomic<bool>& must_leave_;

@@ -11,7 +11,7 @@
 namespace everkernel::backend::cpu {
 namespace {
 
-// Interval at which stop() and close() look whether workers have left.
+// Interval at which close() looks whether workers have left a queue.
 constexpr auto kLeaveLook = std::chrono::microseconds(50);
 // close() looks this often without a pause: a worker that only looks at queues is soon done.
 constexpr int kSpinLooks = 1000;
@@ -40,7 +40,7 @@ Result<std::unique_ptr<LiveKernel>> CpuLiveKernel::start(const LiveLaunch& launc
   fence::prepare();
   std::unique_ptr<CpuLiveKernel> kernel(
       new CpuLiveKernel(launch, std::move(executor), fuel_per_item, worker_count));
-  EVERKERNEL_TRY(kernel->start_workers());
+  EVERKERNEL_TRY(kernel->threads_.start([self = kernel.get()](Word seat) { self->work(seat); }));
   return std::unique_ptr<LiveKernel>(std::move(kernel));
 }
 
@@ -53,7 +53,7 @@ CpuLiveKernel::CpuLiveKernel(const LiveLaunch& launch, std::shared_ptr<const Exe
       seat_count_(worker_count + 1),
       seats_(std::make_unique<LiveSeat[]>(seat_count_)),
       current_roster_(std::make_unique<Roster>()),
-      present_(worker_count) {
+      threads_(worker_count) {
   context_.executor = executor_.get();
   context_.fuel_per_item = fuel_per_item;
   context_.worker_count = seat_count_;
@@ -62,25 +62,10 @@ CpuLiveKernel::CpuLiveKernel(const LiveLaunch& launch, std::shared_ptr<const Exe
   helper_ = std::make_unique<LiveWorker>(*this, worker_count);
 }
 
-// All workers or none: worker_count() and reports count on all of them. If one cannot be made, the
-// destructor tells those that run to leave.
-Result<void> CpuLiveKernel::start_workers() {
-  for (Word i = 0; i < worker_count_; ++i) {
-    auto thread = Thread::start([this, i](const std::stop_token&) { work(i); });
-    if (!thread) {
-      present_.fetch_sub(worker_count_ - i, std::memory_order_acq_rel);
-      return Failure(thread.error());
-    }
-    seats_[i].thread = std::move(*thread);
-  }
-  return {};
-}
-
 void CpuLiveKernel::work(Word seat) {
   LiveWorker(*this, seat).run();
   if (context_.is_shut_down()) refuse_items();
   doorbell_.ring(worker_count_);  // after SHUTDOWN, sleeping workers must leave as well
-  present_.fetch_sub(1, std::memory_order_acq_rel);
 }
 
 // After SHUTDOWN nothing that is published would run.
@@ -250,16 +235,13 @@ std::uint64_t CpuLiveKernel::stop(Clock::time_point deadline, LeaveMode mode) {
   if (mode == LeaveMode::cancel) must_cancel_.store(true, std::memory_order_release);
   must_leave_.store(true, std::memory_order_release);
   doorbell_.ring(worker_count_);
-  while (is_running() && Clock::now() < deadline) std::this_thread::sleep_for(kLeaveLook);
-  if (is_running()) {
+  if (!threads_.wait(deadline)) {
     const std::scoped_lock held(roster_mutex_);
     for (const auto& queue : current_roster_->queues) {
       std::atomic_ref(queue->live->abort).store(1, std::memory_order_relaxed);
     }
   }
-  for (Word i = 0; i < worker_count_; ++i) {
-    if (seats_[i].thread.joinable()) seats_[i].thread.join();
-  }
+  threads_.join();
   const std::scoped_lock helper_has_left(helper_lock_);
   if (mode != LeaveMode::cancel) return 0;
   std::uint64_t cancelled = cancelled_.exchange(0, std::memory_order_relaxed);

@@ -13,8 +13,9 @@
 #include "backend/cpu/item_runner.hpp"
 #include "backend/cpu/live_queue.hpp"
 #include "backend/cpu/tally.hpp"
+#include "backend/cpu/worker_threads.hpp"
+#include "base/process.hpp"
 #include "base/spin.hpp"
-#include "base/thread.hpp"
 #include "everkernel/backend/detail/live.hpp"
 
 namespace everkernel::backend::cpu {
@@ -44,7 +45,6 @@ struct alignas(64) LiveSeat {
   /// The queue from which it takes in this turn; null while it looks.
   std::atomic<CpuQueue*> queue{nullptr};
   std::atomic<std::uint64_t> sleeps{0};
-  Thread thread;
 };
 
 /// Takes items from queues until it is stopped.
@@ -63,7 +63,7 @@ class CpuLiveKernel final : public LiveKernel {
   std::uint64_t stop(Clock::time_point deadline, LeaveMode mode) override;
   LiveCounters flush_counters() override;
   Word help(LiveQueue& queue) override;
-  bool is_running() const override { return present_.load(std::memory_order_acquire) != 0; }
+  bool is_running() const override { return threads_.are_running(); }
   void look_again() override;
   void add_executions(std::vector<OpcodeTotal>& totals) const override;
   void copy_waiting(const LiveQueue& queue, std::vector<LiveItem>& items) const override;
@@ -80,7 +80,6 @@ class CpuLiveKernel final : public LiveKernel {
 
   CpuLiveKernel(const LiveLaunch& launch, std::shared_ptr<const Executor> executor,
                 std::uint64_t fuel_per_item, Word worker_count);
-  Result<void> start_workers();
   void work(Word seat);
   void refuse_items();
   std::unique_ptr<Roster> copy_roster() const;
@@ -109,9 +108,9 @@ class CpuLiveKernel final : public LiveKernel {
 
   std::atomic<bool> must_leave_{false};
   std::atomic<bool> must_cancel_{false};  // items that were taken and have not begun
-  std::atomic<Word> present_;             // workers that have not left
   std::atomic<std::uint32_t> look_requests_{0};
   std::atomic<std::uint64_t> cancelled_{0};
+  WorkerThreads threads_;
 };
 
 }  // namespace everkernel::backend::cpu

@@ -13,13 +13,14 @@
 
 #include "backend/cuda/abort_word.hpp"
 #include "base/spin.hpp"
+#include "everkernel/backend/detail/live.hpp"
 #include "everkernel/base/assert.hpp"
 #include "everkernel/protocol/debug_log.hpp"
 
 namespace everkernel::backend::cuda {
 namespace {
 
-using abi::SlotStatus;
+using abi::LongWord;
 using device::Continuation;
 using device::FreshRegion;
 using device::GraphReport;
@@ -32,7 +33,7 @@ static_assert(kItemDone == device::kItemDone && kItemRemaining == 0);
 static_assert(sizeof(Node) == sizeof(device::Waiters) && sizeof(Origin) == 2);
 static_assert(sizeof(FreshRegion) == 16 && sizeof(Continuation) == 64);
 
-// Regions gathered for one launch, unless a single slot holds more.
+// Regions gathered for one launch, unless a single ticket holds more.
 constexpr std::size_t kFreshRegions = std::size_t{1} << 16;
 // Least room for the hits of a launch, unless the run may keep fewer.
 constexpr std::uint64_t kLeastHits = std::uint64_t{1} << 20;
@@ -43,7 +44,7 @@ constexpr std::size_t kContinuations = 1024;
 // Arrays of a run that are together no larger than this are copied as one.
 constexpr std::size_t kPackedBytes = std::size_t{1} << 20;
 constexpr std::size_t kAlignment = 256;
-// Looks at the ring before the serving thread sleeps.
+// Looks at the queue before the serving thread sleeps.
 constexpr int kSpinLooks = 2000;
 constexpr int kLooksPerRefill = 64;
 constexpr auto kShortestNap = milliseconds(1);
@@ -139,11 +140,10 @@ class CudaGraphKernel::Layout {
 Result<std::unique_ptr<GraphKernel>> CudaGraphKernel::start(GraphCode code,
                                                             std::shared_ptr<GraphMemory> memory,
                                                             const GraphLaunch& launch) {
-  const auto ring = EVERKERNEL_TRY(protocol::LiveWords::bind(protocol::Buffer::ring, launch.ring));
   const auto control =
       EVERKERNEL_TRY(protocol::LiveWords::bind(protocol::Buffer::control, launch.control));
   std::unique_ptr<CudaGraphKernel> kernel(
-      new CudaGraphKernel(std::move(code), std::move(memory), launch, ring, control));
+      new CudaGraphKernel(std::move(code), std::move(memory), launch, control));
   EVERKERNEL_TRY(kernel->upload());
   kernel->is_running_.store(true, std::memory_order_relaxed);
   kernel->thread_ = EVERKERNEL_TRY(
@@ -152,15 +152,13 @@ Result<std::unique_ptr<GraphKernel>> CudaGraphKernel::start(GraphCode code,
 }
 
 CudaGraphKernel::CudaGraphKernel(GraphCode code, std::shared_ptr<GraphMemory> memory,
-                                 const GraphLaunch& launch, protocol::LiveWords ring,
-                                 protocol::LiveWords control)
+                                 const GraphLaunch& launch, protocol::LiveWords control)
     : code_(std::move(code)),
       memory_(std::move(memory)),
       launch_(launch),
       graph_(*launch.graph),
-      ring_(ring),
+      queue_(*launch.queue),
       control_(control),
-      slot_mask_(static_cast<Word>(ring.size() / abi::kSlotWords) - 1),
       max_crews_(max_launch(code_.crew, worker_limit(code_.crew, launch))),
       tile_bytes_(tile_bytes_of(code_.crew, launch.buffers)),
       nap_(kShortestNap) {}
@@ -212,10 +210,10 @@ CudaGraphKernel::Layout CudaGraphKernel::lay_out() {
   at.emitted = layout.add(sizeof(device::Wide));
   at.poisoned_by = layout.add(graph_.poisoned_by.size() * abi::kWordBytes);
   at.released = layout.add(item_words + chunks_.size() / device::kChunkWaiters * abi::kWordBytes);
-  at.left = layout.add((std::size_t{slot_mask_} + 1) * abi::kWordBytes);
+  at.left = layout.add(std::size_t{queue_.capacity()} * abi::kWordBytes);
   at.outcomes = layout.add(item_words);
   at.zeros_end = layout.end();
-  at.slot_of = layout.add(item_words);
+  at.ticket_of = layout.add(item_words);
   return layout;
 }
 
@@ -224,9 +222,9 @@ Result<void> CudaGraphKernel::upload() {
   EVERKERNEL_TRY(divide_cache(context(), code_.crew, tile_bytes_));
   gather_waiters();
   const Layout layout = lay_out();
-  const std::size_t slots = std::size_t{slot_mask_} + 1;
   EVERKERNEL_TRY(provide(code_.context, layout.end(), memory_->block));
-  EVERKERNEL_TRY(provide(code_.context, slots * abi::kWordBytes, memory_->finished));
+  EVERKERNEL_TRY(
+      provide(code_.context, std::size_t{queue_.capacity()} * abi::kWordBytes, memory_->finished));
   EVERKERNEL_TRY(context().check(
       context().driver().cuMemsetD32Async(reinterpret_cast<CuPointer>(block() + offsets_.zeros), 0,
                                           (offsets_.zeros_end - offsets_.zeros) / abi::kWordBytes,
@@ -256,7 +254,7 @@ void CudaGraphKernel::fill_params() {
   set(row.emitted, offsets_.emitted);
   row.control_words = static_cast<Word>(launch_.control.size() / abi::kWordBytes);
   row.debug_log_words = static_cast<Word>(launch_.debug_log.size() / abi::kWordBytes);
-  row.slot_count = slot_mask_ + 1;
+  row.slot_count = queue_.capacity();
   if (!table_entries().empty()) params.context.entries = block() + offsets_.table;
   params.context.entry_mask = launch_.buffers.mask;
   params.submission_count = 1;
@@ -277,7 +275,7 @@ void CudaGraphKernel::fill_graph_params() {
   set(params.chunks, offsets_.chunks);
   set(params.waiting_for, offsets_.waiting_for);
   set(params.join_waiting_for, offsets_.join_waiting_for);
-  set(params.slot_of, offsets_.slot_of);
+  set(params.ticket_of, offsets_.ticket_of);
   set(params.outcomes, offsets_.outcomes);
   if (!graph_.handles.keys.empty()) set(params.keys, offsets_.keys);
   params.key_mask = graph_.handles.keys.size() - 1;
@@ -297,20 +295,18 @@ CudaGraphKernel::~CudaGraphKernel() {
   stop(Clock::now());
 }
 
-// ---- serving the ring ----
+// ---- serving the queue ----
 
 void CudaGraphKernel::serve() {
   try {
-    note(serve_ring());
+    note(serve_queue());
   } catch (const std::bad_alloc&) {
     note(fail(Code::out_of_memory, "no memory left"));  // so short that the text needs none
   }
   is_running_.store(false, std::memory_order_release);
-  launch_.desk->close();
-  launch_.bell->wake();
 }
 
-Result<void> CudaGraphKernel::serve_ring() {
+Result<void> CudaGraphKernel::serve_queue() {
   const Current current = EVERKERNEL_TRY(context().enter());
   while (!must_leave()) {
     EVERKERNEL_TRY(collect());
@@ -327,35 +323,33 @@ Result<void> CudaGraphKernel::serve_ring() {
   return {};
 }
 
-// Gathers the regions of all published slots, in order of tickets.
+// Gathers the regions of all published tickets, in their order.
 Result<void> CudaGraphKernel::collect() {
   fresh_count_ = 0;
-  for (std::uint64_t ticket = head_.load(std::memory_order_relaxed);; ++ticket) {
-    const Word slot = slot_of(ticket);
-    const std::size_t line = std::size_t{slot} * abi::kSlotWords;
-    if (SlotStatus{ring_.load_acquire(line)} != SlotStatus::published) return {};
-    const std::size_t regions = graph_.portions[slot].left;
+  for (LongWord ticket = head_.load(std::memory_order_relaxed);; ++ticket) {
+    if (!queue_.peek(ticket)) return {};
+    const auto entry = queue_.copy_item(ticket);
+    EVERKERNEL_ASSERT(entry);
+    const Portion portion = Portion::of(*entry);
     const std::size_t room = memory_->fresh->size_bytes() / sizeof(FreshRegion);
-    if (fresh_count_ != 0 && fresh_count_ + regions > room) return {};
-    EVERKERNEL_TRY(provide(code_.context, regions * sizeof(FreshRegion), memory_->fresh));
-    ring_.store_relaxed(line, static_cast<Word>(SlotStatus::claimed));
-    add_portion(slot);
+    if (fresh_count_ != 0 && fresh_count_ + portion.regions > room) return {};
+    EVERKERNEL_TRY(provide(code_.context, portion.regions * sizeof(FreshRegion), memory_->fresh));
+    add_portion(static_cast<Word>(ticket), portion);
     head_.store(ticket + 1, std::memory_order_relaxed);
   }
 }
 
-void CudaGraphKernel::add_portion(Word slot) {
-  const Portion& portion = graph_.portions[slot];
+void CudaGraphKernel::add_portion(Word ticket, const Portion& portion) {
   auto* const rows = reinterpret_cast<FreshRegion*>(memory_->fresh->data());
   const std::size_t first = fresh_count_;
   for (Word place = portion.first; place != portion.first + portion.count; ++place) {
     const Word item = graph_.order.empty() ? place : graph_.order[place];
     if (graph_.places[item] != 0) continue;
-    const Word told = fresh_count_ == first ? portion.left : 0;
-    rows[fresh_count_++] = {.item = item, .slot = slot, .portion_regions = told, .unused = 0};
+    const Word told = fresh_count_ == first ? portion.regions : 0;
+    rows[fresh_count_++] = {.item = item, .ticket = ticket, .portion_regions = told, .unused = 0};
   }
-  EVERKERNEL_ASSERT(fresh_count_ - first == portion.left);
-  outstanding_ += portion.left;
+  EVERKERNEL_ASSERT(fresh_count_ - first == portion.regions);
+  outstanding_ += portion.regions;
 }
 
 // Few regions are spread over the device, a lane of a warp each; many fill the lanes.
@@ -407,7 +401,7 @@ Result<void> CudaGraphKernel::wait_for_launch() {
   }
 }
 
-// Takes over the counts of the launch, and hands slots that have ended back to the host.
+// Takes over the counts of the launch, and ends the tickets whose regions have all ended.
 void CudaGraphKernel::hand_back() {
   const GraphReport& report = this->report();
   {
@@ -426,12 +420,10 @@ void CudaGraphKernel::hand_back() {
   aside_ = report.aside;
   std::swap(memory_->continuations[0], memory_->continuations[1]);
   const auto* const finished = reinterpret_cast<const Word*>(memory_->finished->data());
-  for (const Word slot : std::span(finished, report.finished)) {
-    outstanding_ -= graph_.portions[slot].left;
-    graph_.portions[slot].left = 0;
-    ring_.store_release(std::size_t{slot} * abi::kSlotWords, static_cast<Word>(SlotStatus::done));
+  for (const Word ticket : std::span(finished, report.finished)) {
+    outstanding_ -= std::exchange(graph_.left[queue_.place_of(ticket)], 0);
+    queue_.end(ticket, abi::OutcomeCode::done, 0, {});
   }
-  if (report.finished != 0) launch_.bell->ring(0);
   static_cast<void>(refill());
 }
 
@@ -489,18 +481,22 @@ void CudaGraphKernel::be_idle() {
 }
 
 void CudaGraphKernel::rest() {
-  if (!launch_.desk->fall_asleep(head_.load(std::memory_order_relaxed))) {
-    std::this_thread::yield();
-    return;
+  Doorbell& doorbell = *launch_.doorbell;
+  doorbell.arm();
+  if (!queue_.peek(head_.load(std::memory_order_relaxed)) && !must_leave()) {
+    {
+      const std::scoped_lock held(lock_);
+      ++totals_.sleeps;
+    }
+    if (aside_ == 0) {
+      doorbell.wait(kLongSleep);
+    } else {
+      doorbell.wait(nap_);
+      nap_ = std::min<Clock::duration>(2 * nap_, kLongestNap);
+      has_rested_ = true;
+    }
   }
-  {
-    const std::scoped_lock held(lock_);
-    ++totals_.sleeps;
-  }
-  if (aside_ == 0) return launch_.desk->sleep(kLongSleep);
-  launch_.desk->sleep(nap_);
-  nap_ = std::min<Clock::duration>(2 * nap_, kLongestNap);
-  has_rested_ = true;
+  doorbell.disarm();
 }
 
 // ---- stopping ----
@@ -511,7 +507,7 @@ void CudaGraphKernel::stop(Clock::time_point deadline) {
   if (has_stopped_ || !thread_.joinable()) return;
   has_stopped_ = true;
   must_leave_.store(true, std::memory_order_release);
-  launch_.desk->close();
+  launch_.doorbell->ring(1);
   send(Signal::leave);
   if (!has_left(deadline)) {
     send(Signal::abort);

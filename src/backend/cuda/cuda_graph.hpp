@@ -40,14 +40,14 @@ struct GraphMemory {
   std::array<std::unique_ptr<Memory>, 2> continuations;  // put aside by the last and next launch
   std::optional<Stream> stream;                          // on which launches run
   std::optional<PinnedMemory> fresh;                     // regions a launch begins with
-  std::optional<PinnedMemory> finished;                  // slots that have ended
+  std::optional<PinnedMemory> finished;                  // tickets that have ended
   std::optional<PinnedMemory> report;                    // results and counts of a launch
   std::optional<PinnedMemory> one;                       // the word 1, to be copied to a signal
 };
 
-// A thread of the host serves the ring: it gathers the regions of published slots, launches crews
-// over them and over regions that earlier launches put aside, and hands back the slots that have
-// ended.
+// A thread of the host serves the queue: it gathers the regions of published tickets, launches
+// crews over them and over regions that earlier launches put aside, and ends the tickets whose
+// regions have all ended.
 class CudaGraphKernel final : public GraphKernel {
  public:
   // Fails as the driver does, and for buffers as protocol::LiveWords does.
@@ -67,14 +67,14 @@ class CudaGraphKernel final : public GraphKernel {
     std::size_t control, debug_log, table, items, origins, places, nodes, joins, chunks;
     std::size_t waiting_for, join_waiting_for, keys;
     std::size_t zeros, signals, shared, ring_shared, emitted, poisoned_by, released, left, outcomes;
-    std::size_t zeros_end, slot_of;
+    std::size_t zeros_end, ticket_of;
   };
   class Layout;
   // Words that tell crews to leave, and items to end.
   enum class Signal : std::size_t { leave, abort };
 
   CudaGraphKernel(GraphCode code, std::shared_ptr<GraphMemory> memory, const GraphLaunch& launch,
-                  protocol::LiveWords ring, protocol::LiveWords control);
+                  protocol::LiveWords control);
   void gather_waiters();
   void gather_waiters(std::span<const Node> nodes, std::vector<device::Waiters>& gathered);
   Layout lay_out();
@@ -82,11 +82,11 @@ class CudaGraphKernel final : public GraphKernel {
   void fill_params();
   void fill_graph_params();
   void serve();
-  Result<void> serve_ring();
+  Result<void> serve_queue();
   bool must_leave() const { return must_leave_.load(std::memory_order_acquire); }
   bool can_look_again() const { return aside_ != 0 && (has_moved_ || has_rested_); }
   Result<void> collect();
-  void add_portion(Word slot);
+  void add_portion(Word ticket, const Portion& portion);
   Result<void> run_launch();
   Result<void> provide_continuations();
   Result<void> wait_for_launch();
@@ -120,15 +120,13 @@ class CudaGraphKernel final : public GraphKernel {
   const device::GraphReport& report() const {
     return *reinterpret_cast<const device::GraphReport*>(memory_->report->data());
   }
-  Word slot_of(std::uint64_t ticket) const { return static_cast<Word>(ticket) & slot_mask_; }
 
   const GraphCode code_;
   const std::shared_ptr<GraphMemory> memory_;
   const GraphLaunch launch_;
   const WorkGraph& graph_;
-  protocol::LiveWords ring_;
+  const protocol::QueueKernel queue_;
   protocol::LiveWords control_;
-  const Word slot_mask_;
   const Crews max_crews_;      // the most of a launch
   const unsigned tile_bytes_;  // that buffers of the table can use
   Offsets offsets_ = {};
@@ -139,13 +137,13 @@ class CudaGraphKernel final : public GraphKernel {
   // Used by the serving thread alone.
   device::GraphParams params_ = {};
   std::size_t fresh_count_ = 0;         // regions gathered for the next launch
-  std::uint64_t outstanding_ = 0;       // regions of slots that have not ended
+  std::uint64_t outstanding_ = 0;       // regions of tickets that have not ended
   std::uint64_t aside_ = 0;             // regions the last launch put aside
   bool has_moved_ = false;              // whether anything ran in the last launch
   bool has_rested_ = false;             // whether the thread has slept since the last launch
   int looks_ = 0;                       // in a row that found nothing
   Clock::duration nap_ = {};            // length of the next one
-  std::atomic<std::uint64_t> head_{0};  // the next ticket
+  std::atomic<abi::LongWord> head_{0};  // the next ticket
   std::atomic<bool> must_leave_{false};
   std::atomic<bool> is_running_{false};
 

@@ -29,7 +29,7 @@ struct alignas(8) Waiters {
 /// A region of a portion that a launch begins with.
 struct alignas(16) FreshRegion {
   Word item;             ///< the first item of the region
-  Word slot;             ///< of the portion
+  Word ticket;           ///< of the portion
   Word portion_regions;  ///< regions of the portion; 0 in all rows of the portion but one
   Word unused;           ///< zero
 };
@@ -37,7 +37,7 @@ struct alignas(16) FreshRegion {
 /// A region that was put aside and must run again; backend::cpu::Continuation.
 struct alignas(16) Continuation {
   Word item;                  ///< the next item of the region
-  Word slot;                  ///< of the region
+  Word ticket;                ///< of the region
   Word has_begun;             ///< whether the item has run before and runs again
   Word unused;                ///< zero
   Word args[abi::kSlotArgs];  ///< of the item, if it has begun
@@ -63,7 +63,7 @@ struct alignas(128) GraphShared {
   alignas(128) Word working;        ///< crews that hold or take regions
   Word departed;                    ///< crews that have left this launch
   alignas(128) Wide aside;          ///< regions put aside in this launch
-  Wide finished;                    ///< slots whose last region ended in this launch
+  Wide finished;                    ///< tickets whose last region ended in this launch
   Word has_faults;                  ///< whether any item has faulted; else no handle is poisoned
   Word unused;                      ///< zero
   alignas(128) GraphTotals totals;  ///< since the run began
@@ -72,7 +72,7 @@ struct alignas(128) GraphShared {
 /// The result of a launch. In host memory.
 struct GraphReport {
   Wide aside;          ///< regions put aside
-  Wide finished;       ///< slots whose last region ended
+  Wide finished;       ///< tickets whose last region ended
   Wide emitted;        ///< hits since the run began, including those that did not fit
   Word is_shut_down;   ///< SHUTDOWN was set
   Word unused;         ///< zero
@@ -91,20 +91,20 @@ struct GraphParams {
   const Word* chunks;             ///< kChunkWaiters words each
   Word* waiting_for;              ///< nodes that each item waits for
   Word* join_waiting_for;       ///< nodes that each join waits for; later a link (graph_kernel.cuh)
-  Word* slot_of;                ///< of a region that waits, by its first item
+  Word* ticket_of;              ///< of a region that waits, by its first item
   Word* outcomes;               ///< one for each item
   const Word* keys;             ///< handle of each place; null: the place of a handle is the handle
   Wide key_mask;                ///< places minus one
   Word* poisoned_by;            ///< poison of each place (graph_faults.cuh)
   Word* released;               ///< the queue: first items, or item_count + chunk; plus one each
-  Word* left;                   ///< open regions of each slot
+  Word* left;                   ///< open regions, by place of the ticket
   GraphShared* shared;          ///< by all crews
   const FreshRegion* fresh;     ///< regions that this launch begins with, in host memory
   Wide fresh_count;             ///< number of `fresh`
   const Continuation* resumed;  ///< regions that earlier launches put aside
   Wide resumed_count;           ///< number of `resumed`
   Continuation* aside;          ///< room for the regions that this launch puts aside
-  Word* finished;               ///< slots, in host memory
+  Word* finished;               ///< tickets, in host memory
   GraphReport* report;          ///< in host memory
   Word item_count;              ///< nodes below this number are items, the others joins
   Word origin;                  ///< of all items if `origins` is null

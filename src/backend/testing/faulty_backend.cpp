@@ -140,9 +140,8 @@ class FaultyLive final : public LiveKernel, public Cuttable {
 
 class FaultyGraph final : public GraphKernel, public Cuttable {
  public:
-  FaultyGraph(std::shared_ptr<Device> device, std::unique_ptr<GraphKernel> inner,
-              CompletionBell* bell)
-      : inner_(std::move(inner)), bell_(bell), registration_(std::move(device), this) {}
+  FaultyGraph(std::shared_ptr<Device> device, std::unique_ptr<GraphKernel> inner)
+      : inner_(std::move(inner)), registration_(std::move(device), this) {}
 
   void stop(Clock::time_point deadline) override {
     const std::scoped_lock held(stop_mutex_);
@@ -159,12 +158,10 @@ class FaultyGraph final : public GraphKernel, public Cuttable {
     if (is_cut_.exchange(true, std::memory_order_acq_rel)) return;
     const std::scoped_lock held(stop_mutex_);
     inner_->stop(deadline_after(kLongestItem));
-    bell_->wake();
   }
 
  private:
   std::unique_ptr<GraphKernel> inner_;
-  CompletionBell* bell_;
   std::mutex stop_mutex_;  // stop() waits for a running cut
   std::atomic<bool> is_cut_{false};
   Registration registration_;  // last: a cut uses everything above
@@ -280,8 +277,7 @@ class FaultyKernel final : public Kernel {
     EVERKERNEL_TRY(device_->step(FaultStep::start));
     if (!device_->is_alive(generation_)) return lost();
     auto graph = EVERKERNEL_TRY(inner_->start_graph(launch));
-    return std::unique_ptr<GraphKernel>(
-        std::make_unique<FaultyGraph>(device_, std::move(graph), launch.bell));
+    return std::unique_ptr<GraphKernel>(std::make_unique<FaultyGraph>(device_, std::move(graph)));
   }
 
  private:

@@ -1,10 +1,10 @@
 // Planned work as workers read it: items, which node waits for which, and where results go.
 //
-// The planner makes the graph, a live kernel runs it. A slot of the ring stands for a portion of
+// The planner makes the graph, a kernel runs it. A ticket of a run's queue stands for a portion of
 // the order of regions instead of one operation. A region is named by its first item. Its next item
 // is the only waiter of the item before, unless the place of that waiter is 0. The count of a
-// waiting region includes the claim of its own slot. The worker that brings the count to zero runs
-// the region, which passes neither the host nor the ring again.
+// waiting region includes one for the taking of its ticket. The worker that brings the count to
+// zero runs the region, which passes neither the host nor the queue again.
 #pragma once
 
 #include <cstddef>
@@ -43,11 +43,19 @@ struct Edge {
   Word next = kNoNode;  ///< next edge of the node it waits for
 };
 
-/// The portion of the order that a slot stands for.
+/// The stretch of the order that a ticket stands for.
 struct Portion {
-  Word first = 0;  ///< place in the order
-  Word count = 0;  ///< places
-  Word left = 0;   ///< regions in it that have not ended; accessed atomically
+  Word first = 0;    ///< place in the order
+  Word count = 0;    ///< places
+  Word regions = 0;  ///< regions that begin there
+
+  /// The entry of its ticket, which holds nothing else: a portion may contain operations that do
+  /// not fit a compact entry.
+  abi::WorkItem entry() const { return {0, first, count, regions}; }
+  /// The portion of an entry.
+  static Portion of(const abi::WorkItem& entry) {
+    return {entry.input_handle, entry.output_handle, entry.param};
+  }
 };
 
 /// Places of handles: a hash table with open addressing, or every handle is its own place.
@@ -75,8 +83,9 @@ struct Refill {
   void* self = nullptr;                ///< passed to it
 };
 
-/// Everything a live kernel needs to run planned work. Nodes below items.size() are items, nodes
-/// above are joins, which run nothing. The memory behind the spans outlives the kernel.
+/// Everything a kernel needs to run planned work. Nodes below items.size() are items, nodes above
+/// are joins, which run nothing. A run has fewer than 2^32 tickets, so a word holds each of them.
+/// The memory behind the spans outlives the kernel.
 struct WorkGraph {
   std::span<const abi::WorkItem> items = {};  ///< the list
   std::span<const Origin> origins = {};       ///< one for each item, or empty
@@ -89,18 +98,18 @@ struct WorkGraph {
   std::span<const Edge> edges = {};           ///< of nodes with several waiters
   std::span<Word> waiting_for = {};           ///< of an item: nodes it waits for; atomic
   std::span<Word> join_waiting_for = {};      ///< of a join: nodes it waits for; atomic
-  std::span<Word> slot_of = {};               ///< of a region that waits: its slot
+  std::span<Word> ticket_of = {};             ///< of a region that waits: the ticket it belongs to
   std::span<const Word> order = {};           ///< first items of regions; empty = list order
-  std::span<Portion> portions = {};           ///< one for each slot of the ring
-  std::span<Word> outcomes = {};              ///< one for each item; atomic
-  HandlePlaces handles = {};                  ///< of every handle that items touch
-  std::span<Word> poisoned_by = {};     ///< of a handle: the opcode whose fault poisoned it; atomic
+  std::span<Word> left = {};         ///< of a ticket's place: regions that have not ended; atomic
+  std::span<Word> outcomes = {};     ///< one for each item; atomic
+  HandlePlaces handles = {};         ///< of every handle that items touch
+  std::span<Word> poisoned_by = {};  ///< of a handle: the opcode whose fault poisoned it; atomic
   std::span<const Word> barriers = {};  ///< opcodes whose items run alone
   HitStore* hits = nullptr;             ///< where emit puts its hits
   HitStore* prints = nullptr;           ///< where printf puts its records: item, format, two values
 
-  /// A worker that has run out of slots may call it, on any thread, which saves waking the host.
-  /// The host feeds the ring as well, so a backend need not call it.
+  /// A worker that has run out of tickets may call it, on any thread, which saves waking the host.
+  /// The host feeds the queue as well, so a backend need not call it.
   Refill refill = {};
 
   /// The item that follows this one in its region, or kNoNode.

@@ -33,10 +33,10 @@ class Bell {
   Bell& operator=(const Bell&) = delete;  ///< queues refer to it
   virtual ~Bell() = default;              ///< nobody may ring any more
 
-  /// Called by a producer after its entries are stored.
-  void announce() {
+  /// Called after something was stored that as many workers could take.
+  void announce(Word workers = 1) {
     if (is_armed()) [[unlikely]]
-      ring(1);
+      ring(workers);
   }
   /// Whether a worker sleeps or is about to, as seen by a thread that has stored something.
   bool is_armed() const {
@@ -61,7 +61,7 @@ class Bell {
 
 class LiveQueue;
 
-/// The bell of a session, where its workers sleep. Outlives its kernels.
+/// The bell of a session or of runs, where workers sleep. Outlives its kernels.
 ///
 /// A worker that would sleep arms the bell, looks everywhere once more, waits and disarms. The
 /// count of those that sleep lies on a page of its own, which producers in other processes map

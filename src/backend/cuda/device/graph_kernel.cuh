@@ -186,20 +186,22 @@ class GraphCrew {
   }
 
   /// Holds a fresh region, unless it waits for others. The count of a region that waits includes
-  /// this claim, so that it is not released before its slot is stored.
-  EK_DEVICE void claim(Word item, Word slot) {
+  /// this claim, so that it is not released before its ticket is stored.
+  EK_DEVICE void claim(Word item, Word ticket) {
     const Words waiting_for(params_.waiting_for, params_.item_count);
     if (waiting_for.load_relaxed(item) != 0) {
-      slots_of_regions().store_relaxed(item, slot);
+      tickets_of_regions().store_relaxed(item, ticket);
       if (waiting_for.fetch_add_acq_rel(item, 0u - 1) != 1) return;
     }
-    hold(item, slot);
+    hold(item, ticket);
   }
-  EK_DEVICE Words slots_of_regions() const { return {params_.slot_of, params_.item_count}; }
+  EK_DEVICE Words tickets_of_regions() const { return {params_.ticket_of, params_.item_count}; }
+  /// The place of a ticket in the queue of the run.
+  EK_DEVICE Word place_of(Word ticket) const { return ticket & (submission_.row.slot_count - 1); }
 
-  EK_DEVICE void hold(Word item, Word slot) {
+  EK_DEVICE void hold(Word item, Word ticket) {
     item_ = item;
-    slot_ = slot;
+    ticket_ = ticket;
     resumed_ = 0;
   }
 
@@ -262,7 +264,7 @@ class GraphCrew {
     words_ = load_item(params_.items, item_);
     const Word origin =
         params_.origins != nullptr ? load_origin(params_.origins, item_) : params_.origin;
-    visitor.slot = slot_;
+    visitor.slot = place_of(ticket_);
     visitor.opcode = words_.a;
     visitor.tenant = origin & 0xFF;
     visitor.priority_word = origin >> 8;
@@ -378,7 +380,7 @@ class GraphCrew {
   EK_DEVICE Word after_handler(const Item& item, Word result) const {
     const auto ending = static_cast<Ending>(result & 0xFF);
     if (ending != Ending::yield && ending != Ending::requeue) return result;
-    Word* const to = make_continuation(item.number, item.slot, true);
+    Word* const to = make_continuation(item.number, true);
     const Words words(to, sizeof(Continuation) / sizeof(Word));
 #pragma unroll
     for (Word i = 0; i < abi::kSlotArgs; ++i) words.store_relaxed(4 + i, item.args[i]);
@@ -386,7 +388,7 @@ class GraphCrew {
   }
   /// Puts the region aside because its item may not run now, with the args as they are.
   EK_DEVICE void put_aside() const {
-    Word* const to = make_continuation(item_, slot_, resumed_ != 0);
+    Word* const to = make_continuation(item_, resumed_ != 0);
     if (resumed_ == 0) return;
     const Words from(const_cast<Word*>(params_.resumed[resumed_ - 1].args), abi::kSlotArgs);
     for (Word i = 0; i < abi::kSlotArgs; ++i) {
@@ -394,12 +396,12 @@ class GraphCrew {
     }
   }
   /// Takes a place among the regions put aside; returns its words.
-  EK_DEVICE Word* make_continuation(Word item, Word slot, bool has_begun) const {
+  EK_DEVICE Word* make_continuation(Word item, bool has_begun) const {
     const Wide place = WideWord(&shared_.aside).fetch_add_relaxed(1);
     Word* const to = &params_.aside[place].item;
     const Words words(to, sizeof(Continuation) / sizeof(Word));
     words.store_relaxed(0, item);
-    words.store_relaxed(1, slot);
+    words.store_relaxed(1, ticket_);
     words.store_relaxed(2, has_begun ? 1 : 0);
     return to;
   }
@@ -443,7 +445,7 @@ class GraphCrew {
       resumed_ = 0;
       return;
     }
-    count_regions(slot_, 0u - 1);
+    count_regions(ticket_, 0u - 1);
     item_ = kNoNode;
     Word joins = kNoNode;
     release(waiters, joins);
@@ -520,7 +522,7 @@ class GraphCrew {
     joins = join;
   }
   EK_DEVICE void give(Word item) {
-    hold(item, slots_of_regions().load_relaxed(item));
+    hold(item, tickets_of_regions().load_relaxed(item));
   }
   /// Adds `count` consecutive regions or chunks to the queue; releases the writes before it.
   EK_DEVICE void push(Word first, Word count) const {
@@ -530,15 +532,15 @@ class GraphCrew {
     for (Word i = 0; i < count; ++i) cells.store_relaxed(i, first + i + 1);
   }
 
-  /// Adds `count` to the open regions of a slot. The initial number is added when the first region
-  /// of the portion is taken, which may be after other regions have ended: the sum reaches zero
-  /// when all of these additions have happened. The host reads the finished slots after the launch,
-  /// so that relaxed accesses are enough.
-  EK_DEVICE void count_regions(Word slot, Word count) const {
+  /// Adds `count` to the open regions of a ticket. The initial number is added when the first
+  /// region of the portion is taken, which may be after other regions have ended: the sum reaches
+  /// zero when all of these additions have happened. The host reads the finished tickets after the
+  /// launch, so that relaxed accesses are enough.
+  EK_DEVICE void count_regions(Word ticket, Word count) const {
     const Words left(params_.left, ~0u);
-    if (left.fetch_add_relaxed(slot, count) + count != 0) return;
+    if (left.fetch_add_relaxed(place_of(ticket), count) + count != 0) return;
     const Wide place = WideWord(&shared_.finished).fetch_add_relaxed(1);
-    store_for_host(params_.finished + place, slot);
+    store_for_host(params_.finished + place, ticket);
   }
 
   EK_DEVICE PoisonedHandles handles() const {
@@ -552,7 +554,7 @@ class GraphCrew {
   bool can_hold_ = false;    // this lane may hold a region
   bool is_resting_ = false;  // the crew is not in the count of working crews
   Word item_ = kNoNode;      // the next item of the region that this lane holds
-  Word slot_ = 0;            // the slot of that region
+  Word ticket_ = 0;          // the ticket of that region
   Word resumed_ = 0;         // index of the continuation that has its args, plus one; 0 = none
   Quad words_ = {};          // the words of the item (load_item)
   GraphCounts counts_;
