@@ -43,9 +43,13 @@ constexpr Word kAnswerCycles = 300;
 // Longest pause between two looks of a kernel without work.
 constexpr Word kLongestPauseNs = 8000;
 
-// Crews of which a block each serves one priority, if that leaves at least as many for all.
+// Warps of a session on a multiprocessor. They keep items in registers, of which they take less than
+// half, so that other kernels run beside them.
+constexpr Word kWarpsPerSm = 4;
+
+// Crews that serve one priority each, if that leaves at least as many for all.
 Word home_crews_of(const CrewKernel& kernel, Word crew_count) {
-  const Word home = kernel.has_groups ? 1 : kernel.block_threads / kWarp;
+  const Word home = kernel.has_groups ? 1 : kWarpsPerSm;
   return crew_count >= 2 * home * abi::kPriorityCount ? home : 0;
 }
 
@@ -56,8 +60,8 @@ bool is_before(Word epoch, Word other) {
 }  // namespace
 
 Word live_worker_count(const Context& context, const CrewKernel& kernel, Word limit) {
-  const Word crews_per_block = kernel.has_groups ? 1 : kernel.block_threads / kWarp;
-  const Word most = context.facts().sm_count * crews_per_block;
+  const Word sm_count = context.facts().sm_count;
+  const Word most = kernel.has_groups ? (sm_count + 1) / 2 : sm_count * kWarpsPerSm;
   return limit == 0 ? most : std::min(limit, most);
 }
 

@@ -34,8 +34,8 @@ struct LiveCode {
   std::vector<Word> opcodes = {};   // of the handlers, by index
 };
 
-// Crews of a session, of which each is a worker: at most a block for each multiprocessor, so that
-// other kernels have room beside it. `limit` 0 is no limit.
+// Crews of a session, of which each is a worker: a few warps on each multiprocessor, or a block on
+// every second one, so that other kernels have room beside them. `limit` 0 is no limit.
 Word live_worker_count(const Context& context, const CrewKernel& kernel, Word limit);
 
 class CudaLiveKernel final : public LiveKernel {

@@ -9,6 +9,18 @@
 
 namespace everkernel::device {
 
+/// Stretches of a queue that are under way at one time.
+inline constexpr Word kStretches = 8;
+/// Words of the board of queues that have stretches.
+inline constexpr Word kBoardWords = 32;
+
+/// Consecutive tickets that crews run in portions (device/live_streams.cuh).
+struct LiveStretch {
+  Wide first;  ///< ticket
+  Word count;  ///< tickets
+  Word left;   ///< portions that have not ended
+};
+
 /// A queue as the kernel has it. The host fills it before the queue is in any orders.
 struct alignas(128) LiveQueueRow {
   const Word* entries;   ///< in the producer file
@@ -29,6 +41,8 @@ struct alignas(128) LiveQueueRow {
   Word next_waiting;     ///< the place from which the crew that looks searches for the next one
   Word abort;            ///< the host sets it: running items end at their next turn of a loop
   Word unused;           ///< zero
+  alignas(128) Wide claim;            ///< number of the present stretch, portions of it pulled
+  LiveStretch stretches[kStretches];  ///< by their number
 };
 
 /// What crews work by. Orders never change: the host writes new ones and then their address, and
@@ -69,6 +83,7 @@ struct alignas(128) LiveLock {
 struct alignas(128) LiveShared {
   const LiveOrders* orders;                            ///< the present ones; the host stores it
   alignas(128) LiveLock looking[abi::kPriorityCount];  ///< held by the crew that looks
+  alignas(128) Wide board[kBoardWords];  ///< queues that have stretches
   alignas(128) LiveTotals totals;
   alignas(128) Wide prefetches;                     ///< IO slots of prefetches, one bit each
   Word hits_dropped;                                ///< emits, which have no place to go

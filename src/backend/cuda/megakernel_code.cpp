@@ -101,7 +101,7 @@ Result<MegakernelCode> MegakernelCode::generate(const KernelOptions& options) {
 auto MegakernelCode::with_request(const Context& context, CodePart part, const auto& use) const {
   std::vector<std::string> options = common_options_;
   if (part == CodePart::live) {
-    // One block on a multiprocessor: its threads keep an item in registers.
+    // Threads keep items in registers; few of them stay on a multiprocessor.
     options.emplace_back("-DEVERKERNEL_LIVE");
     options.emplace_back("-DEVERKERNEL_BLOCKS_PER_SM=1");
   } else {

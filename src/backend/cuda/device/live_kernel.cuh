@@ -15,6 +15,7 @@
 #include "backend/cuda/device/live_counts.cuh"
 #include "backend/cuda/device/live_items.cuh"
 #include "backend/cuda/device/live_memory.cuh"
+#include "backend/cuda/device/live_streams.cuh"
 #include "backend/cuda/device/live_waiting.cuh"
 #include "backend/cuda/live_rows.hpp"
 #include "everkernel/abi/control.hpp"
@@ -41,6 +42,8 @@ inline constexpr Word kMostSkips = 256;
 /// Least entries of a window that count as a row of many when all of them are there.
 inline constexpr Word kLongRow = 8;
 
+/// Looks after which the crew that looks sees whether portions are left that nobody pulls.
+inline constexpr Word kQuietLooks = 16;
 /// Items of one look that may be those of threads which wait for them one by one.
 inline constexpr Word kFewItems = 4;
 
@@ -69,7 +72,11 @@ struct LiveLook {
 class LiveCrew {
  public:
   EK_DEVICE explicit LiveCrew(const LiveParams& params)
-      : params_(params), shared_(*params.shared), runner_(params), counts_(params) {
+      : params_(params),
+        shared_(*params.shared),
+        runner_(params),
+        counts_(params),
+        has_streams_(params.slots_per_crew != 1) {
     const Word crew = crew_index();
     seat_ = params.seats + crew;
     looks_ = !kHasGroupHandlers || threadIdx.x < kWarpLanes;
@@ -94,22 +101,70 @@ class LiveCrew {
   }
 
  private:
-  /// LiveRunner::run() contains all handlers and is inlined: it has one call.
+  /// Runs what the lanes hold: first the items that run on a lane each, then one after the other
+  /// those that all threads of the crew run together. LiveRunner::run() contains all handlers and is
+  /// inlined: it has one call.
   EK_DEVICE void run_items() {
-    Word begun = 0;
-    bool is_packed = looks_ && is_single_ && is(item_.opcode, Opcode::packed_slot);
+    LiveItem work = item_;
+    const bool is_alone = holds_ && runs_together(item_);
+    Word left = looks_ ? __ballot_sync(kAllLanes, is_alone) : 0;
+    if (is_alone || !holds_) work.kind = Kind::nothing;
+    bool is_together = false;
+    bool has_more = false;
     do {
-      if (is_packed) {
-        is_packed = runner_.next_operation(item_, begun, slot_of(item_));
-        const bool is_others = item_.kind == Kind::lane && lane_index() != 0;
-        if (!is_packed || is_others) item_.kind = Kind::nothing;
+      Word owner = 0;
+      Word begun = 0;
+      bool is_packed = false;
+      if (is_together) {
+        owner = lowest_lane(left);
+        left &= left - 1;
+        work = spread(owner);
+        is_packed = is(work.opcode, Opcode::packed_slot);
+        if (is_packed && lane_index() == 0) store_slot(work, SlotStatus::claimed);
+        __syncwarp();
       }
-      if (looks_) runner_.run(item_, is_single_);
-      runner_.run_group(item_);
-      if (looks_ && is_single_) item_.result = __shfl_sync(kAllLanes, item_.result, 0);
-      if (is_packed) counts_.add_operation(item_);
-    } while (crew_.any(is_packed));
-    if (begun != 0) load_slot(item_);  // its own args, which are its results too
+      do {
+        if (is_packed) is_packed = begin_operation(work, begun);
+        if (looks_) runner_.run(work, is_together);
+        runner_.run_group(work);
+        if (is_together) work.result = __shfl_sync(kAllLanes, work.result, 0);
+        if (is_packed) counts_.add_operation(work);
+      } while (crew_.any(is_packed));
+      if (begun != 0) load_slot(work);  // its own args, which are its results too
+      if (is_together ? lane_index() == owner : holds_ && !is_alone) keep_end(work);
+      is_together = has_more = left != 0;
+    } while (crew_.any(has_more));
+  }
+  EK_DEVICE bool runs_together(const LiveItem& item) const {
+    return is(item.opcode, Opcode::packed_slot) ||
+           (item.kind != Kind::lane && item.kind != Kind::nothing);
+  }
+  EK_DEVICE bool begin_operation(LiveItem& work, Word& begun) const {
+    const bool is_packed = runner_.next_operation(work, begun, slot_of(work));
+    const bool is_others = work.kind == Kind::lane && lane_index() != 0;
+    if (!is_packed || is_others) work.kind = Kind::nothing;
+    return is_packed;
+  }
+  /// Takes over how the item of this lane ended.
+  EK_DEVICE void keep_end(const LiveItem& work) {
+    item_.result = work.result;
+    item_.is_claim = work.is_claim;
+#pragma unroll
+    for (Word i = 0; i < abi::kSlotArgs; ++i) item_.args[i] = work.args[i];
+  }
+  /// The item of a lane, on all lanes of the warp.
+  EK_DEVICE LiveItem spread(Word owner) const {
+    constexpr Word kWords = sizeof(LiveItem) / sizeof(Word);
+    union Copy {
+      LiveItem item;
+      Word words[kWords];
+      EK_DEVICE Copy(const LiveItem& from) : item(from) {}
+    } copy(item_);
+#pragma unroll
+    for (Word i = 0; i < kWords; ++i) {
+      copy.words[i] = __shfl_sync(kAllLanes, copy.words[i], owner);
+    }
+    return copy.item;
   }
 
   // ---- orders ----
@@ -136,14 +191,15 @@ class LiveCrew {
 
   // ---- who looks ----
 
-  /// Waits until this crew is the one that looks at some priority; false if it must leave.
+  /// Waits until this crew is the one that looks at some priority, or holds a portion of a stream;
+  /// false if it must leave.
   EK_DEVICE bool follow() {
     for (Word pause = 100;; pause = pause < 1600 ? pause * 2 : pause) {
       const LiveOrders* const orders = same_orders();
       if (__shfl_sync(kAllLanes, is_shut_down(), 0) != 0) return false;
       if (orders != orders_) {
         if (!acknowledge(orders)) return false;
-      } else if (take_lock()) {
+      } else if (take_lock() || pull()) {
         return true;
       }
       sleep(pause);
@@ -158,25 +214,33 @@ class LiveCrew {
     return runner_.control().load_relaxed(abi::kControlShutdown.first);
   }
 
-  /// Takes the lock of a priority that has queues and at which nobody looks.
+  /// Takes the lock of a priority that has queues and at which nobody looks. Each of the first lanes
+  /// looks at one lock.
   EK_DEVICE bool take_lock() {
-    const Word end = serves_one_level() ? end_level_ : 1;
-    for (level_ = serves_one_level() ? first_level_ : 0; level_ < end; ++level_) {
-      const Word last = serves_one_level() ? level_ + 1 : Word{abi::kPriorityCount};
-      first_queue_ = load_field(orders_->level_begin + level_);
-      end_queue_ = load_field(orders_->level_begin + last);
-      if (first_queue_ == end_queue_) continue;
-      Word got = 0;
-      if (lane_index() == 0) got = lock().load_relaxed(0) == 0 && lock().claim(0, 0, 1);
-      if (__shfl_sync(kAllLanes, got, 0) == 0) continue;
-      urgent_ = load_field(&shared_.looking[level_].urgent);
-      turn_ = load_field(&shared_.looking[level_].turn);
-      is_looking_ = true;
-      idle_looks_ = 0;
-      arrange(0);
-      return true;
+    const Word lane = lane_index();
+    const bool is_mine = serves_one_level() ? lane >= first_level_ && lane < end_level_ : lane == 0;
+    Word first = 0, end = 0, is_held = 1;
+    if (is_mine) {
+      first = load_field(orders_->level_begin + lane);
+      end = load_field(orders_->level_begin +
+                       (serves_one_level() ? lane + 1 : Word{abi::kPriorityCount}));
+      is_held = load_field(&shared_.looking[lane].is_held);
     }
-    return false;
+    __syncwarp();
+    const Word free = __ballot_sync(kAllLanes, is_held == 0 && first != end);
+    if (free == 0) return false;
+    level_ = lowest_lane(free);
+    Word got = 0;
+    if (lane == 0) got = lock().claim(0, 0, 1) ? 1 : 0;
+    if (__shfl_sync(kAllLanes, got, 0) == 0) return false;
+    first_queue_ = __shfl_sync(kAllLanes, first, level_);
+    end_queue_ = __shfl_sync(kAllLanes, end, level_);
+    urgent_ = load_field(&shared_.looking[level_].urgent);
+    turn_ = load_field(&shared_.looking[level_].turn);
+    is_looking_ = true;
+    idle_looks_ = quiet_looks_ = 0;
+    arrange(0);
+    return true;
   }
   EK_DEVICE Words lock() const { return one_word(&shared_.looking[level_].is_held); }
 
@@ -201,6 +265,7 @@ class LiveCrew {
     round_ = round < rounds_ ? round : 0;
     width_ = kWarpLanes / ways;
     const Word index = round_ * ways + lane_index() / width_;
+    queue_place_ = first_queue_ + index;
     window_ = {};
     head_ = 0;
     if (index < count) {
@@ -220,7 +285,10 @@ class LiveCrew {
   /// Finds items for the lanes of this warp; false if the crew must leave.
   EK_DEVICE bool find_items() {
     for (;;) {
-      if (!is_looking_ && !follow()) return false;
+      if (!is_looking_) {
+        if (!follow()) return false;
+        if (!is_looking_) return true;
+      }
       LiveLook look = look_for_news();
       if (look.has_orders) {
         stop_looking();  // follow() acknowledges the orders
@@ -228,6 +296,7 @@ class LiveCrew {
         continue;
       }
       if (look.found != 0 && take(look)) return true;
+      if (must_pull() && pull()) return true;
       if (must_visit(look) && take_waiting(look)) return true;
       if (rounds_ > 1) arrange(round_ + 1);
     }
@@ -287,25 +356,29 @@ class LiveCrew {
   /// than to run what it has found.
   EK_DEVICE bool end_look(LiveLook& look) {
     const Word lap = abi::lap_bit(head_ + behind_, window_.capacity);
-    const bool is_free = window_.row != nullptr && is_ended(look.ended, lap ^ 1);
-    const bool may_run = look.mask != 0 || !is_known_;
     const bool has_news = look.orders != orders_ || look.shutdown != 0;
     look.has_orders = __any_sync(kAllLanes, has_news) != 0;
     const bool has_moved = __any_sync(kAllLanes, look.tenant_base != tenant_base_) != 0;
     const bool is_due = __any_sync(kAllLanes, look.waiting != 0) && ++skipped_ > skips_;
     const bool needs_care = look.has_orders || has_moved || is_due || rounds_ > 1;
-    bool is_there = is_free && may_run && look.quads[0].a >> 31 == lap;
-    if (window_.is_full && lanes_each_ == 1) {
-      is_there = is_there && look.quads[1].a >> 31 == lap && look.quads[2].a >> 31 == lap &&
-                 look.quads[3].a >> 31 == lap;
-    }
-    look.found = __ballot_sync(kAllLanes, is_there);
+    look.found = __ballot_sync(kAllLanes, is_entry_there(look, lap));
     if (has_full_windows_) look.found = whole_entries(look.found);
     if (has_moved) {
       note_tenants(__shfl_sync(kAllLanes, look.tenant_base, 0));
       look.found = 0;  // the masks of a table that was moved are looked at next time
     }
     return needs_care;
+  }
+  /// Whether the entry, or the part of it, that this lane has loaded is there and may be taken.
+  EK_DEVICE bool is_entry_there(const LiveLook& look, Word lap) const {
+    const bool is_free = window_.row != nullptr && is_ended(look.ended, lap ^ 1);
+    const bool may_run = look.mask != 0 || !is_known_;
+    bool is_there = is_free && may_run && look.quads[0].a >> 31 == lap;
+    if (window_.is_full && lanes_each_ == 1) {
+      is_there = is_there && look.quads[1].a >> 31 == lap && look.quads[2].a >> 31 == lap &&
+                 look.quads[3].a >> 31 == lap;
+    }
+    return is_there;
   }
   /// Of entries that several lanes loaded, those of which every quad is there.
   EK_DEVICE Word whole_entries(Word lanes) const {
@@ -339,6 +412,7 @@ class LiveCrew {
                 second.c, second.d};
       }
     }
+    if (__any_sync(kAllLanes, is_row_of_many(look.found))) return false;
     const bool is_counted = look.quota < params_.crew_count && look.quota < kLargeQuota;
     const bool is_express = is_sound && is_known_ && !is_counted &&
                             opcode <= static_cast<Word>(Opcode::compare_swap) &&
@@ -431,12 +505,40 @@ class LiveCrew {
     return lane;
   }
 
+  /// Whether a look has found so much in this lane's queue that there may be a stretch.
+  EK_DEVICE bool is_row_of_many(Word found) const {
+    return reach_ >= kLongRow && row_length(found) == reach_ && has_streams_;
+  }
+  /// Makes stretches of what is filled in queues whose whole window is there; returns whether it
+  /// made any. Otherwise the window is taken as it is.
+  EK_DEVICE bool open_stretches(const LiveLook& look) {
+    bool has_opened = false;
+    Word count = 0;
+    if (is_row_of_many(look.found) && lane_index() == first_lane()) {
+      const Wide there = load_filled(window_.entries) - head_;
+      count = there < window_.capacity ? static_cast<Word>(there) : window_.capacity;
+      has_opened = count >= kLeastStretch && StreamBoard{shared_.board}.put(queue_place_, epoch_) &&
+                   Stretches{window_.row}.open(head_, count);
+    }
+    __syncwarp();
+    const Word openers = __ballot_sync(kAllLanes, has_opened);
+    if (openers != 0) quiet_looks_ = 0;
+    count = __shfl_sync(kAllLanes, count, first_lane());
+    if ((openers >> first_lane() & 1) != 0) {
+      head_ += count;
+      if (lane_index() == first_lane()) WideWord(&window_.row->head).store_relaxed(head_);
+    }
+    __syncwarp();
+    return openers != 0;
+  }
+
   /// Takes items that a look has found; returns whether there are any to run.
   EK_DEVICE bool take(LiveLook& look) {
+    if (open_stretches(look)) return false;
     gather(look);
     const bool is_of_level = is_level_in_turn(look.found);
     const bool is_there = is_of_level && behind_ < row_length(look.found);
-    if (is_there) read_entry(look);
+    if (is_there) read_entry(window_, head_ + behind_, look.quads);
     const Word shorts = __ballot_sync(kAllLanes, is_there && item_.is_short);
     const Word heads = __ballot_sync(kAllLanes, is_there && behind_ == 0 && owns_entry());
     if (heads == 0) return false;  // a hole: an entry that was reserved and is not there yet
@@ -462,7 +564,7 @@ class LiveCrew {
     holds_ = (takers >> lane_index() & 1) != 0;
     if (!holds_) item_.kind = Kind::nothing;
     if (takes_shorts_) {
-      is_single_ = is_long_ = false;
+      is_long_ = false;
       count_urgent(takers, lowest_lane(takers));
     } else {
       hold_long(takers);
@@ -490,34 +592,35 @@ class LiveCrew {
     return __ballot_sync(kAllLanes, takes && may);
   }
 
-  /// The item of this lane's entry.
-  EK_DEVICE void read_entry(const LiveLook& look) {
+  /// Makes the item of an entry.
+  EK_DEVICE void read_entry(const LiveQueue& queue, Wide ticket,
+                            const Quad (&quads)[abi::kFullQuads]) {
     item_ = {};
-    item_.queue = window_;
-    item_.ticket = head_ + behind_;
-    const Quad head = look.quads[0];
-    if (!window_.is_full) {
+    item_.queue = queue;
+    item_.ticket = ticket;
+    item_.is_known_tenant = is_known_;
+    const Quad head = quads[0];
+    bool is_sound = true;
+    if (!queue.is_full) {
       item_.opcode = head.a & ~abi::kLapMask;
       item_.args[0] = head.b;
       item_.args[1] = head.c;
       item_.args[2] = head.d;
     } else {
       item_.opcode = head.b;
+      is_sound = (head.a & ~abi::kLapMask) == static_cast<Word>(SlotStatus::published) &&
+                 (head.d & ~abi::kFullPriorityMask) == 0;
 #pragma unroll
       for (Word i = 1; i < abi::kFullQuads; ++i) {
-        const Quad quad = look.quads[i];
         const Word top = head.d >> (abi::kDisplacedBits + i - 1) << 31;
-        item_.args[4 * i - 4] = (quad.a & ~abi::kLapMask) | top;
-        item_.args[4 * i - 3] = quad.b;
-        item_.args[4 * i - 2] = quad.c;
-        item_.args[4 * i - 1] = quad.d;
+        item_.args[4 * i - 4] = (quads[i].a & ~abi::kLapMask) | top;
+        item_.args[4 * i - 3] = quads[i].b;
+        item_.args[4 * i - 2] = quads[i].c;
+        item_.args[4 * i - 1] = quads[i].d;
       }
     }
-    const bool is_sound = !window_.is_full ||
-                          ((head.a & ~abi::kLapMask) == static_cast<Word>(SlotStatus::published) &&
-                           (head.d & ~abi::kFullPriorityMask) == 0);
     item_.operation = item_.opcode;
-    if (!is_known_) {
+    if (!item_.is_known_tenant) {
       item_.result = fault_of(FaultCode::tenant_out_of_range);
     } else if (!is_sound) {
       item_.result = fault_of(FaultCode::bad_entry);
@@ -543,15 +646,18 @@ class LiveCrew {
     const Word wanted = row_length(takers);
     const bool is_counted =
         wanted != 0 && quota < params_.crew_count && (!takes_shorts_ || quota < kLargeQuota);
-    item_.is_counted = is_counted;
+    const bool counts_crew = quota >= kLargeQuota;  // long items of one take hold one crew
+    item_.is_counted = is_counted && (!counts_crew || lane_index() == first_lane());
     if (!__any_sync(kAllLanes, is_counted)) return takers;
     Word got = wanted;
     if (is_counted && lane_index() == first_lane()) {
       const Words held = in_flight(window_.tenant);
-      const Word before = held.fetch_add_relaxed(0, wanted);
-      got = before < quota ? quota - before : 0;
-      if (got > wanted) got = wanted;
-      if (got < wanted) held.add_relaxed(0, got - wanted);
+      const Word shares = counts_crew ? 1 : wanted;
+      const Word before = held.fetch_add_relaxed(0, shares);
+      Word left = before < quota ? quota - before : 0;
+      if (left > shares) left = shares;
+      if (left < shares) held.add_relaxed(0, left - shares);
+      got = counts_crew ? left * wanted : left;
     }
     got = __shfl_sync(kAllLanes, got, first_lane());
     return __ballot_sync(kAllLanes, behind_ < got);
@@ -566,22 +672,13 @@ class LiveCrew {
     urgent_ = priority < kFirstPatient ? urgent_ + static_cast<Word>(__popc(takers)) : 0;
   }
 
-  /// Prepares the items of the lanes in the mask, which are all of one queue and not short. One
-  /// that all lanes of the warp run together is then on all of them. Before items that may take
-  /// long the lock is given away.
+  /// Prepares to run items of one queue that are not short. Before items that may take long the lock
+  /// is given away.
   EK_DEVICE void hold_long(Word takers) {
     const Word owner = lowest_lane(takers);
     const Kind kind{__shfl_sync(kAllLanes, static_cast<Word>(item_.kind), owner)};
-    const bool is_packed = is(__shfl_sync(kAllLanes, item_.opcode, owner), Opcode::packed_slot);
     count_urgent(takers, owner);
-    is_single_ = kind != Kind::lane;
     is_long_ = kind != Kind::fence;
-    if (is_single_) {
-      spread(owner);
-      holds_ = lane_index() == 0;
-      if (is_packed && holds_) store_slot(item_, SlotStatus::claimed);
-      __syncwarp();
-    }
     if (!is_long_) return;
     store_seat(load_field(&window_row(owner)->number));
     stop_looking();
@@ -591,19 +688,74 @@ class LiveCrew {
         __shfl_sync(kAllLanes, reinterpret_cast<Wide>(item_.queue.row), owner));
   }
 
-  /// Copies the item of a lane to all lanes of the warp.
-  EK_DEVICE void spread(Word owner) {
-    constexpr Word kWords = sizeof(LiveItem) / sizeof(Word);
-    union Copy {
-      LiveItem item;
-      Word words[kWords];
-      EK_DEVICE Copy(const LiveItem& from) : item(from) {}
-    } copy(item_);
-#pragma unroll
-    for (Word i = 0; i < kWords; ++i) {
-      copy.words[i] = __shfl_sync(kAllLanes, copy.words[i], owner);
+  // ---- streams ----
+
+  /// Whether the crew that looks has to see whether portions are left that no other crew pulls:
+  /// perhaps all of them run long items.
+  EK_DEVICE bool must_pull() { return has_streams_ && ++quiet_looks_ % kQuietLooks == 0; }
+
+  /// Pulls a portion of a stretch, if there is one, and takes its items.
+  EK_DEVICE bool pull() {
+    if (!has_streams_) return false;
+    const Word place = StreamBoard{shared_.board}.load(lane_index(), epoch_);
+    LiveQueueRow* row = nullptr;
+    bool has_more = false;
+    if (place != 0) {
+      row = load_pointer(queues_ + place - 1);
+      const Word priority = load_field(&row->priority);
+      has_more = priority >= first_level_ && priority < end_level_ && Stretches{row}.has_more();
     }
-    item_ = copy.item;
+    __syncwarp();
+    const Word lanes = __ballot_sync(kAllLanes, has_more);
+    if (lanes == 0) return false;
+    turn_ = (turn_ + crew_index()) % kWarpLanes;
+    const Word lane = in_turn(lanes);
+    row = reinterpret_cast<LiveQueueRow*>(
+        __shfl_sync(kAllLanes, reinterpret_cast<Wide>(row), lane));
+    Portion portion;
+    if (lane_index() == 0) portion = Stretches{row}.pull();
+    portion_.first = __shfl_sync(kAllLanes, portion.first, 0);
+    portion_.count = __shfl_sync(kAllLanes, portion.count, 0);
+    portion_.stretch = __shfl_sync(kAllLanes, portion.stretch, 0);
+    if (portion_.count == 0) return false;
+    portion_row_ = row;
+    store_seat(load_field(&row->number));
+    if (is_looking_) stop_looking();
+    return take_portion(row);
+  }
+
+  /// Takes the items of a portion, up to the first entry that is not there; gives back the rest.
+  EK_DEVICE bool take_portion(LiveQueueRow* row) {
+    window_ = load_queue(row);
+    width_ = kWarpLanes;
+    lanes_each_ = 1;
+    reach_ = portion_.count;
+    behind_ = lane_index();
+    head_ = portion_.first;
+    note_tenants(runner_.control().load_relaxed(abi::kControlTenantBase.first));
+    LiveLook look;
+    begin_look(look);
+    const Word lap = abi::lap_bit(head_ + behind_, window_.capacity);
+    const bool is_there = lane_index() < portion_.count && is_entry_there(look, lap);
+    const Word row_of = row_length(__ballot_sync(kAllLanes, is_there));
+    const bool is_mine = behind_ < row_of;
+    if (is_mine) read_entry(window_, head_ + behind_, look.quads);
+    takes_shorts_ = !__any_sync(kAllLanes, is_mine && !item_.is_short);
+    const Word takers = take_quota(__ballot_sync(kAllLanes, is_mine), look.quota);
+    holds_ = (takers >> lane_index() & 1) != 0;
+    if (!holds_) item_.kind = Kind::nothing;
+    if (!holds_ && lane_index() < portion_.count) give_back(row);
+    is_long_ = true;
+    acquire_entries();
+    __syncwarp();
+    return true;
+  }
+  /// Lets a ticket of a portion wait until its entry is there, or its tenant may run.
+  EK_DEVICE void give_back(LiveQueueRow* row) const {
+    const Word place = abi::place_of(head_ + behind_, window_.capacity);
+    Word* const slot = load_pointer(&row->slots) + Wide{place} * abi::kSlotWords;
+    one_word(slot).store_relaxed(0, static_cast<Word>(SlotStatus::published));
+    WaitingBits{row, window_.capacity}.set(place);
   }
 
   // ---- items that wait ----
@@ -624,7 +776,7 @@ class LiveCrew {
     item_.queue = window_;
     item_.ticket = head_;
     item_.is_known_tenant = is_known_;
-    spread(lane);
+    item_ = spread(lane);
     const WaitingBits bits{item_.queue.row, item_.queue.capacity};
     const Word place = bits.take_next();
     if (place == kNoSlot) return false;
@@ -656,14 +808,43 @@ class LiveCrew {
       }
       __syncwarp();
     }
+    if (status == SlotStatus::published && !read_given_back()) return false;
     if (!has_ended) {
-      classify(item_, false);
+      if (!is(item_.opcode, Opcode::packed_slot) && item_.result == kDone) classify(item_, false);
       if (item_.kind == Kind::fence && !runner_.is_fence_ready(item_)) return false;
       if (!take_share(quota)) return false;
     }
     hold_again();
     return true;
   }
+  /// Reads the entry of a ticket that was given back, which all lanes of the warp have; false if it
+  /// is not there yet.
+  EK_DEVICE bool read_given_back() {
+    const LiveQueue queue = item_.queue;
+    const Wide ticket = item_.ticket;
+    const bool is_known = item_.is_known_tenant;
+    const Word place = item_.place(), lap = item_.lap();
+    const Word words = queue.is_full ? abi::kSlotWords : abi::kQuadBytes / sizeof(Word);
+    Quad quads[abi::kFullQuads];
+#pragma unroll
+    for (Word i = 0; i < abi::kFullQuads; ++i) {
+      const Word at = queue.is_full ? 4 * i : 0;
+      quads[i] = load_entry_quad(queue.entries + Wide{place} * words + at);
+    }
+    bool is_there = is_ended(load_ended(queue.ended, place), lap ^ 1);
+#pragma unroll
+    for (Word i = 0; i < abi::kFullQuads; ++i) is_there = is_there && quads[i].a >> 31 == lap;
+    if (!__all_sync(kAllLanes, is_there)) return false;
+#pragma unroll
+    for (Word i = 0; i < abi::kFullQuads; ++i) {  // lanes may have seen different words
+      quads[i] = {__shfl_sync(kAllLanes, quads[i].a, 0), __shfl_sync(kAllLanes, quads[i].b, 0),
+                  __shfl_sync(kAllLanes, quads[i].c, 0), __shfl_sync(kAllLanes, quads[i].d, 0)};
+    }
+    read_entry(queue, ticket, quads);
+    item_.is_known_tenant = is_known;
+    return true;
+  }
+
   /// Takes a share of the tenant's quota for one item that all lanes of the warp have.
   EK_DEVICE bool take_share(Word quota) {
     item_.is_counted = quota < params_.crew_count && (!item_.is_short || quota < kLargeQuota);
@@ -676,14 +857,13 @@ class LiveCrew {
     return __shfl_sync(kAllLanes, before, 0) < quota;
   }
   EK_DEVICE void hold_again() {
-    is_single_ = item_.kind != Kind::lane && item_.kind != Kind::nothing;
     holds_ = lane_index() == 0;
     is_long_ = !item_.is_short && item_.kind != Kind::fence;
     if (is_long_) {
       store_seat(load_field(&item_.queue.row->number));
       stop_looking();
     }
-    if (!is_single_ && !holds_) item_ = {};
+    if (!holds_) item_.kind = Kind::nothing;
     acquire_entries();
     __syncwarp();
   }
@@ -717,6 +897,10 @@ class LiveCrew {
     __syncwarp();
     idle_looks_ = 0;
     if (!is_long_) return wait_for_answer(__ballot_sync(kAllLanes, holds_));
+    if (portion_.count != 0 && lane_index() == 0) {
+      Stretches{portion_row_}.end(portion_);
+    }
+    portion_.count = 0;
     store_seat(0);
     fence_all();  // the host sees this seat before the loads of the next look
   }
@@ -751,6 +935,7 @@ class LiveCrew {
   Crew crew_;
   Wide* seat_;
   bool looks_;  // of the warp that looks
+  const bool has_streams_;
   Word first_level_ = 0, end_level_ = abi::kPriorityCount;
 
   // The orders that were acknowledged.
@@ -763,6 +948,8 @@ class LiveCrew {
   Word level_ = 0;
   Word first_queue_ = 0, end_queue_ = 0;
   Word rounds_ = 1, round_ = 0;
+  Word queue_place_ = 0;   // of this lane's queue, in the orders
+  Word quiet_looks_ = 0;
   Word width_ = 1;                 // lanes of this lane's queue
   Word lanes_each_ = 1;            // lanes that load one entry, a quad each
   bool has_full_windows_ = false;  // some queue's entries are loaded by several lanes
@@ -776,10 +963,13 @@ class LiveCrew {
   Word turn_ = 0, urgent_ = 0, idle_looks_ = 0, skips_ = 0, skipped_ = 0;
   bool takes_shorts_ = false;
 
+  // The portion of a stream that is being run.
+  Portion portion_;
+  LiveQueueRow* portion_row_ = nullptr;
+
   // The items of the lanes.
   LiveItem item_;
   bool holds_ = false;
-  bool is_single_ = false;
   bool is_long_ = false;
 };
 
