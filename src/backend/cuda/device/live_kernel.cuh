@@ -101,57 +101,29 @@ class LiveCrew {
   }
 
  private:
-  /// Runs what the lanes hold: first the items that run on a lane each, then one after the other
-  /// those that all threads of the crew run together. LiveRunner::run() contains all handlers and is
-  /// inlined: it has one call.
+  /// LiveRunner::run() contains all handlers and is inlined: it has one call.
   EK_DEVICE void run_items() {
-    LiveItem work = item_;
-    const bool is_alone = holds_ && runs_together(item_);
-    Word left = looks_ ? __ballot_sync(kAllLanes, is_alone) : 0;
-    if (is_alone || !holds_) work.kind = Kind::nothing;
-    bool is_together = false;
-    bool has_more = false;
+    Word begun = 0;
+    bool is_packed = looks_ && is_single_ && is(item_.opcode, Opcode::packed_slot);
     do {
-      Word owner = 0;
-      Word begun = 0;
-      bool is_packed = false;
-      if (is_together) {
-        owner = lowest_lane(left);
-        left &= left - 1;
-        work = spread(owner);
-        is_packed = is(work.opcode, Opcode::packed_slot);
-        if (is_packed && lane_index() == 0) store_slot(work, SlotStatus::claimed);
-        __syncwarp();
+      if (is_packed) {
+        is_packed = runner_.next_operation(item_, begun, slot_of(item_));
+        const bool is_others = item_.kind == Kind::lane && lane_index() != 0;
+        if (!is_packed || is_others) item_.kind = Kind::nothing;
       }
-      do {
-        if (is_packed) is_packed = begin_operation(work, begun);
-        if (looks_) runner_.run(work, is_together);
-        runner_.run_group(work);
-        if (is_together) work.result = __shfl_sync(kAllLanes, work.result, 0);
-        if (is_packed) counts_.add_operation(work);
-      } while (crew_.any(is_packed));
-      if (begun != 0) load_slot(work);  // its own args, which are its results too
-      if (is_together ? lane_index() == owner : holds_ && !is_alone) keep_end(work);
-      is_together = has_more = left != 0;
-    } while (crew_.any(has_more));
+      if (looks_) runner_.run(item_, is_single_);
+      runner_.run_group(item_);
+      if (looks_ && is_single_) item_.result = __shfl_sync(kAllLanes, item_.result, 0);
+      if (is_packed) counts_.add_operation(item_);
+    } while (crew_.any(is_packed));
+    if (begun != 0) load_slot(item_);  // its own args, which are its results too
   }
-  EK_DEVICE bool runs_together(const LiveItem& item) const {
+  /// Whether all threads of a crew run an item together.
+  EK_DEVICE static bool runs_together(const LiveItem& item) {
     return is(item.opcode, Opcode::packed_slot) ||
            (item.kind != Kind::lane && item.kind != Kind::nothing);
   }
-  EK_DEVICE bool begin_operation(LiveItem& work, Word& begun) const {
-    const bool is_packed = runner_.next_operation(work, begun, slot_of(work));
-    const bool is_others = work.kind == Kind::lane && lane_index() != 0;
-    if (!is_packed || is_others) work.kind = Kind::nothing;
-    return is_packed;
-  }
-  /// Takes over how the item of this lane ended.
-  EK_DEVICE void keep_end(const LiveItem& work) {
-    item_.result = work.result;
-    item_.is_claim = work.is_claim;
-#pragma unroll
-    for (Word i = 0; i < abi::kSlotArgs; ++i) item_.args[i] = work.args[i];
-  }
+
   /// The item of a lane, on all lanes of the warp.
   EK_DEVICE LiveItem spread(Word owner) const {
     constexpr Word kWords = sizeof(LiveItem) / sizeof(Word);
@@ -276,6 +248,8 @@ class LiveCrew {
     reach_ = width_ / lanes_each_;
     behind_ = lane_index() % width_ / lanes_each_;
     has_full_windows_ = __any_sync(kAllLanes, lanes_each_ != 1) != 0;
+    whole_windows_ = 0;
+    is_counting_windows_ = __any_sync(kAllLanes, reach_ < kLongRow) != 0;
     has_express_ = serves_one_level() && params_.slots_per_crew != 1 && kPayload == kNoHandler;
     note_tenants(tenant_base_);
   }
@@ -285,6 +259,10 @@ class LiveCrew {
   /// Finds items for the lanes of this warp; false if the crew must leave.
   EK_DEVICE bool find_items() {
     for (;;) {
+      if (alone_ != 0) {
+        take_alone();
+        return true;
+      }
       if (!is_looking_) {
         if (!follow()) return false;
         if (!is_looking_) return true;
@@ -412,6 +390,7 @@ class LiveCrew {
                 second.c, second.d};
       }
     }
+    if (is_counting_windows_) count_windows(look.found);
     if (__any_sync(kAllLanes, is_row_of_many(look.found))) return false;
     const bool is_counted = look.quota < params_.crew_count && look.quota < kLargeQuota;
     const bool is_express = is_sound && is_known_ && !is_counted &&
@@ -505,9 +484,15 @@ class LiveCrew {
     return lane;
   }
 
-  /// Whether a look has found so much in this lane's queue that there may be a stretch.
+  /// Whether a look has found so much in this lane's queue that there may be a stretch: a whole
+  /// window, and if windows are narrow several in a row.
   EK_DEVICE bool is_row_of_many(Word found) const {
-    return reach_ >= kLongRow && row_length(found) == reach_ && has_streams_;
+    if (!has_streams_ || row_length(found) != reach_) return false;
+    return reach_ >= kLongRow || whole_windows_ >= kLongRow / reach_;
+  }
+  EK_DEVICE void count_windows(Word found) {
+    const bool is_whole = reach_ < kLongRow && row_length(found) == reach_;
+    whole_windows_ = is_whole ? whole_windows_ + 1 : 0;
   }
   /// Makes stretches of what is filled in queues whose whole window is there; returns whether it
   /// made any. Otherwise the window is taken as it is.
@@ -519,6 +504,7 @@ class LiveCrew {
       count = there < window_.capacity ? static_cast<Word>(there) : window_.capacity;
       has_opened = count >= kLeastStretch && StreamBoard{shared_.board}.put(queue_place_, epoch_) &&
                    Stretches{window_.row}.open(head_, count);
+      if (!has_opened) whole_windows_ = 0;
     }
     __syncwarp();
     const Word openers = __ballot_sync(kAllLanes, has_opened);
@@ -534,6 +520,7 @@ class LiveCrew {
 
   /// Takes items that a look has found; returns whether there are any to run.
   EK_DEVICE bool take(LiveLook& look) {
+    if (!has_express_ && is_counting_windows_) count_windows(look.found);
     if (open_stretches(look)) return false;
     gather(look);
     const bool is_of_level = is_level_in_turn(look.found);
@@ -564,7 +551,7 @@ class LiveCrew {
     holds_ = (takers >> lane_index() & 1) != 0;
     if (!holds_) item_.kind = Kind::nothing;
     if (takes_shorts_) {
-      is_long_ = false;
+      is_single_ = is_long_ = false;
       count_urgent(takers, lowest_lane(takers));
     } else {
       hold_long(takers);
@@ -679,6 +666,13 @@ class LiveCrew {
     const Kind kind{__shfl_sync(kAllLanes, static_cast<Word>(item_.kind), owner)};
     count_urgent(takers, owner);
     is_long_ = kind != Kind::fence;
+    is_single_ = __shfl_sync(kAllLanes, Word{runs_together(item_)}, owner) != 0;
+    if (is_single_) {
+      item_ = spread(owner);
+      holds_ = lane_index() == 0;
+      if (holds_ && is(item_.opcode, Opcode::packed_slot)) store_slot(item_, SlotStatus::claimed);
+      __syncwarp();
+    }
     if (!is_long_) return;
     store_seat(load_field(&window_row(owner)->number));
     stop_looking();
@@ -743,12 +737,33 @@ class LiveCrew {
     takes_shorts_ = !__any_sync(kAllLanes, is_mine && !item_.is_short);
     const Word takers = take_quota(__ballot_sync(kAllLanes, is_mine), look.quota);
     holds_ = (takers >> lane_index() & 1) != 0;
-    if (!holds_) item_.kind = Kind::nothing;
     if (!holds_ && lane_index() < portion_.count) give_back(row);
+    const bool is_alone = holds_ && runs_together(item_);
+    alone_ = __ballot_sync(kAllLanes, is_alone);
+    alone_counted_ = __ballot_sync(kAllLanes, is_alone && item_.is_counted);
+    if (is_alone) store_slot(item_, SlotStatus::claimed);
+    holds_ = holds_ && !is_alone;
+    if (!holds_) item_.kind = Kind::nothing;
+    is_single_ = false;
     is_long_ = true;
     acquire_entries();
     __syncwarp();
     return true;
+  }
+  /// Takes the next item of the portion that all threads of the crew run together. It lies in its
+  /// slot.
+  EK_DEVICE void take_alone() {
+    const Word lane = lowest_lane(alone_);
+    alone_ &= alone_ - 1;
+    item_ = {};
+    item_.queue = window_;
+    item_.ticket = portion_.first + lane;
+    load_slot(item_);
+    item_.operation = item_.opcode;
+    item_.is_counted = (alone_counted_ >> lane & 1) != 0;
+    if (!is(item_.opcode, Opcode::packed_slot)) classify(item_, false);
+    is_single_ = true;
+    holds_ = lane_index() == 0;
   }
   /// Lets a ticket of a portion wait until its entry is there, or its tenant may run.
   EK_DEVICE void give_back(LiveQueueRow* row) const {
@@ -857,13 +872,14 @@ class LiveCrew {
     return __shfl_sync(kAllLanes, before, 0) < quota;
   }
   EK_DEVICE void hold_again() {
+    is_single_ = runs_together(item_);
     holds_ = lane_index() == 0;
     is_long_ = !item_.is_short && item_.kind != Kind::fence;
     if (is_long_) {
       store_seat(load_field(&item_.queue.row->number));
       stop_looking();
     }
-    if (!holds_) item_.kind = Kind::nothing;
+    if (!is_single_ && !holds_) item_.kind = Kind::nothing;
     acquire_entries();
     __syncwarp();
   }
@@ -897,6 +913,7 @@ class LiveCrew {
     __syncwarp();
     idle_looks_ = 0;
     if (!is_long_) return wait_for_answer(__ballot_sync(kAllLanes, holds_));
+    if (alone_ != 0) return;
     if (portion_.count != 0 && lane_index() == 0) {
       Stretches{portion_row_}.end(portion_);
     }
@@ -954,6 +971,8 @@ class LiveCrew {
   Word lanes_each_ = 1;            // lanes that load one entry, a quad each
   bool has_full_windows_ = false;  // some queue's entries are loaded by several lanes
   bool has_express_ = false;       // run_express() may be used
+  bool is_counting_windows_ = false;
+  Word whole_windows_ = 0;  // narrow windows of this lane's queue in a row that were whole
   Word reach_ = 1;                 // entries in the window of the queue
   Word behind_ = 0;                // entries of the queue that come before this lane's
   LiveQueue window_;
@@ -965,11 +984,14 @@ class LiveCrew {
 
   // The portion of a stream that is being run.
   Portion portion_;
+  Word alone_ = 0;          // lanes of its items that run one by one
+  Word alone_counted_ = 0;  // those that hold a share of their tenant's quota
   LiveQueueRow* portion_row_ = nullptr;
 
   // The items of the lanes.
   LiveItem item_;
   bool holds_ = false;
+  bool is_single_ = false;  // the item is on all lanes
   bool is_long_ = false;
 };
 
