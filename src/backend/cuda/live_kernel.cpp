@@ -495,7 +495,11 @@ bool CudaLiveKernel::has_sleepers() const {
 
 void CudaLiveKernel::wake_sleepers() {
   const std::scoped_lock held(lock_);
-  for (const auto& queue : queues_) queue->live().notify();
+  for (const auto& queue : queues_) {
+    // Nobody here notes what has ended in a queue of another process.
+    if (queue->live().is_given.load(std::memory_order_relaxed)) note(queue->note_head());
+    queue->live().notify();
+  }
 }
 
 // After SHUTDOWN nothing that is published would run.

@@ -167,10 +167,15 @@ Result<void> DeviceQueue::note_head() {
   LongWord head = 0;
   EVERKERNEL_TRY(
       block_->read(offsetof(LiveQueueRow, head), std::as_writable_bytes(std::span(&head, 1))));
-  LongWord seen = queue_->head.load(std::memory_order_relaxed);
-  while (seen < head &&
-         !queue_->head.compare_exchange_weak(seen, head, std::memory_order_acq_rel)) {
-  }
+  const auto raise = [](std::atomic<LongWord>& word, LongWord value) {
+    LongWord seen = word.load(std::memory_order_relaxed);
+    while (seen < value && !word.compare_exchange_weak(seen, value, std::memory_order_acq_rel)) {
+    }
+  };
+  raise(queue_->head, head);
+  // What was taken a lap ago has ended, although later outcomes may lie in its places.
+  const Word capacity = queue_->words.capacity();
+  if (head - queue_->words.first_ticket() > capacity) raise(queue_->floor, head - capacity);
   return {};
 }
 
