@@ -1,14 +1,16 @@
 // A live session: the kernel keeps running, two threads publish at one time, and any thread may
-// take a snapshot.
+// take a snapshot. It runs on the GPU if there is one, otherwise on the CPU.
 #include <fmt/format.h>
 
 #include <array>
 #include <chrono>
+#include <memory>
 #include <thread>
 
 #include "everkernel/abi/control.hpp"
 #include "everkernel/abi/opcode.hpp"
 #include "everkernel/backend/cpu/cpu_backend.hpp"
+#include "everkernel/backend/cuda/cuda_backend.hpp"
 #include "everkernel/runtime/megakernel.hpp"
 
 namespace {
@@ -30,8 +32,13 @@ Result<void> produce(Session& session, Word tenant) {
   return session.wait(last, kTimeout).map([](const Completion&) {});
 }
 
-Result<bool> run() {
-  Megakernel kernel = EVERKERNEL_TRY(Megakernel::create(backend::cpu::make_backend()));
+std::shared_ptr<backend::Backend> find_backend() {
+  auto gpu = backend::cuda::make_backend();
+  return gpu->capabilities().supported ? gpu : backend::cpu::make_backend();
+}
+
+Result<bool> run(const std::shared_ptr<backend::Backend>& backend) {
+  Megakernel kernel = EVERKERNEL_TRY(Megakernel::create(backend));
   Session session = EVERKERNEL_TRY(kernel.start({.tenant_count = 2, .observable_slots = 2}));
 
   std::array<Result<void>, 2> ends;
@@ -47,8 +54,8 @@ Result<bool> run() {
   const auto& claims = look.telemetry.control.tenant_fairness;
   const std::array<Word, 2> sums{*session.observable(0), *session.observable(1)};
   const StopReport report = session.stop(StopMode::drain, kTimeout);
-  fmt::print("{} items done; tenant 0: {} claims, sum {}; tenant 1: {} claims, sum {}\n",
-             report.done, claims[0], sums[0], claims[1], sums[1]);
+  fmt::print("{}: {} items done; tenant 0: {} claims, sum {}; tenant 1: {} claims, sum {}\n",
+             backend->capabilities().id, report.done, claims[0], sums[0], claims[1], sums[1]);
   return report.done == 2 * kItems && report.faulted == 0 && report.cancelled == 0 &&
          look.counters.kernel.done == 2 * kItems && sums[0] == kItems && sums[1] == kItems;
 }
@@ -56,7 +63,7 @@ Result<bool> run() {
 }  // namespace
 
 int main() {
-  const auto is_right = run();
+  const auto is_right = run(find_backend());
   if (!is_right) fmt::print("error: {}\n", is_right.error().message);
   return is_right && *is_right ? 0 : 1;
 }

@@ -1,14 +1,16 @@
 // Two processes: the parent runs the kernel, and its child publishes items and reads their answers.
 // The queue is the only thing they share. A child that crashes, or writes nonsense into its queue,
-// hurts nobody else.
+// hurts nobody else. The kernel runs on the GPU if there is one, otherwise on the CPU.
 #include <fmt/format.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <chrono>
+#include <memory>
 
 #include "everkernel/backend/cpu/cpu_backend.hpp"
+#include "everkernel/backend/cuda/cuda_backend.hpp"
 #include "everkernel/ir/parser.hpp"
 #include "everkernel/runtime/megakernel.hpp"
 
@@ -36,14 +38,18 @@ Result<bool> ask(int descriptor) {
   return true;
 }
 
+std::shared_ptr<backend::Backend> find_backend() {
+  auto gpu = backend::cuda::make_backend();
+  return gpu->capabilities().supported ? gpu : backend::cpu::make_backend();
+}
+
 // The parent: the queue it opened decides whose items they are and how urgent, whatever the child
 // writes.
 Result<bool> run() {
   ir::Program program =
       EVERKERNEL_TRY(ir::parse("handler add = 64 { args[9] = args[0] + args[1]; }"));
   const auto handlers = EVERKERNEL_TRY(ir::verify(std::move(program)));
-  Megakernel kernel =
-      EVERKERNEL_TRY(Megakernel::create(backend::cpu::make_backend(), {.handlers = handlers}));
+  Megakernel kernel = EVERKERNEL_TRY(Megakernel::create(find_backend(), {.handlers = handlers}));
   Session session = EVERKERNEL_TRY(kernel.start());
   Queue queue =
       EVERKERNEL_TRY(session.open_queue({.tenant = TenantId(1), .capacity = 256, .results = true}));
