@@ -40,10 +40,11 @@ void PublishTimes::count(LongWord begin, LongWord end) {
   for (LongWord ticket = backend::next_sample(begin); ticket < end;
        ticket += backend::kSampleInterval) {
     const std::size_t place = backend::sample_place(ticket, capacity_);
-    const std::int64_t ended =
-        queue_ != nullptr ? queue_->sampled_end(place) : backend::steady_now();
-    histogram_.record(
-        std::chrono::nanoseconds(ended - exact_[place].load(std::memory_order_relaxed)));
+    const std::int64_t published = exact_[place].load(std::memory_order_relaxed);
+    std::int64_t ended = queue_ != nullptr ? queue_->sampled_end(place) : 0;
+    // A kernel elsewhere does not say when: the item has ended by now.
+    if (ended < published) ended = backend::steady_now();
+    histogram_.record(std::chrono::nanoseconds(ended - published));
   }
 }
 

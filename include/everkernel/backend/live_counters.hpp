@@ -29,7 +29,7 @@ struct LiveCounters {
   std::uint64_t requeues = 0;        ///< of planned work: times an item asked to run again later
   std::uint64_t barrier_ns = 0;      ///< of planned work: time in which an item ran alone
   std::uint64_t hits_dropped = 0;    ///< of a session: emits, which have no place to go
-  std::uint64_t launches = 0;        ///< of planned work: native submissions, 0 where none are made
+  std::uint64_t launches = 0;        ///< native submissions, 0 where none are made
   std::uint64_t bytes_uploaded = 0;  ///< of planned work: copied to a device of its own
 };
 

@@ -56,7 +56,7 @@ struct TrustedHandler {
   Effects effects = kTouchesEverything;
   bool is_pure = false;    ///< running an item twice is the same as running it once
   bool commutes = false;   ///< items on one output may run in any order, or at one time
-  bool is_short = false;   ///< ends within a microsecond: may run on a thread that waits
+  bool is_short = false;   ///< ends within a microsecond: may run on the thread or crew that looks
   Function cpu = nullptr;  ///< the C++ function
   /// The CUDA text. It defines `template <class Item> __device__ Word NAME(Item& item)`, and before
   /// it the helpers it uses. It is compiled in a namespace of its own, without headers.

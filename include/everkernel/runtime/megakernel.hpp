@@ -1,4 +1,5 @@
-// The megakernel: compiled once; then it drains rings (dispatch, run) or stays on one (start).
+// The megakernel: compiled once; then it drains rings (dispatch), runs planned work (run) or stays
+// and takes items from queues (start).
 #pragma once
 
 #include <chrono>
@@ -77,19 +78,19 @@ class Megakernel {
   /// with `device_lost`; then the last report of the workspace is unchanged.
   Result<DispatchReport> dispatch(const DispatchOptions& options);
 
-  /// Plans a whole work queue, runs it on a ring of its own and reports: the result is that of
-  /// running the items one after the other. Items are opcodes of the handlers and NOP; there are 0
+  /// Plans a whole work queue, runs it and reports: the result is that of running the items one
+  /// after the other. Items are opcodes of the handlers and NOP; there are 0
   /// to kMaxRunItems of them. No other call may use the buffers meanwhile. Fails with
   /// `invalid_argument` for an item or setting that is not allowed (the message names it) and a
   /// budget in which an item does not fit, with `unsupported` for an option that the backend does
   /// not support, and with `device_lost`.
   Result<RunReport> run(std::span<const abi::WorkItem> items, const RunOptions& options = {});
 
-  /// Launches the kernel to stay on a ring of its own. Its items see the buffers that exist now: an
-  /// item that names a buffer made later becomes FAULT (bad_buffer_handle). Fails with
-  /// `invalid_argument` unless the slot count is a power of two, at least 2, with `unsupported` or
-  /// `io`, and with `out_of_memory` or `unsupported` if a worker thread cannot be made (the message
-  /// names the limit); then no thread is left behind.
+  /// Starts the kernel to stay and take items from queues until the session ends. Items see the
+  /// buffers that exist when they begin. Fails with `invalid_argument` for options that cannot be
+  /// (the message names them), with `unsupported` or `io`, with `device_lost`, and with
+  /// `out_of_memory` or `unsupported` if a thread cannot be made (the message names the limit);
+  /// then no thread is left behind.
   Result<Session> start(const SessionOptions& options = {});
 
   /// Brings a lost device back: compiles again and restores every buffer that has a host copy. If

@@ -80,7 +80,7 @@ struct QueueSnapshot {
   /// Times from publishing to the end, of one item in 64, once its end was noted; none in a queue
   /// of another process.
   Histogram published_to_end = {};
-  /// Times from taking to the end, of one item in 64.
+  /// Times from taking to the end, of one item in 64; none on a GPU.
   Histogram taken_to_end = {};
 };
 
@@ -173,13 +173,14 @@ class Session {
 
   /// After `device_lost`: brings the kernel back on the same queues. Published items are still
   /// there; those that were running run again when their handler is pure, else they are FAULT
-  /// (maybe_executed). Does nothing if the device was not lost. Fails as Megakernel::recover does.
+  /// (maybe_executed). Does nothing if the device was not lost. Fails as Megakernel::recover does;
+  /// a lost GPU does not come back in the same process.
   Result<void> recover(std::chrono::nanoseconds timeout = std::chrono::seconds(60));
 
   /// Most items at one time in each queue that publish() opens.
   Word capacity() const;
   /// The shared memory of the control words, the debug log and the IO queue, for another process to
-  /// map.
+  /// map. On a GPU they are as of the last counters(), snapshot() or change of a tenant.
   int memory_descriptor() const;
 
   /// The implementation.

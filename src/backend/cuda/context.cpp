@@ -122,15 +122,41 @@ void Context::begin_stay() const {
 }
 
 void Context::end_stay() const {
-  std::vector<std::shared_ptr<const void>> freed;
+  const std::scoped_lock held(stay_lock_);  // no kernel begins to stay meanwhile
+  if (--staying_kernels_ != 0) return;
+  kept_.clear();
+  if (const auto current = enter()) {
+    for (void* const memory : kept_memory_) driver_.cuMemFreeHost(memory);
+    for (const CuModule module : kept_modules_) driver_.cuModuleUnload(module);
+  }
+  kept_memory_.clear();
+  kept_modules_.clear();
+}
+
+void Context::free_pinned(void* memory) const {
   const std::scoped_lock held(stay_lock_);
-  if (--staying_kernels_ == 0) freed.swap(kept_);
-  freed.clear();  // under the lock: no kernel begins to stay meanwhile
+  if (staying_kernels_ != 0) {
+    kept_memory_.push_back(memory);
+  } else if (const auto current = enter()) {
+    driver_.cuMemFreeHost(memory);
+  }
+}
+
+void Context::unload(CuModule module) const {
+  const std::scoped_lock held(stay_lock_);
+  if (staying_kernels_ != 0) {
+    kept_modules_.push_back(module);
+  } else if (const auto current = enter()) {
+    driver_.cuModuleUnload(module);
+  }
 }
 
 void Context::reserve_place_to_keep() const {
   const std::scoped_lock held(stay_lock_);
-  kept_.reserve(++places_to_keep_);
+  ++places_to_keep_;
+  kept_.reserve(places_to_keep_);
+  kept_memory_.reserve(places_to_keep_);
+  kept_modules_.reserve(places_to_keep_);
 }
 
 void Context::keep_while_kernels_stay(std::shared_ptr<const void> object) const {
@@ -228,14 +254,14 @@ PinnedMemory& PinnedMemory::operator=(PinnedMemory&& other) noexcept {
 
 // If the device is lost, the memory leaks: the device may still write to it.
 PinnedMemory::~PinnedMemory() {
-  if (data_ == nullptr) return;
-  if (const auto current = context_->enter()) context_->driver().cuMemFreeHost(data_);
+  if (data_ != nullptr) context_->free_pinned(data_);
 }
 
 Result<PinnedMemory> PinnedMemory::create(std::shared_ptr<const Context> context,
                                           std::size_t size_bytes) {
   const Current current = EVERKERNEL_TRY(context->enter());
   const Driver& driver = context->driver();
+  context->reserve_place_to_keep();
   void* data = nullptr;
   EVERKERNEL_TRY(context->check(
       driver.cuMemHostAlloc(&data, size_bytes, kCuHostAllocMapped | kCuHostAllocPortable),

@@ -95,6 +95,9 @@ class Context {
   // it if reserve_place_to_keep() was called once for each object.
   void reserve_place_to_keep() const;
   void keep_while_kernels_stay(std::shared_ptr<const void> object) const;
+  // Frees page-locked memory, or unloads a module: now, or when no kernel stays any more.
+  void free_pinned(void* memory) const;
+  void unload(CuModule module) const;
 
   // Launches a kernel. The arguments are copied before the call returns. The context is current.
   template <class... Arguments>
@@ -125,10 +128,12 @@ class Context {
   mutable std::atomic<bool> is_lost_{false};
   mutable std::mutex loss_lock_;
   mutable std::optional<Error> loss_;  // the first error that lost the device
-  mutable std::mutex stay_lock_;       // guards the next three
+  mutable std::mutex stay_lock_;       // guards the next five
   mutable int staying_kernels_ = 0;
   mutable std::size_t places_to_keep_ = 0;
   mutable std::vector<std::shared_ptr<const void>> kept_;
+  mutable std::vector<void*> kept_memory_;
+  mutable std::vector<CuModule> kept_modules_;
 };
 
 // A stream that does not synchronize with other streams.

@@ -372,7 +372,7 @@ Result<void> CudaKernel::read_hits(std::size_t row, const HitBuffer& hits) {
   return {};
 }
 
-// ---- planned work ----
+// ---- sessions and planned work ----
 
 Word CudaKernel::live_worker_count() const {
   return cuda::live_worker_count(*context_, code_.shape(), options_.worker_count);

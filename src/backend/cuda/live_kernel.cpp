@@ -43,8 +43,8 @@ constexpr Word kAnswerCycles = 300;
 // Longest pause between two looks of a kernel without work.
 constexpr Word kLongestPauseNs = 8000;
 
-// Warps of a session on a multiprocessor. They keep items in registers, of which they take less than
-// half, so that other kernels run beside them.
+// Warps of a session on a multiprocessor. They keep items in registers, of which they take less
+// than half, so that other kernels run beside them.
 constexpr Word kWarpsPerSm = 4;
 
 // Crews that serve one priority each, if that leaves at least as many for all.

@@ -83,7 +83,7 @@ struct alignas(128) LiveLock {
 struct alignas(128) LiveShared {
   const LiveOrders* orders;                            ///< the present ones; the host stores it
   alignas(128) LiveLock looking[abi::kPriorityCount];  ///< held by the crew that looks
-  alignas(128) Wide board[kBoardWords];  ///< queues that have stretches
+  alignas(128) Wide board[kBoardWords];                ///< queues that have stretches
   alignas(128) LiveTotals totals;
   alignas(128) Wide prefetches;                     ///< IO slots of prefetches, one bit each
   Word hits_dropped;                                ///< emits, which have no place to go

@@ -76,8 +76,7 @@ Module& Module::operator=(Module&& other) noexcept {
 }
 
 Module::~Module() {
-  if (module_ == nullptr) return;
-  if (const auto current = context_->enter()) context_->driver().cuModuleUnload(module_);
+  if (module_ != nullptr) context_->unload(module_);
 }
 
 Result<Module> Module::load(std::shared_ptr<const Context> context, const Nvrtc& nvrtc,
@@ -96,6 +95,7 @@ Result<Module> Module::load(std::shared_ptr<const Context> context, const Nvrtc&
 Result<Module> Module::load_bytes(std::shared_ptr<const Context> context,
                                   const CompiledModule& code) {
   const Current current = EVERKERNEL_TRY(context->enter());
+  context->reserve_place_to_keep();
   CuModule loaded = nullptr;
   EVERKERNEL_TRY(context->check(context->driver().cuModuleLoadData(&loaded, code.bytes.data()),
                                 "cuModuleLoadData"));

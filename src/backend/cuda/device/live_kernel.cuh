@@ -151,7 +151,9 @@ class LiveCrew {
     store_seat(0);
     return !must_leave;
   }
-  EK_DEVICE bool serves_one_level() const { return params_.home_crews != 0; }
+  EK_DEVICE bool serves_one_level() const {
+    return params_.home_crews != 0;
+  }
 
   /// Says what this crew is at. Counts of items that ended come before it.
   EK_DEVICE void store_seat(Word queue_number) const {
@@ -186,8 +188,8 @@ class LiveCrew {
     return runner_.control().load_relaxed(abi::kControlShutdown.first);
   }
 
-  /// Takes the lock of a priority that has queues and at which nobody looks. Each of the first lanes
-  /// looks at one lock.
+  /// Takes the lock of a priority that has queues and at which nobody looks. Each of the first
+  /// lanes looks at one lock.
   EK_DEVICE bool take_lock() {
     const Word lane = lane_index();
     const bool is_mine = serves_one_level() ? lane >= first_level_ && lane < end_level_ : lane == 0;
@@ -214,7 +216,9 @@ class LiveCrew {
     arrange(0);
     return true;
   }
-  EK_DEVICE Words lock() const { return one_word(&shared_.looking[level_].is_held); }
+  EK_DEVICE Words lock() const {
+    return one_word(&shared_.looking[level_].is_held);
+  }
 
   EK_DEVICE void stop_looking() {
     __syncwarp();
@@ -659,8 +663,8 @@ class LiveCrew {
     urgent_ = priority < kFirstPatient ? urgent_ + static_cast<Word>(__popc(takers)) : 0;
   }
 
-  /// Prepares to run items of one queue that are not short. Before items that may take long the lock
-  /// is given away.
+  /// Prepares to run items of one queue that are not short. Before items that may take long the
+  /// lock is given away.
   EK_DEVICE void hold_long(Word takers) {
     const Word owner = lowest_lane(takers);
     const Kind kind{__shfl_sync(kAllLanes, static_cast<Word>(item_.kind), owner)};
@@ -686,7 +690,9 @@ class LiveCrew {
 
   /// Whether the crew that looks has to see whether portions are left that no other crew pulls:
   /// perhaps all of them run long items.
-  EK_DEVICE bool must_pull() { return has_streams_ && ++quiet_looks_ % kQuietLooks == 0; }
+  EK_DEVICE bool must_pull() {
+    return has_streams_ && ++quiet_looks_ % kQuietLooks == 0;
+  }
 
   /// Pulls a portion of a stretch, if there is one, and takes its items.
   EK_DEVICE bool pull() {
@@ -704,8 +710,8 @@ class LiveCrew {
     if (lanes == 0) return false;
     turn_ = (turn_ + crew_index()) % kWarpLanes;
     const Word lane = in_turn(lanes);
-    row = reinterpret_cast<LiveQueueRow*>(
-        __shfl_sync(kAllLanes, reinterpret_cast<Wide>(row), lane));
+    row =
+        reinterpret_cast<LiveQueueRow*>(__shfl_sync(kAllLanes, reinterpret_cast<Wide>(row), lane));
     Portion portion;
     if (lane_index() == 0) portion = Stretches{row}.pull();
     portion_.first = __shfl_sync(kAllLanes, portion.first, 0);
@@ -965,7 +971,7 @@ class LiveCrew {
   Word level_ = 0;
   Word first_queue_ = 0, end_queue_ = 0;
   Word rounds_ = 1, round_ = 0;
-  Word queue_place_ = 0;   // of this lane's queue, in the orders
+  Word queue_place_ = 0;  // of this lane's queue, in the orders
   Word quiet_looks_ = 0;
   Word width_ = 1;                 // lanes of this lane's queue
   Word lanes_each_ = 1;            // lanes that load one entry, a quad each
@@ -973,8 +979,8 @@ class LiveCrew {
   bool has_express_ = false;       // run_express() may be used
   bool is_counting_windows_ = false;
   Word whole_windows_ = 0;  // narrow windows of this lane's queue in a row that were whole
-  Word reach_ = 1;                 // entries in the window of the queue
-  Word behind_ = 0;                // entries of the queue that come before this lane's
+  Word reach_ = 1;          // entries in the window of the queue
+  Word behind_ = 0;         // entries of the queue that come before this lane's
   LiveQueue window_;
   Wide head_ = 0;
   Word tenant_base_ = abi::kControlTenantMasks.first;

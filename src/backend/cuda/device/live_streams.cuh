@@ -1,6 +1,6 @@
-// Streams: when a look finds a whole window of entries, everything that is filled becomes a stretch,
-// from which crews pull portions beside each other. live_kernel.cuh opens stretches and runs
-// portions.
+// Streams: when a look finds a whole window of entries, everything that is filled becomes a
+// stretch, from which crews pull portions beside each other. live_kernel.cuh opens stretches and
+// runs portions.
 //
 // The claim of a queue is one word: the number of its present stretch, and the portions of it that
 // were pulled. Pulling is one addition. A crew that comes too late for a stretch adds to no other:
@@ -24,8 +24,8 @@ inline constexpr Word kLeastStretch = 4 * kPortion;
 /// Tickets of one queue that a crew has pulled.
 struct Portion {
   Wide first = 0;
-  Word count = 0;   // 0: none
-  Word stretch = 0; // number of the stretch, for end_portion()
+  Word count = 0;    // 0: none
+  Word stretch = 0;  // number of the stretch, for end_portion()
 };
 
 /// The stretches of one queue.
@@ -39,8 +39,8 @@ struct Stretches {
     return static_cast<Word>(claim) < portions(load_field(&stretch(number).count));
   }
 
-  /// Makes `count` tickets from `first` on the next stretch. Only the crew that looks calls it, with
-  /// one lane. False if the row of the stretch is still in use.
+  /// Makes `count` tickets from `first` on the next stretch. Only the crew that looks calls it,
+  /// with one lane. False if the row of the stretch is still in use.
   EK_DEVICE bool open(Wide first, Word count) const {
     if (has_more()) return false;
     const Word number = static_cast<Word>(claims().load_relaxed() >> 32) + 1;
@@ -75,9 +75,7 @@ struct Stretches {
  private:
   EK_DEVICE static Word portions(Word count) { return (count + kPortion - 1) / kPortion; }
   EK_DEVICE WideWord claims() const { return WideWord(&row->claim); }
-  EK_DEVICE LiveStretch& stretch(Word number) const {
-    return row->stretches[number % kStretches];
-  }
+  EK_DEVICE LiveStretch& stretch(Word number) const { return row->stretches[number % kStretches]; }
 };
 
 /// How far the producer of a queue has filled it, by its own word: any number.
