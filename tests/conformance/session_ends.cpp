@@ -53,6 +53,25 @@ TEST_P(SessionEnds, cancel_takes_back_what_has_not_run) {
   EXPECT_TRUE(comes_true([&] { return cancelled == 4; }));
 }
 
+// After an odd number of laps, the outcome of a place has not the lap bit of its first ticket.
+TEST_P(SessionEnds, cancel_takes_back_nothing_that_ran_laps_ago) {
+  for (const Word ran : {16u, 17u, 40u, 48u}) {
+    Session session = start();
+    Queue queue = must(session.open_queue({.tenant = TenantId(5), .capacity = 16}));
+    std::vector<Ticket> tickets;
+    for (Word i = 0; i < ran; ++i) tickets.push_back(must(queue.publish(kNop, kPatience)));
+    must(queue.wait_all(kPatience));
+    must(session.set_tenant_enabled(TenantId(5), false));
+    const Ticket held = must(queue.publish(kNop));
+    EXPECT_EQ(queue.close(StopMode::cancel), 1u) << ran;
+    for (const Ticket ticket : std::span(tickets).last(15)) {
+      EXPECT_TRUE(must(queue.wait(ticket, kPatience)).is_done()) << ran;
+    }
+    EXPECT_EQ(test::code_of(queue.wait(held, kPatience)), Code::invalid_argument);
+    EXPECT_EQ(session.stop(StopMode::drain, kPatience).done, ran);
+  }
+}
+
 TEST_P(SessionEnds, after_a_stop_calls_fail_and_do_not_hang) {
   Session session = start();
   must(session.set_tenant_enabled(TenantId(5), false));
