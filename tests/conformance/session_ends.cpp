@@ -1,4 +1,6 @@
 // Live sessions: the ways they end.
+#include <unistd.h>
+
 #include <atomic>
 #include <thread>
 
@@ -70,6 +72,19 @@ TEST_P(SessionEnds, cancel_takes_back_nothing_that_ran_laps_ago) {
     EXPECT_EQ(test::code_of(queue.wait(held, kPatience)), Code::invalid_argument);
     EXPECT_EQ(session.stop(StopMode::drain, kPatience).done, ran);
   }
+}
+
+TEST_P(SessionEnds, drain_ends_when_a_queue_that_was_given_away_is_empty) {
+  Session session = start();
+  Queue queue = must(session.open_queue({.capacity = 16}));
+  const int descriptor = must(queue.descriptor());
+  Queue given = must(attach_queue(descriptor));
+  ::close(descriptor);
+  for (Word i = 0; i < 40; ++i) must(given.publish(kNop, kPatience));
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_EQ(queue.close(StopMode::drain, kPatience), 0u);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, kPatience / 2);
+  EXPECT_EQ(queue.counters().published, 40u);
 }
 
 TEST_P(SessionEnds, after_a_stop_calls_fail_and_do_not_hang) {

@@ -457,8 +457,9 @@ void CudaLiveKernel::expect_sleeper() {
 }
 
 // A thread of the host wakes those that sleep on outcomes, frees what crews do not have any more,
-// and notices the end of the kernel.
+// notes what was taken of queues that other processes have, and notices the end of the kernel.
 void CudaLiveKernel::keep(const std::stop_token& stop) {
+  Clock::time_point next_note = {};
   while (!stop.stop_requested() && is_running()) {
     const bool is_keen = has_sleepers();
     {
@@ -476,7 +477,20 @@ void CudaLiveKernel::keep(const std::stop_token& stop) {
     const auto ended =
         context().wait(stream_.get(), Clock::time_point::min(), "looking at a session");
     if (ended || context().is_lost()) return note_end();
-    if (const std::unique_lock held(lock_, std::try_to_lock); held) free_retired();
+    const std::unique_lock held(lock_, std::try_to_lock);
+    if (!held) continue;
+    free_retired();
+    if (Clock::now() < next_note) continue;
+    note_given_heads();
+    next_note = Clock::now() + kKeeperNap;
+  }
+}
+
+// Draining such a queue ends when its head has reached the tail: no publisher of this process knows
+// how far it is.
+void CudaLiveKernel::note_given_heads() const {
+  for (const auto& queue : queues_) {
+    if (queue->live().is_given.load(std::memory_order_relaxed)) note(queue->note_head());
   }
 }
 
