@@ -257,6 +257,27 @@ TEST_F(LiveOnFake, a_start_that_fails_at_any_call_leaves_nothing) {
   expect_nothing_left();
 }
 
+// Else the end of another session could give pages back, which waits for the new kernel too.
+TEST_F(LiveOnFake, stays_before_it_is_launched) {
+  struct AtLaunch {
+    Context* context;
+    std::weak_ptr<int> kept = {};
+  } at_launch{context.get()};
+  context->reserve_place_to_keep();
+  fake().at_launch_argument = &at_launch;
+  fake().at_launch = [](void* argument) {
+    auto& at = *static_cast<AtLaunch*>(argument);
+    auto object = std::make_shared<int>(1);
+    at.kept = object;
+    at.context->keep_while_kernels_stay(std::move(object));
+  };
+  const auto kernel = CudaLiveKernel::start(code(), launch());
+  ASSERT_TRUE(kernel) << message_of(kernel);
+  EXPECT_FALSE(at_launch.kept.expired());
+  EXPECT_EQ((*kernel)->stop(Clock::now() + seconds(10), backend::LeaveMode::cancel), 0u);
+  EXPECT_TRUE(at_launch.kept.expired());
+}
+
 TEST_F(LiveOnFake, does_not_stay_when_it_cannot_be_launched) {
   fail("cuLaunchKernel", kNotPermitted);
   EXPECT_EQ(code_of(CudaLiveKernel::start(code(), launch())), Code::io);

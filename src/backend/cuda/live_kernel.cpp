@@ -134,9 +134,13 @@ Result<void> CudaLiveKernel::launch() {
   const Current current = EVERKERNEL_TRY(context().enter());
   const Grid grid =
       crew_grid(context(), code_.crew, code_.worker_count, largest_tile_bytes(code_.crew));
-  EVERKERNEL_TRY(context().launch(code_.crew.function, grid, stream_.get(), make_params()));
+  context().begin_stay();  // first: the end of another session must not wait for this kernel
+  const auto launched = context().launch(code_.crew.function, grid, stream_.get(), make_params());
+  if (!launched) {
+    context().end_stay();
+    return launched;
+  }
   is_running_.store(true, std::memory_order_release);
-  context().begin_stay();
   const std::scoped_lock held(lock_);
   stays_ = true;
   ++totals_.launches;
