@@ -24,6 +24,11 @@ struct DriverState {
   // Only for tests/cuda/fake_cuda.cpp: how many operations of a stream finish each time the stream
   // is queried. 0 is a device that hangs.
   int operations_per_look = 1;
+  // Only for the same: whether launched kernels stay until this is false again.
+  bool kernels_stay = false;
+  // Called by a launch, with the second word. It must not call the driver.
+  void (*at_launch)(void*) = nullptr;
+  void* at_launch_argument = nullptr;
 
   // A failure to play: counted from now, call number `failing_call` of `failing_symbol` returns
   // `failing_result`. If that result breaks contexts, every later call returns it too. A null
@@ -37,6 +42,7 @@ struct DriverState {
   // Objects that exist now.
   int live_allocations = 0;
   int live_pinned = 0;
+  int live_registered = 0;  // memory of the host
   int live_streams = 0;
   int live_events = 0;
   int live_modules = 0;
@@ -46,6 +52,7 @@ struct DriverState {
   // Calls received so far.
   int calls = 0;  // of all functions
   int pool_allocations = 0;
+  int waits_for_kernels = 0;  // only of tests/cuda/fake_cuda.cpp: calls that a device would hold up
   int contexts_made = 0;
   std::uint64_t release_threshold = 0;
   unsigned launched_blocks = 0;

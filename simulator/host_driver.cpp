@@ -383,12 +383,15 @@ CuResult cuMemHostRegister_v2(void* memory, std::size_t bytes, unsigned) {
     return kAlreadyRegistered;
   }
   driver().memory.add(memory, bytes);
+  ++driver().state.live_registered;
   return 0;
 }
 CuResult cuMemHostUnregister(void* memory) {
   DRIVER_CALL(begin_call_in_context, "cuMemHostUnregister");
   if (const CuResult result = finish_all("cuMemHostUnregister"); result != 0) return result;
-  return driver().memory.release(memory, DeviceMemory::Owner::host) ? 0 : kNotRegistered;
+  if (!driver().memory.release(memory, DeviceMemory::Owner::host)) return kNotRegistered;
+  --driver().state.live_registered;
+  return 0;
 }
 CuResult cuMemcpyHtoDAsync_v2(CuPointer target, const void* source, std::size_t bytes,
                               CuStream stream) {

@@ -46,6 +46,7 @@ class Step:
     shards: int = 1  # processes at the same time, each with a part of the tests
     tool: str = ""  # tool of compute-sanitizer under which it runs
     programs: int = 0  # random programs that all copies together must try; 0 = any number
+    has_targets: bool = False  # of a benchmark: figures say whether they reach their targets
 
 
 CACHE_VARIABLE = "EVERKERNEL_TEST_CACHE_DIR"
@@ -63,8 +64,9 @@ COMPILES = {
                       "glibc.malloc.trim_threshold=4294967296:glibc.malloc.top_pad=268435456"}
 
 
-def sanitizer_step(tool, share, arguments):
-    return Step(tool, "sanitizer_workload", share, "sanitizer", arguments, tool=tool)
+def sanitizer_step(name, share, arguments):
+    """A step under the tool that is the first word of its name."""
+    return Step(name, "sanitizer_workload", share, "sanitizer", arguments, tool=name.split()[0])
 
 
 def processors():
@@ -76,11 +78,15 @@ def make_steps(quick, programs):
     cores = min(processors(), MOST_PROCESSES)
     number = {"EVERKERNEL_PROGRAMS": str(-(-programs // cores))} if programs else {}
     items = "--items=16384" if quick else "--items=100000"
+    smoke = ["--smoke"] if quick else []
     groups = "--items=4096" if quick else "--items=8192"
     rounds = {"EVERKERNEL_LITMUS_ROUNDS": "1000000"} if quick else {}
     return [
-        Step("conformance", "cuda_conformance_test", 130, shards=cores),
-        Step("handler tables", "jit_test", 90, environment={**COMPILES, **SUBJECT},
+        Step("conformance", "cuda_conformance_test", 140, shards=cores,
+             arguments=["--gtest_filter=-*Session*"]),
+        # Kernels that stay would take turns on the GPU: one process has it alone.
+        Step("sessions", "cuda_conformance_test", 60, arguments=["--gtest_filter=*Session*"]),
+        Step("handler tables", "jit_test", 125, environment={**COMPILES, **SUBJECT},
              arguments=["--gtest_filter=-Generator.*:LlvmText.*:Pages.*"], seconds=0.2,
              shards=cores),
         Step("random programs", "cuda_differential_test", 90, environment={**COMPILES, **number},
@@ -90,19 +96,25 @@ def make_steps(quick, programs):
              arguments=["--gtest_filter=Arithmetic*"], seconds=0.5, copies=cores),
         # These steps launch all the time: more processes would only wait for the GPU.
         Step("random rings", "random_ring_test", 45, environment=CUDA, seconds=0.4, copies=2),
-        Step("random jobs", "random_job_test", 60, environment=CUDA, seconds=0.3, copies=4),
+        Step("random jobs", "random_job_test", 50, environment=CUDA, seconds=0.3, copies=4),
+        Step("random sessions", "random_session_test", 45, environment=CUDA, seconds=0.4,
+             arguments=["--gtest_filter=RandomSessions.*"]),
         Step("planned runs", "run_test", 40, environment=CUDA, shards=cores),
-        Step("litmus", "cuda_litmus_test", 40, environment=rounds, seconds=0.15),
-        sanitizer_step("memcheck", 25, [items]),
+        Step("litmus", "cuda_litmus_test", 45, environment=rounds, seconds=0.15),
+        sanitizer_step("memcheck", 25, [items, "--only=drains"]),
+        sanitizer_step("memcheck sessions", 35, [items, "--only=live"]),
         # No test compares all memory; memcheck finds writes outside of allocations.
-        Step("memcheck rings", "random_ring_test", 60, environment={**CUDA, **SLOW}, seconds=0.3,
+        Step("memcheck rings", "random_ring_test", 55, environment={**CUDA, **SLOW}, seconds=0.3,
              copies=4, tool="memcheck"),
-        Step("memcheck jobs", "random_job_test", 60, environment={**CUDA, **SLOW}, seconds=0.2,
+        Step("memcheck jobs", "random_job_test", 55, environment={**CUDA, **SLOW}, seconds=0.2,
              copies=4, tool="memcheck"),
-        sanitizer_step("initcheck", 15, [items]),
-        sanitizer_step("synccheck", 15, [items]),
+        sanitizer_step("initcheck", 15, [items, "--only=drains"]),
+        sanitizer_step("initcheck sessions", 25, [items, "--only=live"]),
+        sanitizer_step("synccheck", 15, [items, "--only=drains"]),
+        sanitizer_step("synccheck sessions", 25, [items, "--only=live"]),
         sanitizer_step("racecheck", 15, [groups, "--only=groups"]),
-        Step("benchmarks", "cuda_bench", 80, "bench", ["--smoke"] if quick else []),
+        Step("benchmarks", "cuda_bench", 90, "bench", smoke, has_targets=True),
+        Step("live benchmarks", "live_bench", 60, "bench", smoke),
     ]
 
 
@@ -416,7 +428,7 @@ def run_steps(steps, folder, end, quick, keep):
             print(f'  {result["status"]}: {result["detail"]} ({result["seconds"]:.1f} s)',
                   flush=True)
             results.append(result)
-            if step.kind == "bench" and not quick:
+            if step.has_targets and not quick:
                 results.append(judge_targets(result.get("bench")))
             keep(results)
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs every check that needs a GPU: conformance, random programs, rings and jobs, litmus
+# Runs every check that needs a GPU: conformance, random programs, rings, jobs and sessions, litmus
 # tests, compute-sanitizer and the benchmarks. Leaves one JSON file and prints a table.
 #
 #   tools/gpu_check.sh [BUILD_BIN_FOLDER] [--out FILE] [--quick] [--budget SECONDS]

@@ -1,4 +1,6 @@
 // Live sessions: the ways they end.
+#include <unistd.h>
+
 #include <atomic>
 #include <thread>
 
@@ -51,6 +53,38 @@ TEST_P(SessionEnds, cancel_takes_back_what_has_not_run) {
   EXPECT_EQ(report.faulted, 0u);
   EXPECT_EQ(report.cancelled, 4u);
   EXPECT_TRUE(comes_true([&] { return cancelled == 4; }));
+}
+
+// After an odd number of laps, the outcome of a place has not the lap bit of its first ticket.
+TEST_P(SessionEnds, cancel_takes_back_nothing_that_ran_laps_ago) {
+  for (const Word ran : {16u, 17u, 40u, 48u}) {
+    Session session = start();
+    Queue queue = must(session.open_queue({.tenant = TenantId(5), .capacity = 16}));
+    std::vector<Ticket> tickets;
+    for (Word i = 0; i < ran; ++i) tickets.push_back(must(queue.publish(kNop, kPatience)));
+    must(queue.wait_all(kPatience));
+    must(session.set_tenant_enabled(TenantId(5), false));
+    const Ticket held = must(queue.publish(kNop));
+    EXPECT_EQ(queue.close(StopMode::cancel), 1u) << ran;
+    for (const Ticket ticket : std::span(tickets).last(15)) {
+      EXPECT_TRUE(must(queue.wait(ticket, kPatience)).is_done()) << ran;
+    }
+    EXPECT_EQ(test::code_of(queue.wait(held, kPatience)), Code::invalid_argument);
+    EXPECT_EQ(session.stop(StopMode::drain, kPatience).done, ran);
+  }
+}
+
+TEST_P(SessionEnds, drain_ends_when_a_queue_that_was_given_away_is_empty) {
+  Session session = start();
+  Queue queue = must(session.open_queue({.capacity = 16}));
+  const int descriptor = must(queue.descriptor());
+  Queue given = must(attach_queue(descriptor));
+  ::close(descriptor);
+  for (Word i = 0; i < 40; ++i) must(given.publish(kNop, kPatience));
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_EQ(queue.close(StopMode::drain, kPatience), 0u);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, kPatience / 2);
+  EXPECT_EQ(queue.counters().published, 40u);
 }
 
 TEST_P(SessionEnds, after_a_stop_calls_fail_and_do_not_hang) {

@@ -16,8 +16,12 @@ struct CuFunctionOpaque {};
 struct CuGraphOpaque {};
 struct CuGraphNodeOpaque {};
 struct CuGraphExecOpaque {};
+struct StreamOperation {
+  std::function<void()> run = {};
+  bool is_kernel = false;
+};
 struct CuStreamOpaque {
-  std::deque<std::function<void()>> operations = {};
+  std::deque<StreamOperation> operations = {};
   std::uint64_t done_count = 0;
   std::uint64_t queued_count = 0;
 };
@@ -42,10 +46,17 @@ struct Objects {
 Objects the_objects;
 CuFunctionOpaque the_function;
 
+// Whether the first operation of a stream is a kernel that stays.
+bool has_kernel_that_stays(const CuStreamOpaque& stream) {
+  return driver().state.kernels_stay && !stream.operations.empty() &&
+         stream.operations.front().is_kernel;
+}
+
 // Each query of a stream finishes a few of its operations.
 void look_at(CuStream stream) {
   for (int i = 0; i < driver().state.operations_per_look && !stream->operations.empty(); ++i) {
-    stream->operations.front()();
+    if (has_kernel_that_stays(*stream)) return;
+    stream->operations.front().run();
     stream->operations.pop_front();
     ++stream->done_count;
   }
@@ -60,12 +71,18 @@ void set_up(DriverState& state) {
 }
 
 void queue(CuStream stream, std::function<void()> operation) {
-  stream->operations.push_back(std::move(operation));
+  stream->operations.push_back({.run = std::move(operation)});
   ++stream->queued_count;
 }
 
 // Does not wait: a test frees memory while its device hangs.
 CuResult finish_all(std::string_view) {
+  for (const auto& [stream, owned] : the_objects.streams) {
+    if (has_kernel_that_stays(*stream)) {
+      ++driver().state.waits_for_kernels;
+      break;
+    }
+  }
   return 0;
 }
 
@@ -74,6 +91,13 @@ extern "C" {
 DriverState* fake_cuda_state() {
   driver().state.current_contexts = current_contexts();
   return &driver().state;
+}
+
+void fake_cuda_lock() {
+  driver_lock().lock();
+}
+void fake_cuda_unlock() {
+  driver_lock().unlock();
 }
 
 void fake_cuda_reset() {
@@ -132,7 +156,11 @@ CuResult cuLaunchKernel(CuFunction function, unsigned grid_x, unsigned, unsigned
   for (std::size_t i = 0; i < driver().state.argument_count; ++i) {
     std::memcpy(&driver().state.launched_arguments[i], arguments[i], sizeof(std::uint32_t));
   }
-  queue(stream, [] {});
+  if (driver().state.at_launch != nullptr) {
+    driver().state.at_launch(driver().state.at_launch_argument);
+  }
+  stream->operations.push_back({.run = [] {}, .is_kernel = true});
+  ++stream->queued_count;
   return 0;
 }
 
@@ -145,7 +173,7 @@ CuResult cuStreamCreate(CuStream* stream, unsigned flags) {
 CuResult cuStreamDestroy_v2(CuStream stream) {
   DRIVER_CALL(begin_call_in_context, "cuStreamDestroy_v2");
   if (!the_objects.streams.contains(stream)) return kInvalidHandle;
-  for (const auto& operation : stream->operations) operation();
+  for (const auto& operation : stream->operations) operation.run();
   return destroy(the_objects.streams, driver().state.live_streams, stream);
 }
 CuResult cuStreamQuery(CuStream stream) {
@@ -155,7 +183,7 @@ CuResult cuStreamQuery(CuStream stream) {
 }
 CuResult cuStreamSynchronize(CuStream stream) {
   DRIVER_CALL(begin_call_in_context, "cuStreamSynchronize");
-  while (!stream->operations.empty()) look_at(stream);
+  while (!stream->operations.empty() && !has_kernel_that_stays(*stream)) look_at(stream);
   return 0;
 }
 CuResult cuStreamWaitEvent(CuStream, CuEvent, unsigned) {

@@ -17,5 +17,8 @@ using FakeCuda = simulator::DriverState;
 /// second restores its initial values and drops every object.
 using FakeCudaState = FakeCuda*();
 using FakeCudaReset = void();
+/// The exported functions fake_cuda_lock and fake_cuda_unlock: between them no thread is in a call
+/// of the driver.
+using FakeCudaLock = void();
 
 }  // namespace everkernel::test

@@ -32,6 +32,8 @@ class WithFakeCuda : public ::testing::Test {
     if (library == nullptr) std::abort();
     state_ = reinterpret_cast<FakeCudaState*>(::dlsym(library, "fake_cuda_state"));
     reset_ = reinterpret_cast<FakeCudaReset*>(::dlsym(library, "fake_cuda_reset"));
+    lock_ = reinterpret_cast<FakeCudaLock*>(::dlsym(library, "fake_cuda_lock"));
+    unlock_ = reinterpret_cast<FakeCudaLock*>(::dlsym(library, "fake_cuda_unlock"));
     reset();
   }
   ~WithFakeCuda() override { ::unsetenv("EVERKERNEL_LIBCUDA"); }
@@ -41,11 +43,20 @@ class WithFakeCuda : public ::testing::Test {
   /// The state of the fake.
   FakeCuda& fake() const { return *state_(); }
 
+  /// Changes the state of the fake while other threads use the driver.
+  void change(const auto& act) const {
+    lock_();
+    act(fake());
+    unlock_();
+  }
+
   /// Makes the `call`th call of `symbol` from now on return `result`.
   void fail(const char* symbol, int result, int call = 1) const {
-    fake().failing_symbol = symbol;
-    fake().failing_call = call;
-    fake().failing_result = result;
+    change([&](FakeCuda& fake) {
+      fake.failing_symbol = symbol;
+      fake.failing_call = call;
+      fake.failing_result = result;
+    });
   }
 
   /// Loads the fake as a Driver. Aborts if that fails.
@@ -72,6 +83,7 @@ class WithFakeCuda : public ::testing::Test {
   void expect_nothing_left() const {
     EXPECT_EQ(fake().live_allocations, 0);
     EXPECT_EQ(fake().live_pinned, 0);
+    EXPECT_EQ(fake().live_registered, 0);
     EXPECT_EQ(fake().live_streams, 0);
     EXPECT_EQ(fake().live_events, 0);
     EXPECT_EQ(fake().live_modules, 0);
@@ -82,6 +94,8 @@ class WithFakeCuda : public ::testing::Test {
  private:
   FakeCudaState* state_ = nullptr;
   FakeCudaReset* reset_ = nullptr;
+  FakeCudaLock* lock_ = nullptr;
+  FakeCudaLock* unlock_ = nullptr;
 };
 
 }  // namespace everkernel::test

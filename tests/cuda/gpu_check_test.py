@@ -51,8 +51,8 @@ SANITIZER = WATCHES + """
 case $tool in {bad}) echo '========= ERROR SUMMARY: 3 errors'; exit 99;; esac
 echo '========= ERROR SUMMARY: 0 errors'
 """
-TESTS = ["cuda_conformance_test", "jit_test", "cuda_differential_test",
-         "random_ring_test", "random_job_test", "run_test", "cuda_litmus_test"]
+TESTS = ["cuda_conformance_test", "jit_test", "cuda_differential_test", "random_ring_test",
+         "random_job_test", "random_session_test", "run_test", "cuda_litmus_test"]
 
 
 class GpuCheck(unittest.TestCase):
@@ -65,6 +65,7 @@ class GpuCheck(unittest.TestCase):
         self.program("sanitizer_workload", "#!/bin/sh\n")
         self.program("compute-sanitizer", SANITIZER.format(bad="none"))
         self.program("cuda_bench", BENCH % ("0.9", "true"))
+        self.program("live_bench", (BENCH % ("0.9", "true")).replace(', "meets_target": true', ""))
         self.program("everkernel", "#!/bin/sh\necho a driver talks >&2\n"
                      f"cat <<END\n{INFO % FOUND}\nEND\n")
         self.program("nvidia-smi", "#!/bin/sh\necho 'A GPU, 999.9, 1 MiB'\n")
@@ -108,6 +109,10 @@ class GpuCheck(unittest.TestCase):
         bench = self.step(report, "benchmarks")["bench"]
         self.assertEqual(bench["results"][0]["ratio_to_floor"], 0.9)
         self.assertEqual(self.step(report, "bench targets")["detail"], "1 of 1 met")
+        sessions = self.step(report, "random sessions")
+        self.assertEqual(sessions["environment"]["EVERKERNEL_BACKEND"], "cuda")
+        self.assertEqual(self.step(report, "sessions")["processes"], 1)
+        self.assertEqual(self.step(report, "live benchmarks")["detail"], "1 figures")
         for name in [step["name"] for step in report["steps"]]:
             self.assertIn(name, self.output)
 
@@ -255,10 +260,19 @@ class GpuCheck(unittest.TestCase):
         self.program("compute-sanitizer", SANITIZER.format(bad="initcheck"))
         status, report = self.check()
         self.assertEqual(status, 1, self.output)
-        self.assertEqual(self.step(report, "memcheck")["status"], "passed")
-        initcheck = self.step(report, "initcheck")
-        self.assertEqual(initcheck["status"], "failed")
-        self.assertIn("3 errors", initcheck["detail"])
+        for tool in ["memcheck", "synccheck"]:
+            for name in [tool, f"{tool} sessions"]:
+                self.assertEqual(self.step(report, name)["status"], "passed")
+        for name in ["initcheck", "initcheck sessions"]:
+            initcheck = self.step(report, name)
+            self.assertEqual(initcheck["status"], "failed")
+            self.assertIn("3 errors", initcheck["detail"])
+
+    def test_sanitizers_watch_sessions_apart_from_drains(self):
+        self.program("sanitizer_workload", f'#!/bin/sh\necho "$*" >> {self.folder}/runs\n')
+        self.assertEqual(self.check()[0], 0, self.output)
+        self.assertEqual(self.lines("runs"), 3 * ["--items=100000 --only=drains"] +
+                         3 * ["--items=100000 --only=live"] + ["--items=8192 --only=groups"])
 
     def test_a_sanitizer_that_finds_something_in_tests_that_pass(self):
         self.program("compute-sanitizer", SANITIZER.format(bad="memcheck"))

@@ -157,21 +157,26 @@ TEST(Compiler, takes_the_embedded_workers) {
   const std::string handlers = jit::emit_cuda(*ir::verify({}), {});
   std::vector<SourceText> headers(device_headers().begin(), device_headers().end());
   headers.push_back({"everkernel/handlers.cuh", handlers});
-  for (const bool is_graph : {false, true}) {
-    const std::array<std::string, 3> options{
-        "-DEVERKERNEL_BLOCK_THREADS=256", "-DEVERKERNEL_BLOCKS_PER_SM=4",
-        is_graph ? "-DEVERKERNEL_GRAPH" : "-DEVERKERNEL_SCHEDULE=0"};
+  struct Kind {
+    const char* option;
+    std::string_view kernel;
+  };
+  constexpr Kind kKinds[] = {{"-DEVERKERNEL_SCHEDULE=0", "everkernel_drain"},
+                             {"-DEVERKERNEL_GRAPH", "everkernel_graph"},
+                             {"-DEVERKERNEL_LIVE", "everkernel_live"}};
+  for (const Kind& kind : kKinds) {
+    const std::array<std::string, 3> options{"-DEVERKERNEL_BLOCK_THREADS=256",
+                                             "-DEVERKERNEL_BLOCKS_PER_SM=1", kind.option};
     const auto code = nvrtc->compile({.source = megakernel_source(),
                                       .headers = headers,
                                       .options = options,
                                       .architecture = 90});
     ASSERT_TRUE(code) << message_of(code);
     EXPECT_EQ(code->log, "");
-    const auto has = [&](std::string_view name) {
-      return text_of(code->bytes).find(name) != std::string_view::npos;
-    };
-    EXPECT_EQ(has("everkernel_graph"), is_graph);
-    EXPECT_EQ(has("everkernel_drain"), !is_graph);
+    for (const Kind& other : kKinds) {
+      const bool has = text_of(code->bytes).find(other.kernel) != std::string_view::npos;
+      EXPECT_EQ(has, other.kernel == kind.kernel) << kind.option << " and " << other.kernel;
+    }
   }
 }
 

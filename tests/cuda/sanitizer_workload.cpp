@@ -1,10 +1,11 @@
 // A program for compute-sanitizer: items of every kind on the GPU, compared with the CPU.
 //
-//   sanitizer_workload [--items=N] [--only=lanes|groups]
+//   sanitizer_workload [--items=N] [--only=drains|lanes|groups|live]
 //
-// `lanes` runs built-in operations and handlers of scope lane and warp, under every schedule;
-// `groups` runs handlers of scope group, which use shared memory. If there is no GPU, the program
-// prints the reason and exits with 77.
+// `lanes` dispatches built-in operations and handlers of scope lane and warp, under every schedule;
+// `groups` those of scope group, which use shared memory; `drains` both. `live` runs items of every
+// kind through the queues of a session. If there is no GPU, the program prints the reason and exits
+// with 77.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -30,6 +31,7 @@
 #include "everkernel/protocol/ring.hpp"
 #include "everkernel/protocol/ring_writer.hpp"
 #include "everkernel/runtime/megakernel.hpp"
+#include "sanitizer_workload.hpp"
 
 namespace everkernel::test {
 namespace {
@@ -102,22 +104,6 @@ handler twice = 67 scope group {
 )";
 constexpr Word kGroupOpcodes = 4;
 constexpr std::uint8_t kPackable = 65;  // a handler of scope warp, or group
-
-// ---- errors ----
-
-[[noreturn]] void give_up(std::string_view what) {
-  fmt::print(stderr, "error: {}\n", what);
-  std::exit(1);
-}
-
-template <class T>
-T checked(Result<T> result) {
-  if (!result) give_up(fmt::format("{}; {}", result.error().message, result.error().hint));
-  return std::move(*result);
-}
-void checked(const Result<void>& result) {
-  if (!result) give_up(fmt::format("{}; {}", result.error().message, result.error().hint));
-}
 
 // ---- both sides ----
 
@@ -228,6 +214,8 @@ std::vector<Word> words_of(std::span<const std::byte> bytes) {
   return words;
 }
 
+}  // namespace
+
 void compare(std::string_view what, const std::vector<Word>& gpu, const std::vector<Word>& cpu) {
   if (gpu == cpu) return;
   if (gpu.size() != cpu.size()) give_up(fmt::format("{}: different lengths", what));
@@ -236,6 +224,8 @@ void compare(std::string_view what, const std::vector<Word>& gpu, const std::vec
   give_up(fmt::format("{}: word {} is {:#x} on the GPU and {:#x} on the CPU", what, at, gpu[place],
                       cpu[place]));
 }
+
+namespace {
 
 // The turns of an `each` run in any order.
 std::vector<Word> sorted_hits(std::span<const Hit> hits) {
@@ -247,7 +237,7 @@ std::vector<Word> sorted_hits(std::span<const Hit> hits) {
   return words;
 }
 
-void compare(const SubmissionReport& gpu, const SubmissionReport& cpu) {
+void compare_reports(const SubmissionReport& gpu, const SubmissionReport& cpu) {
   compare("ring", words_of(gpu.ring), words_of(cpu.ring));
   std::vector<Word> gpu_control = words_of(gpu.control), cpu_control = words_of(cpu.control);
   gpu_control[abi::kControlStarvation.first] = 0;  // depends on timing
@@ -268,7 +258,7 @@ std::size_t run_kind(const std::shared_ptr<backend::Backend>& cuda, const Kind& 
     const Buffers buffers = random_buffers(random, kind);
     const DispatchReport on_gpu = gpu.dispatch(buffers.view(), round % 2 == 1);
     const DispatchReport on_cpu = cpu.dispatch(buffers.view(), false);
-    compare(on_gpu.submissions[0], on_cpu.submissions[0]);
+    compare_reports(on_gpu.submissions[0], on_cpu.submissions[0]);
     compare("output", gpu.output(), cpu.output());
   }
   fmt::print("{} opcodes, {} schedule: {} items, as on the CPU\n", kind.opcodes,
@@ -281,22 +271,30 @@ struct Options {
   std::size_t items = 100'000;
   bool lanes = true;
   bool groups = true;
+  bool live = true;
 };
+
+bool choose(Options& options, std::string_view part) {
+  if (part != "drains" && part != "lanes" && part != "groups" && part != "live") return false;
+  options.lanes = options.lanes && (part == "lanes" || part == "drains");
+  options.groups = options.groups && (part == "groups" || part == "drains");
+  options.live = options.live && part == "live";
+  return true;
+}
 
 Options parse(int argc, char** argv) {
   Options options;
   for (const std::string_view arg : std::span(argv + 1, argv + argc)) {
-    constexpr std::string_view kItems = "--items=";
+    constexpr std::string_view kItems = "--items=", kOnly = "--only=";
     if (arg.starts_with(kItems)) {
       const auto text = arg.substr(kItems.size());
       const auto end = text.data() + text.size();
       const auto [at, error] = std::from_chars(text.data(), end, options.items);
       if (error == std::errc() && at == end && options.items != 0) continue;
     }
-    options.lanes = options.lanes && arg != "--only=groups";
-    options.groups = options.groups && arg != "--only=lanes";
-    if (arg == "--only=groups" || arg == "--only=lanes") continue;
-    fmt::print(stderr, "error: what is {}?\nhint: --items=N, --only=lanes, --only=groups\n", arg);
+    if (arg.starts_with(kOnly) && choose(options, arg.substr(kOnly.size()))) continue;
+    fmt::print(stderr, "error: what is {}?\nhint: --items=N, --only=drains|lanes|groups|live\n",
+               arg);
     std::exit(2);
   }
   return options;
@@ -316,10 +314,12 @@ int run(int argc, char** argv) {
   std::vector<Kind> kinds;
   if (options.lanes) kinds.insert(kinds.end(), std::begin(kLanes), std::end(kLanes));
   if (options.groups) kinds.insert(kinds.end(), std::begin(kGroups), std::end(kGroups));
+  const std::size_t parts = kinds.size() + (options.live ? 1 : 0);
   std::size_t items = 0;
-  for (const Kind& kind : kinds) items += run_kind(cuda, kind, options.items / kinds.size());
+  for (const Kind& kind : kinds) items += run_kind(cuda, kind, options.items / parts);
+  if (options.live) items += run_sessions(cuda, options.items / parts);
   fmt::print("{} items\n", items);
-  return items < options.items ? 1 : 0;
+  return items < options.items / parts * parts ? 1 : 0;
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // The device compilers compile the text of every example and of random handlers for three
 // architectures, and in their PTX every memory access is one of the accessors.
 //
-// A test run compiles all examples as one program, every architecture and every kind of drain at
+// A test run compiles all examples as one program, every architecture and every kind of kernel at
 // least once, and one batch of random handlers. A soak (EVERKERNEL_SOAK=1) compiles each example
 // alone, every kind for every architecture, and 500 random handlers that EVERKERNEL_SEED selects.
 #include <fmt/format.h>
@@ -185,39 +185,80 @@ TEST(CudaCompile, nvrtc_takes_every_example_for_planned_memory) {
   }
 }
 
-constexpr const char* kKindsOfDrain[] = {"-DEVERKERNEL_SCHEDULE=0", "-DEVERKERNEL_SCHEDULE=1",
-                                         "-DEVERKERNEL_SCHEDULE=2", "-DEVERKERNEL_GRAPH"};
+constexpr const char* kLive = "-DEVERKERNEL_LIVE";
+constexpr const char* kKindsOfKernel[] = {"-DEVERKERNEL_SCHEDULE=0", "-DEVERKERNEL_SCHEDULE=1",
+                                          "-DEVERKERNEL_SCHEDULE=2", "-DEVERKERNEL_GRAPH", kLive};
 
+// A live kernel has one block on a multiprocessor.
 std::vector<std::string> worker_options(const char* kind, const char* more = nullptr) {
-  std::vector<std::string> options = {"-DEVERKERNEL_BLOCK_THREADS=128",
-                                      "-DEVERKERNEL_BLOCKS_PER_SM=4", kind};
+  const char* const occupancy =
+      kind == kLive ? "-DEVERKERNEL_BLOCKS_PER_SM=1" : "-DEVERKERNEL_BLOCKS_PER_SM=4";
+  std::vector<std::string> options = {"-DEVERKERNEL_BLOCK_THREADS=128", occupancy, kind};
   if (more != nullptr) options.emplace_back(more);
   return options;
 }
 
-// The kernels of the workers, for every kind of drain.
+// The kernels of the workers, of every kind.
 TEST(CudaCompile, nvrtc_takes_the_megakernel_with_every_example) {
   EVERKERNEL_NEEDS_NVRTC(nvrtc);
   const std::string workers(backend::cuda::megakernel_source().text);
   for (const Example& example : examples_to_compile()) {
     const std::string handlers = cuda_of(verified(example.program));
-    for (std::size_t i = 0; i < std::size(kKindsOfDrain); ++i) {
+    for (std::size_t i = 0; i < std::size(kKindsOfKernel); ++i) {
       for (std::size_t k = 0; k < std::size(kArchitectures); ++k) {
         if (!is_soak() && i % std::size(kArchitectures) != k) continue;
-        expect_compiles(*nvrtc, {example.name, handlers, workers, worker_options(kKindsOfDrain[i])},
+        expect_compiles(*nvrtc,
+                        {example.name, handlers, workers, worker_options(kKindsOfKernel[i])},
                         kArchitectures[k]);
       }
     }
   }
   const auto program = verified(all_examples()[0].program);
-  expect_compiles(*nvrtc,
-                  {"wide fuel", cuda_of(program), workers,
-                   worker_options("-DEVERKERNEL_SCHEDULE=0", "-DEVERKERNEL_WIDE_FUEL")},
-                  90);
+  for (const char* const kind : {"-DEVERKERNEL_SCHEDULE=0", kLive}) {
+    expect_compiles(
+        *nvrtc,
+        {"wide fuel", cuda_of(program), workers, worker_options(kind, "-DEVERKERNEL_WIDE_FUEL")},
+        90);
+  }
+  // The fences of live kernels differ by architecture.
+  for (const int architecture : kArchitectures) {
+    expect_compiles(*nvrtc, {"live", cuda_of(program), workers, worker_options(kLive)},
+                    architecture);
+  }
   expect_compiles(*nvrtc,
                   {"planned memory", cuda_of(program, jit::MemoryUse::planned), workers,
                    worker_options("-DEVERKERNEL_GRAPH")},
                   90);
+}
+
+std::size_t count_of(std::string_view text, std::string_view what) {
+  std::size_t count = 0;
+  for (auto at = text.find(what); at != text.npos; at = text.find(what, at + 1)) ++count;
+  return count;
+}
+
+// The host tears a quad that is not loaded or stored as one, and sees nothing of a smaller scope.
+TEST(CudaCompile, live_kernels_reach_the_host_in_whole_quads_and_system_scope) {
+  EVERKERNEL_NEEDS_NVRTC(nvrtc);
+  const std::string handlers = cuda_of(verified({}));
+  std::vector<SourceText> headers(backend::cuda::device_headers().begin(),
+                                  backend::cuda::device_headers().end());
+  headers.push_back({"everkernel/handlers.cuh", handlers});
+  const auto options = worker_options(kLive);
+  for (const int architecture : {80, 90}) {
+    const auto code = nvrtc->compile({.source = backend::cuda::megakernel_source(),
+                                      .headers = headers,
+                                      .options = options,
+                                      .architecture = architecture,
+                                      .keeps_ptx = true});
+    ASSERT_TRUE(code) << code.error().message;
+    const std::string_view ptx = code->ptx;
+    EXPECT_GE(count_of(ptx, "ld.relaxed.sys.global.b128"), 1u) << "entries";
+    EXPECT_GE(count_of(ptx, "st.relaxed.sys.global.b128"), 1u) << "completions";
+    EXPECT_GE(count_of(ptx, "st.relaxed.sys.global.u8"), 1u) << "outcomes";
+    EXPECT_GE(count_of(ptx, "fence.acq_rel.sys;") + count_of(ptx, "fence.acquire.sys;"), 1u);
+    EXPECT_EQ(count_of(ptx, ".global.b128"), count_of(ptx, ".sys.global.b128")) << architecture;
+  }
 }
 
 // Calls `compile` with random handlers, in sources of a few each, until one fails.
@@ -322,7 +363,7 @@ TEST(CudaCompile, nvcc_takes_the_megakernel_with_the_examples) {
   const std::string handlers = cuda_of(program);
   expect_nvcc_compiles({"a kernel each", handlers, kernels_of(program) + std::string(kKernel)});
   const std::string workers(backend::cuda::megakernel_source().text);
-  for (const char* kind : kKindsOfDrain) {
+  for (const char* kind : kKindsOfKernel) {
     expect_nvcc_compiles({kind, handlers, workers, worker_options(kind)});
   }
 }

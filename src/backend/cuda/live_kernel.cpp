@@ -138,9 +138,13 @@ Result<void> CudaLiveKernel::launch() {
   const Current current = EVERKERNEL_TRY(context().enter());
   const Grid grid =
       crew_grid(context(), code_.crew, code_.worker_count, largest_tile_bytes(code_.crew));
-  EVERKERNEL_TRY(context().launch(code_.crew.function, grid, stream_.get(), make_params()));
+  context().begin_stay();  // first: the end of another session must not wait for this kernel
+  const auto launched = context().launch(code_.crew.function, grid, stream_.get(), make_params());
+  if (!launched) {
+    context().end_stay();
+    return launched;
+  }
   is_running_.store(true, std::memory_order_release);
-  context().begin_stay();
   const std::scoped_lock held(lock_);
   stays_ = true;
   ++totals_.launches;
@@ -461,8 +465,9 @@ void CudaLiveKernel::expect_sleeper() {
 }
 
 // A thread of the host wakes those that sleep on outcomes, frees what crews do not have any more,
-// and notices the end of the kernel.
+// notes what was taken of queues that other processes have, and notices the end of the kernel.
 void CudaLiveKernel::keep(const std::stop_token& stop) {
+  Clock::time_point next_note = {};
   while (!stop.stop_requested() && is_running()) {
     const bool is_keen = has_sleepers();
     {
@@ -480,7 +485,20 @@ void CudaLiveKernel::keep(const std::stop_token& stop) {
     const auto ended =
         context().wait(stream_.get(), Clock::time_point::min(), "looking at a session");
     if (ended || context().is_lost()) return note_end();
-    if (const std::unique_lock held(lock_, std::try_to_lock); held) free_retired();
+    const std::unique_lock held(lock_, std::try_to_lock);
+    if (!held) continue;
+    free_retired();
+    if (Clock::now() < next_note) continue;
+    note_given_heads();
+    next_note = Clock::now() + kKeeperNap;
+  }
+}
+
+// Draining such a queue ends when its head has reached the tail: no publisher of this process knows
+// how far it is.
+void CudaLiveKernel::note_given_heads() const {
+  for (const auto& queue : queues_) {
+    if (queue->live().is_given.load(std::memory_order_relaxed)) note(queue->note_head());
   }
 }
 
@@ -495,11 +513,7 @@ bool CudaLiveKernel::has_sleepers() const {
 
 void CudaLiveKernel::wake_sleepers() {
   const std::scoped_lock held(lock_);
-  for (const auto& queue : queues_) {
-    // Nobody here notes what has ended in a queue of another process.
-    if (queue->live().is_given.load(std::memory_order_relaxed)) note(queue->note_head());
-    queue->live().notify();
-  }
+  for (const auto& queue : queues_) queue->live().notify();
 }
 
 // After SHUTDOWN nothing that is published would run.

@@ -91,6 +91,7 @@ class CudaLiveKernel final : public LiveKernel {
   Result<void> sync_counts();
   void add_counts(const LiveCounters& now);
   void keep(const std::stop_token& stop);
+  void note_given_heads() const;
   bool has_sleepers() const;
   void wake_sleepers();
   void note_end();

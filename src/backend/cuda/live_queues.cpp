@@ -2,6 +2,7 @@
 #include "backend/cuda/live_queues.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstring>
 #include <vector>
@@ -20,6 +21,12 @@ constexpr Word kBitsPerWord = 32;
 
 std::size_t aligned(std::size_t bytes, std::size_t to) {
   return (bytes + to - 1) / to * to;
+}
+
+void raise(std::atomic<LongWord>& word, LongWord to) {
+  LongWord seen = word.load(std::memory_order_relaxed);
+  while (seen < to && !word.compare_exchange_weak(seen, to, std::memory_order_acq_rel)) {
+  }
 }
 
 }  // namespace
@@ -167,15 +174,11 @@ Result<void> DeviceQueue::note_head() {
   LongWord head = 0;
   EVERKERNEL_TRY(
       block_->read(offsetof(LiveQueueRow, head), std::as_writable_bytes(std::span(&head, 1))));
-  const auto raise = [](std::atomic<LongWord>& word, LongWord value) {
-    LongWord seen = word.load(std::memory_order_relaxed);
-    while (seen < value && !word.compare_exchange_weak(seen, value, std::memory_order_acq_rel)) {
-    }
-  };
   raise(queue_->head, head);
-  // What was taken a lap ago has ended, although later outcomes may lie in its places.
+  // A place is taken again when its ticket has ended. Without this, the floor would stay behind for
+  // laps, and outcomes that belong to later tickets of a place would count as missing.
   const Word capacity = queue_->words.capacity();
-  if (head - queue_->words.first_ticket() > capacity) raise(queue_->floor, head - capacity);
+  if (head > capacity) raise(queue_->floor, head - capacity);
   return {};
 }
 

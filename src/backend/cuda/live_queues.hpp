@@ -50,8 +50,7 @@ class DeviceQueue {
 
   // Ends the running items of the queue at their next turn of a loop.
   Result<void> abort();
-  // Moves the head of the queue, as the host sees it, to that of the device, and the floor to where
-  // outcomes tell how it goes on.
+  // Moves the head of the queue, as the host sees it, to that of the device, and the floor with it.
   Result<void> note_head();
   // Copies the items that wait.
   Result<void> copy_waiting(std::vector<LiveItem>& items) const;

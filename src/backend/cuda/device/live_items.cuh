@@ -147,7 +147,13 @@ class LiveRunner {
       if (ticket < item.ticket) {
         const Word place = abi::place_of(ticket, queue.capacity);
         has_ended = is_ended(load_ended(queue.ended, place), abi::lap_bit(ticket, queue.capacity));
+        if (!has_ended) {
+          fence();  // the head is read behind a record of the next lap
+          // A place is taken again only when its ticket has ended.
+          has_ended = ticket + queue.capacity < WideWord(&queue.row->head).load_relaxed();
+        }
       }
+      __syncwarp();
       if (!__all_sync(kAllLanes, has_ended)) return false;
     }
     fence();  // writes of the items before the fence are visible from here on

@@ -1,0 +1,378 @@
+// The host's half of sessions on a device, on the fake driver: copies of words, pages, the start of
+// a kernel that stays, and its device getting lost.
+#include <sys/mman.h>
+
+#include <array>
+#include <chrono>
+#include <thread>
+
+#include "backend/cuda/live_kernel.hpp"
+#include "backend/cuda/live_queues.hpp"
+#include "backend/cuda/mirrored_words.hpp"
+#include "cuda/fake_fixture.hpp"
+#include "cuda/needs_nvrtc.hpp"
+#include "everkernel/backend/cuda/cuda_backend.hpp"
+#include "everkernel/runtime/megakernel.hpp"
+#include "support/temp_dir.hpp"
+
+namespace everkernel::test {
+namespace {
+
+using backend::Clock;
+using backend::cuda::Context;
+using backend::cuda::CudaLiveKernel;
+using backend::cuda::CuFunction;
+using backend::cuda::CuModule;
+using backend::cuda::LiveCode;
+using backend::cuda::MappedPages;
+using backend::cuda::MirroredWords;
+using protocol::Buffer;
+using protocol::LiveWords;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr int kIllegalAddress = 700;
+constexpr int kNotPermitted = 304;
+
+LiveWords bound(Buffer buffer, std::span<Word> words) {
+  auto made = LiveWords::bind(buffer, std::as_writable_bytes(words));
+  EXPECT_TRUE(made) << message_of(made);
+  if (!made) std::abort();
+  return *made;
+}
+
+// ---- words of both sides ----
+
+class Mirror : public WithFakeCuda {
+ protected:
+  Mirror() { EXPECT_TRUE(words.create_on(context)); }
+
+  // The device's word. The fake's device memory is host memory.
+  Word& on_device(std::size_t index) const { return words.on_device().device_address()[index]; }
+
+  // Copies to the device that `act` makes.
+  int writes_of(const auto& act) const {
+    constexpr int kMany = 1000;
+    fail("cuMemcpyHtoDAsync_v2", kNotPermitted, kMany);
+    EXPECT_TRUE(act());
+    const int writes = kMany - fake().failing_call;
+    fake().failing_call = 0;
+    return writes;
+  }
+
+  std::shared_ptr<Context> context = make_context();
+  alignas(64) std::array<Word, 16> host{1, 2, 3, 4, 5};
+  MirroredWords words{bound(Buffer::control, host)};
+};
+
+TEST_F(Mirror, begins_as_the_host) {
+  EXPECT_EQ(writes_of([&] { return words.sync(); }), 0);
+  EXPECT_EQ(on_device(0), 1u);
+  EXPECT_EQ(on_device(4), 5u);
+  EXPECT_EQ(on_device(15), 0u);
+  EXPECT_FALSE(words.has_host_changes());
+}
+
+TEST_F(Mirror, takes_a_change_of_the_host_to_the_device) {
+  host[3] = 40;
+  EXPECT_TRUE(words.has_host_changes());
+  EXPECT_EQ(writes_of([&] { return words.sync(); }), 1);
+  EXPECT_EQ(on_device(3), 40u);
+  EXPECT_EQ(host[3], 40u);
+  EXPECT_FALSE(words.has_host_changes());
+  EXPECT_EQ(writes_of([&] { return words.sync(); }), 0);
+}
+
+TEST_F(Mirror, takes_a_change_of_the_device_to_the_host) {
+  on_device(2) = 33;
+  EXPECT_EQ(writes_of([&] { return words.sync(); }), 0);
+  EXPECT_EQ(host[2], 33u);
+  EXPECT_EQ(on_device(2), 33u);
+}
+
+TEST_F(Mirror, adds_changes_of_both_sides) {
+  host[1] += 5;
+  on_device(1) += 7;
+  host[4] -= 6;  // below zero
+  on_device(4) += 2;
+  EXPECT_EQ(writes_of([&] { return words.sync(); }), 2);
+  EXPECT_EQ(host[1], 14u);
+  EXPECT_EQ(on_device(1), 14u);
+  EXPECT_EQ(host[4], 1u);
+  EXPECT_EQ(on_device(4), 1u);
+  EXPECT_EQ(writes_of([&] { return words.sync(); }), 0);
+}
+
+TEST_F(Mirror, writes_neighbours_together) {
+  for (const std::size_t i : {0u, 1u, 2u, 9u, 14u, 15u}) host[i] = 100 + static_cast<Word>(i);
+  on_device(5) = 7;
+  EXPECT_EQ(writes_of([&] { return words.sync(); }), 3);
+  for (const std::size_t i : {0u, 1u, 2u, 9u, 14u, 15u}) EXPECT_EQ(on_device(i), 100 + i);
+  EXPECT_EQ(host[5], 7u);
+}
+
+TEST_F(Mirror, brings_one_word_up_to_date_alone) {
+  on_device(6) = 60;
+  on_device(7) = 70;
+  host[8] = 80;
+  EXPECT_TRUE(words.sync_word(6));
+  EXPECT_EQ(host[6], 60u);
+  EXPECT_EQ(host[7], 0u);
+  EXPECT_EQ(on_device(8), 0u);
+  host[6] += 1;
+  on_device(6) += 2;
+  EXPECT_TRUE(words.sync_word(6));
+  EXPECT_EQ(host[6], 63u);
+  EXPECT_EQ(on_device(6), 63u);
+}
+
+TEST_F(Mirror, loses_nothing_when_a_copy_fails) {
+  host[3] += 10;
+  on_device(3) += 1;
+  fail("cuMemcpyDtoHAsync_v2", kNotPermitted);
+  EXPECT_EQ(code_of(words.sync()), Code::io);
+  EXPECT_TRUE(words.sync());
+  EXPECT_EQ(host[3], 15u);
+  EXPECT_EQ(on_device(3), 15u);
+}
+
+// ---- pages ----
+
+class Pages : public WithFakeCuda {
+ protected:
+  static constexpr std::size_t kBytes = 4096;
+
+  Pages() {
+    void* const mapped =
+        ::mmap(nullptr, kBytes * 3, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (mapped == MAP_FAILED) std::abort();
+    memory = static_cast<std::byte*>(mapped);
+  }
+  ~Pages() override { ::munmap(memory, kBytes * 3); }
+
+  std::shared_ptr<MappedPages> map(std::size_t page) const {
+    auto pages = MappedPages::map(context, memory + page * kBytes, 100);
+    EXPECT_TRUE(pages) << message_of(pages);
+    if (!pages) std::abort();
+    context->reserve_place_to_keep();
+    return std::make_shared<MappedPages>(std::move(*pages));
+  }
+
+  std::byte* memory = nullptr;
+  std::shared_ptr<Context> context = make_context();
+};
+
+TEST_F(Pages, are_given_back_once) {
+  {
+    auto pages = map(0);
+    EXPECT_NE(pages->device_pointer(), 0u);
+    EXPECT_EQ(fake().live_registered, 1);
+    MappedPages moved = std::move(*pages);
+    pages.reset();
+    EXPECT_EQ(fake().live_registered, 1);
+    MappedPages other = std::move(*map(1));
+    other = std::move(moved);
+    EXPECT_EQ(fake().live_registered, 2);
+  }
+  EXPECT_EQ(fake().live_registered, 0);
+}
+
+TEST_F(Pages, that_have_no_device_pointer_are_given_back) {
+  fail("cuMemHostGetDevicePointer_v2", kNotPermitted);
+  EXPECT_EQ(code_of(MappedPages::map(context, memory, kBytes)), Code::io);
+  EXPECT_EQ(fake().live_registered, 0);
+}
+
+TEST_F(Pages, are_given_back_at_once_while_no_kernel_stays) {
+  context->keep_while_kernels_stay(map(0));
+  EXPECT_EQ(fake().live_registered, 0);
+}
+
+TEST_F(Pages, are_kept_until_the_last_kernel_has_left) {
+  context->begin_stay();
+  context->begin_stay();
+  context->keep_while_kernels_stay(map(0));
+  context->end_stay();
+  context->keep_while_kernels_stay(map(1));
+  EXPECT_EQ(fake().live_registered, 2);
+  context->end_stay();
+  EXPECT_EQ(fake().live_registered, 0);
+  context->keep_while_kernels_stay(map(2));
+  EXPECT_EQ(fake().live_registered, 0);
+}
+
+// ---- a kernel that stays ----
+
+class LiveOnFake : public WithFakeCuda {
+ protected:
+  static CuFunction any_function(const Context& context) {
+    const auto current = context.enter();
+    CuModule module = nullptr;
+    CuFunction function = nullptr;
+    EXPECT_EQ(context.driver().cuModuleLoadData(&module, "// PTX"), 0);
+    EXPECT_EQ(context.driver().cuModuleGetFunction(&function, module, "everkernel_live"), 0);
+    EXPECT_EQ(context.driver().cuModuleUnload(module), 0);
+    return function;
+  }
+  LiveCode code() const {
+    return {.context = context,
+            .crew = {.function = function, .block_threads = 128},
+            .group_lanes = 32,
+            .worker_count = 4,
+            .fuel_per_item = 1000,
+            .opcodes = {64}};
+  }
+  backend::LiveLaunch launch() {
+    return {.control = std::as_writable_bytes(std::span(control)),
+            .debug_log = std::as_writable_bytes(std::span(debug_log)),
+            .io_queue = std::as_writable_bytes(std::span(io_queue))};
+  }
+
+  alignas(64) std::array<Word, 512> control{};
+  alignas(64) std::array<Word, 64> debug_log{};
+  alignas(64) std::array<Word, 32> io_queue{};
+  std::shared_ptr<Context> context = make_context();
+  CuFunction function = any_function(*context);
+};
+
+TEST_F(LiveOnFake, a_start_that_fails_at_any_call_leaves_nothing) {
+  fake().kernels_stay = true;
+  const int streams = fake().live_streams;
+  int failures = 0;
+  for (int call = 1; call < 200; ++call) {
+    fail(nullptr, kNotPermitted, call);
+    const auto kernel = CudaLiveKernel::start(code(), launch());
+    change([](FakeCuda& fake) { fake.failing_call = 0; });
+    if (kernel) {
+      change([](FakeCuda& fake) { fake.kernels_stay = false; });  // it leaves
+      break;
+    }
+    ++failures;
+    EXPECT_EQ(code_of(kernel), Code::io) << call;
+    EXPECT_EQ(fake().live_streams, streams) << call;
+  }
+  EXPECT_GE(failures, 20);
+  EXPECT_FALSE(context->is_lost());
+  context.reset();
+  expect_nothing_left();
+}
+
+// Else the end of another session could give pages back, which waits for the new kernel too.
+TEST_F(LiveOnFake, stays_before_it_is_launched) {
+  struct AtLaunch {
+    Context* context;
+    std::weak_ptr<int> kept = {};
+  } at_launch{context.get()};
+  context->reserve_place_to_keep();
+  fake().at_launch_argument = &at_launch;
+  fake().at_launch = [](void* argument) {
+    auto& at = *static_cast<AtLaunch*>(argument);
+    auto object = std::make_shared<int>(1);
+    at.kept = object;
+    at.context->keep_while_kernels_stay(std::move(object));
+  };
+  const auto kernel = CudaLiveKernel::start(code(), launch());
+  ASSERT_TRUE(kernel) << message_of(kernel);
+  EXPECT_FALSE(at_launch.kept.expired());
+  EXPECT_EQ((*kernel)->stop(Clock::now() + seconds(10), backend::LeaveMode::cancel), 0u);
+  EXPECT_TRUE(at_launch.kept.expired());
+}
+
+TEST_F(LiveOnFake, does_not_stay_when_it_cannot_be_launched) {
+  fail("cuLaunchKernel", kNotPermitted);
+  EXPECT_EQ(code_of(CudaLiveKernel::start(code(), launch())), Code::io);
+  context->reserve_place_to_keep();
+  auto object = std::make_shared<int>(1);
+  const std::weak_ptr<int> kept = object;
+  context->keep_while_kernels_stay(std::move(object));
+  EXPECT_TRUE(kept.expired());
+}
+
+TEST_F(LiveOnFake, nothing_waits_for_a_kernel_that_stays) {
+  fake().kernels_stay = true;
+  auto kernel = CudaLiveKernel::start(code(), launch());
+  ASSERT_TRUE(kernel) << message_of(kernel);
+  for (int i = 0; i < 5; ++i) (*kernel)->look_again();
+  (*kernel)->mirror();
+  EXPECT_TRUE((*kernel)->is_running());
+  EXPECT_TRUE((*kernel)->health());
+  change([](FakeCuda& fake) { fake.kernels_stay = false; });
+  (*kernel)->stop(Clock::now() + seconds(10), backend::LeaveMode::cancel);
+  EXPECT_FALSE((*kernel)->is_running());
+  EXPECT_TRUE((*kernel)->health());
+  EXPECT_EQ(fake().waits_for_kernels, 0);
+}
+
+// ---- a device that is lost ----
+
+template <class Call>
+Clock::duration time_of(const Call& call) {
+  const auto begin = Clock::now();
+  call();
+  return Clock::now() - begin;
+}
+
+// A session whose kernel stays and does nothing.
+class LostSession : public WithFakeCuda {
+ protected:
+  Session start() {
+    fake().kernels_stay = true;
+    static const TempDir folder;  // the tests use the same code
+    auto made = Megakernel::create(
+        backend::cuda::make_backend({.cache = jit::CodeCacheOptions{.directory = folder.path()}}),
+        {});
+    EXPECT_TRUE(made) << message_of(made);
+    if (!made) std::abort();
+    kernel.emplace(std::move(*made));
+    auto session = kernel->start();
+    EXPECT_TRUE(session) << message_of(session);
+    if (!session) std::abort();
+    return std::move(*session);
+  }
+
+  std::optional<Megakernel> kernel;
+};
+
+TEST_F(LostSession, says_so_to_everybody_soon) {
+  EVERKERNEL_NEEDS_NVRTC(nvrtc);
+  Session session = start();
+  auto queue = session.open_queue({.capacity = 16});
+  ASSERT_TRUE(queue) << message_of(queue);
+  const auto ticket = queue->publish({});
+  ASSERT_TRUE(ticket) << message_of(ticket);
+  for (int i = 1; i < 16; ++i) ASSERT_TRUE(queue->publish({}));
+  std::optional<Code> waited, published, all;
+  const auto taken = time_of([&] {
+    std::jthread waiter([&] { waited = code_of(queue->wait(*ticket, seconds(60))); });
+    std::jthread publisher([&] { published = code_of(queue->publish({}, seconds(60))); });
+    std::jthread other([&] { all = code_of(session.wait_all(seconds(60))); });
+    std::this_thread::sleep_for(milliseconds(20));
+    fail("cuStreamQuery", kIllegalAddress);
+  });
+  EXPECT_LT(taken, seconds(10));
+  EXPECT_EQ(waited, Code::device_lost);
+  EXPECT_EQ(published, Code::device_lost);
+  EXPECT_EQ(all, Code::device_lost);
+  EXPECT_EQ(code_of(session.publish({})), Code::device_lost);
+  EXPECT_EQ(code_of(queue->poll(*ticket)), Code::device_lost);
+  EXPECT_EQ(code_of(session.open_queue({})), Code::device_lost);
+  EXPECT_LT(time_of([&] { EXPECT_EQ(queue->close(StopMode::drain, seconds(1)), 16u); }),
+            seconds(10));
+  EXPECT_LT(time_of([&] { session.stop(StopMode::drain, seconds(1)); }), seconds(10));
+}
+
+TEST_F(LostSession, ends_soon_without_having_been_asked_anything) {
+  EVERKERNEL_NEEDS_NVRTC(nvrtc);
+  Session session = start();
+  ASSERT_TRUE(session.publish({}));
+  fail("cuStreamQuery", kIllegalAddress);
+  EXPECT_LT(time_of([&] {
+              const StopReport report = session.stop(StopMode::drain, seconds(2));
+              EXPECT_EQ(report.done, 0u);
+              EXPECT_EQ(report.cancelled, 1u);
+            }),
+            seconds(10));
+}
+
+}  // namespace
+}  // namespace everkernel::test
