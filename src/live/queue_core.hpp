@@ -77,8 +77,8 @@ class QueueCore : public std::enable_shared_from_this<QueueCore> {
 
   // ---- following ----
 
-  /// As Queue::wait.
-  Result<Completion> wait(Ticket ticket, std::chrono::nanoseconds timeout);
+  /// As Queue::wait. A caller that keeps the session alive passes it: else the wait has to.
+  Result<Completion> wait(Ticket ticket, std::chrono::nanoseconds timeout, Host* session = nullptr);
   /// As Queue::wait_all.
   Result<void> wait_all(std::chrono::nanoseconds timeout,
                         const std::atomic<bool>* must_hurry = nullptr);
@@ -177,6 +177,12 @@ class QueueCore : public std::enable_shared_from_this<QueueCore> {
   }
   Ticket ticket_of(LongWord number) const { return {number, id_}; }
 
+  // Whether a ticket of this process is one of this queue.
+  bool is_given_out(Ticket ticket) const {
+    return ticket.queue == id_ && ticket.number >= words_.first_ticket() &&
+           ticket.number < words_.tail();
+  }
+
   Result<void> check_form(const protocol::Operation& item) const;
   Result<void> check_item(const protocol::Operation& item) const;
   Result<void> check_count(std::size_t count) const;
@@ -190,7 +196,7 @@ class QueueCore : public std::enable_shared_from_this<QueueCore> {
   Word help() const;
   template <class IsMet, class Describe>
   Result<void> await(const IsMet& is_met, std::chrono::nanoseconds timeout,
-                     const Describe& describe);
+                     const Describe& describe, Host* session = nullptr);
   void sleep(const std::function<bool()>& is_met, backend::Clock::time_point deadline);
   void sleep_on_workers(const std::function<bool()>& is_met, backend::Clock::time_point deadline);
   void close_attached(StopMode mode, backend::Clock::time_point deadline,

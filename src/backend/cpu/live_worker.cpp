@@ -281,7 +281,8 @@ LiveWorker::Take LiveWorker::take(CpuQueue& queue, bool only_short) {
   Take result = Take::nothing;
   if (!waits || queue.waiting.promise()) {
     const LongWord most = is_short ? most_short(live, first, end - first) : 1;
-    const Word count = is_short ? count_short(queue, first, most) : 1;
+    const bool has_several = is_short && most > 1 && live.words.peek(first + 1);
+    const Word count = has_several ? count_short(queue, first, most) : 1;
     seat_.queue.store(&queue, std::memory_order_relaxed);
     lookout_.note_taking(queue);
     if (live.head.compare_exchange_strong(first, first + count, std::memory_order_acq_rel,
