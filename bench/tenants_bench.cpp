@@ -1,6 +1,6 @@
 // What tenants of one session cost each other: times of one while another misbehaves, of urgent
-// items in a flood, beside a client that writes nonsense, and of a session in which nothing
-// happens.
+// items in a flood, beside a client that writes nonsense, of a busy queue among many quiet ones,
+// and of a session in which nothing happens.
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -291,22 +291,89 @@ double cpu_ns() {
   return of(usage.ru_utime) + of(usage.ru_stime);
 }
 
-void ask_idle(Suite& suite, const Options& options) {
+constexpr Word kMostQueues = 1024;
+
+// A queue has two descriptors.
+void allow_many_files() {
   rlimit files{};
   ::getrlimit(RLIMIT_NOFILE, &files);
-  files.rlim_cur = files.rlim_max;  // a queue has two descriptors
+  files.rlim_cur = files.rlim_max;
   ::setrlimit(RLIMIT_NOFILE, &files);
+}
+
+// Queues of all tenants, each of which has been used once.
+std::vector<Queue> open_quiet_queues(Session& session, Word count) {
+  std::vector<Queue> queues;
+  for (Word i = 0; i < count; ++i) {
+    queues.push_back(checked(session.open_queue({.tenant = TenantId(i % 29), .capacity = 64})));
+    checked(queues.back().publish({}));
+  }
+  check(session.wait_all(seconds(10)));
+  std::this_thread::sleep_for(milliseconds(5));
+  return queues;
+}
+
+// One worker, so that every look at a quiet queue is time in which the busy one is not served.
+void ask_busy_queue(Suite& suite, const Options& options) {
+  allow_many_files();
+  const auto ask = [&](std::string name, std::string text, std::size_t items, const auto& use) {
+    Question question{.name = std::move(name),
+                      .text = std::move(text),
+                      .items = items,
+                      .bytes = items * abi::kQuadBytes,
+                      .contenders = {},
+                      .rounds = 21};
+    const auto most = static_cast<Word>(options.scale(kMostQueues, 64));
+    for (const Word count : {1u, 32u, most}) {
+      question.contenders.push_back(
+          {.name = count == 1 ? "alone" : fmt::format("one of {}", count), .measure = [=] {
+             Megakernel kernel = make_kernel(1);
+             Session session = checked(kernel.start());
+             Queue busy = checked(session.open_queue({.tenant = kNeighbour}));
+             const std::vector<Queue> quiet = open_quiet_queues(session, count - 1);
+             use(busy, items / 8);  // the quiet queues count as such after a while
+             return use(busy, items);
+           }});
+    }
+    suite.ask(question);
+  };
+  const auto publish = [](Queue& queue, std::size_t items, Word opcode) {
+    const std::vector<abi::WorkItem> batch(256, abi::WorkItem{opcode, 1, 0, 0});
+    const auto begin = Clock::now();
+    for (std::size_t sent = 0; sent < items; sent += batch.size()) {
+      checked(queue.publish_items(batch, seconds(10)));
+    }
+    check(queue.wait_all(seconds(10)));
+    return std::chrono::duration<double, std::nano>(Clock::now() - begin).count();
+  };
+  ask("busy_queue_of_nops", "empty items in batches of 256 through a busy queue among quiet ones",
+      options.scale(1 << 20, 1 << 12),
+      [=](Queue& queue, std::size_t items) { return publish(queue, items, 0); });
+  ask("busy_queue_of_items", "the same with items that are taken one by one",
+      options.scale(1 << 16, 1 << 10),
+      [=](Queue& queue, std::size_t items) { return publish(queue, items, kWork); });
+  ask("busy_queue_round_trip", "publishing one such item and waiting for it",
+      options.scale(1 << 13, 1 << 6), [](Queue& queue, std::size_t items) {
+        const std::array<Word, 1> args{1};
+        const auto begin = Clock::now();
+        for (std::size_t i = 0; i < items; ++i) {
+          checked(queue.wait(checked(queue.publish({kWork, args})), seconds(10)));
+        }
+        return std::chrono::duration<double, std::nano>(Clock::now() - begin).count();
+      });
+}
+
+void ask_idle(Suite& suite, const Options& options) {
+  allow_many_files();
   const auto time = milliseconds(options.scale(1000, 20));
   const auto measure = [=](Word count) {
     Megakernel kernel = make_kernel(worker_count());
     std::optional<Session> session;
     std::vector<Queue> queues;
-    if (count != 0) session.emplace(checked(kernel.start()));
-    for (Word i = 0; i < count; ++i) {
-      queues.push_back(checked(session->open_queue({.tenant = TenantId(i % 29), .capacity = 64})));
-      checked(queues.back().publish({}));
+    if (count != 0) {
+      session.emplace(checked(kernel.start()));
+      queues = open_quiet_queues(*session, count);
     }
-    if (session) check(session->wait_all(seconds(10)));
     std::this_thread::sleep_for(milliseconds(20));
     const double before = cpu_ns();
     std::this_thread::sleep_for(time);
@@ -321,7 +388,7 @@ void ask_idle(Suite& suite, const Options& options) {
                     .bytes = abi::kQuadBytes,
                     .contenders = {{.name = "no session", .measure = [=] { return measure(0); }}},
                     .rounds = 3};
-  for (const Word count : {1u, 28u, 1024u}) {
+  for (const Word count : {1u, 28u, kMostQueues}) {
     question.contenders.push_back({.name = fmt::format("{} queues", count),
                                    .measure = [=] { return measure(count); },
                                    .most_ns = 1e6});
@@ -336,6 +403,7 @@ int run(int argc, char** argv) {
   ask_head_of_line(suite, options, 2);
   ask_head_of_line(suite, options, 28);
   ask_priority(suite, options);
+  ask_busy_queue(suite, options);
   ask_idle(suite, options);
   return suite.finish();
 }

@@ -55,8 +55,10 @@ Result<void> Callbacks::start_thread() {
   return {};
 }
 
-// Workers ring for a queue as long as a callback waits for one of its items.
+// Workers ring for a queue as long as a callback waits for one of its items. Those of another
+// process ring when the thread says that it sleeps.
 void Callbacks::follow(QueueCore& queue) {
+  if (queue.is_attached()) return;
   const bool is_known =
       std::ranges::any_of(followed_, [&](const auto& known) { return known.get() == &queue; });
   if (is_known) return;
@@ -84,12 +86,31 @@ void Callbacks::run(const std::stop_token& stop) {
     const bool has_called = call_ready(is_last);
     if (is_last && !has_called) break;
     if (has_called) continue;
-    backend::futex::wait(rings_, prepared, kLookInterval);
+    wait(prepared);
     if (!stop.stop_requested()) std::this_thread::sleep_for(kNap);
   }
   const std::scoped_lock held(mutex_);
   is_running_ = false;
   left_.notify_all();
+}
+
+void Callbacks::wait(std::uint32_t prepared) {
+  std::shared_ptr<QueueCore> attached;
+  {
+    const std::scoped_lock held(mutex_);
+    if (!pending_.empty() && pending_.front().queue->is_attached()) {
+      attached = pending_.front().queue;
+    }
+  }
+  if (attached == nullptr) return backend::futex::wait(rings_, prepared, kLookInterval);
+  attached->sleep_beside(
+      rings_, prepared, [this] { return has_ready(); }, kLookInterval);
+}
+
+bool Callbacks::has_ready() {
+  const std::scoped_lock held(mutex_);
+  return std::ranges::any_of(
+      pending_, [](const Pending& one) { return one.queue->has_ended(one.ticket.number); });
 }
 
 // Calls the callbacks of items that have ended; returns whether there were any. The last call takes
@@ -98,6 +119,8 @@ bool Callbacks::call_ready(bool is_last) {
   std::list<Pending> ready;  // destroyed without the lock: its objects are the caller's
   {
     const std::scoped_lock held(mutex_);
+    // All callbacks of an attached queue are of that queue.
+    is_last |= !pending_.empty() && pending_.front().queue->is_abandoned();
     for (auto at = pending_.begin(); at != pending_.end();) {
       const auto next = std::next(at);
       if (is_last || at->queue->has_ended(at->ticket.number)) {

@@ -1,4 +1,5 @@
-// Calls functions of the user when items have ended, on one thread of the session.
+// Calls functions of the user when items have ended, on one thread: of a session for all its
+// queues, or of a queue of another process.
 #pragma once
 
 #include <atomic>
@@ -19,14 +20,14 @@ namespace everkernel::live {
 /// A function that is told how an item ended, or that it was cancelled.
 using Callback = std::function<void(Ticket, Completion, bool cancelled)>;
 
-/// The callbacks of one session. Shared with the thread that calls them: a callback may run longer
-/// than the session is held.
+/// The callbacks of one session, or of one attached queue. Shared with the thread that calls them:
+/// a callback may run longer than the session or queue is held.
 class Callbacks : public std::enable_shared_from_this<Callbacks> {
  public:
   Callbacks() = default;
   Callbacks(const Callbacks&) = delete;             ///< queues refer to it
   Callbacks& operator=(const Callbacks&) = delete;  ///< queues refer to it
-  /// A callback that outlived the session holds this object last, on its own thread.
+  /// A callback that outlived its session or queue holds this object last, on its own thread.
   ~Callbacks();
 
   /// Calls `callback` when the ticket has ended; at once, on the calling thread, after end(). Fails
@@ -62,6 +63,8 @@ class Callbacks : public std::enable_shared_from_this<Callbacks> {
   void run(const std::stop_token& stop);
   bool call_ready(bool is_last);
   void call(Pending& pending);
+  void wait(std::uint32_t prepared);
+  bool has_ready();
   void follow(QueueCore& queue);
   void unfollow_idle();
 

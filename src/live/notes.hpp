@@ -39,6 +39,11 @@ class Notes {
   };
   /// How a ticket below the tail ended.
   Outcome find(LongWord ticket);
+  /// Whether find() would say without looking further that a ticket is DONE and has no results.
+  bool is_plainly_done(LongWord ticket) const {
+    return results_ == nullptr && queue_.outcome(ticket) == abi::OutcomeCode::done &&
+           ticket >= noted();
+  }
   /// Whether a ticket has ended.
   bool has_ended(LongWord ticket) const {
     if (ticket < noted()) return true;

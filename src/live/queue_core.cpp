@@ -23,6 +23,7 @@ extern "C" {  // the header of glibc 2.36 does not say so itself
 #include "everkernel/base/detail/fence.hpp"
 #include "everkernel/base/duration_text.hpp"
 #include "everkernel/protocol/packed.hpp"
+#include "live/callbacks.hpp"
 #include "live/handover.hpp"
 
 namespace everkernel::live {
@@ -145,6 +146,7 @@ QueueCore::QueueCore(std::unique_ptr<RemoteKernel> remote, const QueueOptions& o
                      std::shared_ptr<const QueueMemory> memory)
     : id_(next_id(kNotOwn)),
       remote_(std::move(remote)),
+      callbacks_(std::make_shared<Callbacks>()),
       bell_(remote_->bell()),
       options_(options),
       sender_{options.tenant.number, static_cast<Word>(options.priority)},
@@ -328,14 +330,12 @@ Word QueueCore::help() const {
 Result<std::uint64_t> QueueCore::number_of(Ticket ticket) const {
   if (!is_ours()) [[unlikely]]
     EVERKERNEL_TRY(check_ours());
-  const bool is_ours = ticket.queue == id_;
-  if (is_ours && ticket.number >= words_.first_ticket() && ticket.number < words_.tail()) {
-    return ticket.number;
-  }
+  if (is_given_out(ticket)) return ticket.number;
   return fail(Code::invalid_argument,
-              is_ours ? fmt::format("queue: ticket {} was not given out", ticket.number)
-                      : fmt::format("queue: ticket {} belongs to queue {}, this is queue {}",
-                                    ticket.number, ticket.queue, id_),
+              ticket.queue == id_
+                  ? fmt::format("queue: ticket {} was not given out", ticket.number)
+                  : fmt::format("queue: ticket {} belongs to queue {}, this is queue {}",
+                                ticket.number, ticket.queue, id_),
               "ask the queue that published the item");
 }
 
@@ -359,10 +359,14 @@ Result<Completion> QueueCore::outcome(LongWord number) {
               "publish the item again, into another queue");
 }
 
-Result<Completion> QueueCore::wait(Ticket ticket, std::chrono::nanoseconds timeout) {
-  const LongWord number = EVERKERNEL_TRY(number_of(ticket));
+Result<Completion> QueueCore::wait(Ticket ticket, std::chrono::nanoseconds timeout, Host* session) {
+  const LongWord number = ticket.number;
+  if (!is_ours() || !is_given_out(ticket)) [[unlikely]]
+    EVERKERNEL_TRY(number_of(ticket));
   EVERKERNEL_TRY(await([&](bool) { return has_ended(number); }, timeout,
-                       [&] { return fmt::format("ticket {} has not ended", number); }));
+                       [&] { return fmt::format("ticket {} has not ended", number); }, session));
+  if (notes_.is_plainly_done(number)) [[likely]]
+    return Completion{};
   return outcome(number);
 }
 
@@ -395,16 +399,36 @@ Result<std::optional<Completion>> QueueCore::poll(Ticket ticket) {
   return std::optional<Completion>(completion);
 }
 
+Result<void> QueueCore::call_back(Ticket ticket,
+                                  std::function<void(Ticket, Completion, bool)> callback) {
+  EVERKERNEL_TRY(number_of(ticket));
+  try {
+    if (is_attached()) return callbacks_->add(shared_from_this(), ticket, std::move(callback));
+    const auto session = host();
+    if (session == nullptr) {
+      return fail(Code::invalid_argument, "queue: its session has ended", "start a new session");
+    }
+    return session->call_back(shared_from_this(), ticket, std::move(callback));
+  } catch (const std::bad_alloc&) {
+    return fail(Code::out_of_memory, "queue: no memory for a callback");
+  }
+}
+
 template <class IsMet, class Describe>
 Result<void> QueueCore::await(const IsMet& is_met, std::chrono::nanoseconds timeout,
-                              const Describe& describe) {
+                              const Describe& describe, Host* session) {
+  if (is_met(false)) return {};
   std::optional<Clock::time_point> deadline;  // most waits are over before they need a clock
   {
-    const auto session = host();
+    std::shared_ptr<Host> held;  // two atomic additions, a tenth of a short wait
+    if (session == nullptr) {
+      held = host();
+      session = held.get();
+    }
     Word helped = 0;
     for (int polls = 0; polls < kPausePolls;) {
-      if (is_met(false)) return {};
       const Word count = session == nullptr ? 0 : session->help(*live_);
+      if (is_met(false)) return {};
       helped += count;
       if (count == 0) {
         ++polls;
@@ -493,15 +517,27 @@ void QueueCore::drain_given(Clock::time_point deadline, const std::atomic<bool>*
   }
 }
 
-std::uint64_t QueueCore::close(StopMode mode, Clock::time_point deadline) {
-  if (!is_here()) return 0;
-  const std::scoped_lock held(close_mutex_);
-  if (is_closed()) return 0;
-  if (remote_ != nullptr) {  // what was published runs all the same
-    if (mode == StopMode::drain) drain_until(deadline, nullptr);
+// What was published runs all the same. Callbacks end without the lock: one of them may call
+// close() too.
+void QueueCore::close_attached(StopMode mode, Clock::time_point deadline,
+                               std::chrono::nanoseconds callback_timeout) {
+  {
+    const std::scoped_lock held(close_mutex_);
+    if (mode == StopMode::drain && !is_closed()) drain_until(deadline, nullptr);
     is_closed_.store(true, std::memory_order_release);
+  }
+  callbacks_->end(std::max(deadline, deadline_after(callback_timeout)));
+}
+
+std::uint64_t QueueCore::close(StopMode mode, Clock::time_point deadline,
+                               std::chrono::nanoseconds callback_timeout) {
+  if (!is_here()) return 0;
+  if (is_attached()) {
+    close_attached(mode, deadline, callback_timeout);
     return 0;
   }
+  const std::scoped_lock held(close_mutex_);
+  if (is_closed()) return 0;
   begin_drain();
   if (mode == StopMode::drain) drain_until(deadline, nullptr);
   if (const auto session = host()) {
@@ -545,7 +581,8 @@ QueueCounters QueueCore::counters() const {
   return {.published = words_.tail() - words_.first_ticket(),
           .noted = notes_.noted() - words_.first_ticket(),
           .full_waits = full_waits_.load(std::memory_order_relaxed),
-          .forgotten_faults = notes_.forgotten()};
+          .forgotten_faults = notes_.forgotten(),
+          .failed_callbacks = is_attached() ? callbacks_->failed() : 0};
 }
 
 }  // namespace everkernel::live
@@ -553,6 +590,15 @@ QueueCounters QueueCore::counters() const {
 namespace everkernel {
 
 using live::QueueCore;
+
+namespace {
+
+// Closing an attached queue waits at least this long for a callback that runs, and its destructor
+// this long: as the end of a session does.
+constexpr auto kCallbackGrace = std::chrono::milliseconds(500);
+constexpr auto kCallbackTimeout = std::chrono::seconds(60);
+
+}  // namespace
 
 Queue::Queue(std::shared_ptr<QueueCore> core) : core_(std::move(core)) {}
 Queue::Queue(Queue&&) noexcept = default;
@@ -565,7 +611,7 @@ Queue& Queue::operator=(Queue&& other) noexcept {
 Queue::~Queue() {
   if (core_ == nullptr) return;
   if (core_->is_here()) {
-    core_->close(StopMode::cancel, backend::Clock::now());
+    core_->close(StopMode::cancel, backend::Clock::now(), kCallbackTimeout);
   } else {
     abandon(std::move(core_));
   }
@@ -597,23 +643,10 @@ Result<std::optional<Completion>> Queue::poll(Ticket ticket) {
 }
 Result<void> Queue::on_complete(Ticket ticket,
                                 std::function<void(Ticket, Completion, bool)> callback) {
-  EVERKERNEL_TRY(core_->number_of(ticket));
-  if (core_->live() == nullptr) {
-    return fail(Code::unsupported, "queue: callbacks run in the process of the session only",
-                "wait for the ticket, or poll it");
-  }
-  const auto session = core_->host();
-  if (session == nullptr) {
-    return fail(Code::invalid_argument, "queue: its session has ended", "start a new session");
-  }
-  try {
-    return session->call_back(core_, ticket, std::move(callback));
-  } catch (const std::bad_alloc&) {
-    return fail(Code::out_of_memory, "queue: no memory for a callback");
-  }
+  return core_->call_back(ticket, std::move(callback));
 }
 std::uint64_t Queue::close(StopMode mode, std::chrono::nanoseconds timeout) {
-  return core_->close(mode, backend::deadline_after(timeout));
+  return core_->close(mode, backend::deadline_after(timeout), kCallbackGrace);
 }
 TenantId Queue::tenant() const {
   return core_->options().tenant;

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -24,6 +25,8 @@
 #include "live/remote_kernel.hpp"
 
 namespace everkernel::live {
+
+class Callbacks;
 
 /// A queue and its producer's half.
 class QueueCore : public std::enable_shared_from_this<QueueCore> {
@@ -74,8 +77,8 @@ class QueueCore : public std::enable_shared_from_this<QueueCore> {
 
   // ---- following ----
 
-  /// As Queue::wait.
-  Result<Completion> wait(Ticket ticket, std::chrono::nanoseconds timeout);
+  /// As Queue::wait. A caller that keeps the session alive passes it: else the wait has to.
+  Result<Completion> wait(Ticket ticket, std::chrono::nanoseconds timeout, Host* session = nullptr);
   /// As Queue::wait_all.
   Result<void> wait_all(std::chrono::nanoseconds timeout,
                         const std::atomic<bool>* must_hurry = nullptr);
@@ -91,6 +94,8 @@ class QueueCore : public std::enable_shared_from_this<QueueCore> {
   Result<Completion> outcome(LongWord number);
   /// The same without the text of an error, for a caller without memory.
   Notes::Outcome find(LongWord number) { return notes_.find(number); }
+  /// As Queue::on_complete.
+  Result<void> call_back(Ticket ticket, std::function<void(Ticket, Completion, bool)> callback);
   /// Keeps the outcome of a ticket until unfollow(). Fails as wait does if it is no longer kept.
   Result<void> follow(LongWord number);
   /// Ends one follow().
@@ -98,8 +103,10 @@ class QueueCore : public std::enable_shared_from_this<QueueCore> {
 
   // ---- ending ----
 
-  /// As Queue::close, with a point in time; gives the number of cancelled items.
-  std::uint64_t close(StopMode mode, backend::Clock::time_point deadline);
+  /// As Queue::close, with a point in time; gives the number of cancelled items. Callbacks of an
+  /// attached queue may run on until `callback_timeout` is over, or the deadline if that is later.
+  std::uint64_t close(StopMode mode, backend::Clock::time_point deadline,
+                      std::chrono::nanoseconds callback_timeout);
   /// Refuses new items from now on.
   void begin_drain();
   /// Waits until everything published has ended, at most until the deadline; a flag that is not
@@ -111,6 +118,16 @@ class QueueCore : public std::enable_shared_from_this<QueueCore> {
   /// The session of this queue is gone.
   bool is_closed() const { return is_closed_.load(std::memory_order_acquire); }
 
+  /// Whether another process runs the kernel.
+  bool is_attached() const { return remote_ != nullptr; }
+  /// Whether it is attached and nothing will end in it any more. Look for outcomes behind it.
+  bool is_abandoned() const { return is_attached() && remote_->has_ended(words_); }
+  /// Sleeps until something ended in an attached queue, until `rings` is no longer `prepared`, or
+  /// for `timeout`. Looks once more before.
+  void sleep_beside(const std::atomic<std::uint32_t>& rings, std::uint32_t prepared,
+                    const std::function<bool()>& is_met, std::chrono::nanoseconds timeout) {
+    remote_->sleep_beside(rings, prepared, words_, is_met, timeout);
+  }
   /// The kernel's half.
   const std::shared_ptr<backend::LiveQueue>& live() const { return live_; }
   /// How it was opened.
@@ -160,6 +177,12 @@ class QueueCore : public std::enable_shared_from_this<QueueCore> {
   }
   Ticket ticket_of(LongWord number) const { return {number, id_}; }
 
+  // Whether a ticket of this process is one of this queue.
+  bool is_given_out(Ticket ticket) const {
+    return ticket.queue == id_ && ticket.number >= words_.first_ticket() &&
+           ticket.number < words_.tail();
+  }
+
   Result<void> check_form(const protocol::Operation& item) const;
   Result<void> check_item(const protocol::Operation& item) const;
   Result<void> check_count(std::size_t count) const;
@@ -173,9 +196,11 @@ class QueueCore : public std::enable_shared_from_this<QueueCore> {
   Word help() const;
   template <class IsMet, class Describe>
   Result<void> await(const IsMet& is_met, std::chrono::nanoseconds timeout,
-                     const Describe& describe);
+                     const Describe& describe, Host* session = nullptr);
   void sleep(const std::function<bool()>& is_met, backend::Clock::time_point deadline);
   void sleep_on_workers(const std::function<bool()>& is_met, backend::Clock::time_point deadline);
+  void close_attached(StopMode mode, backend::Clock::time_point deadline,
+                      std::chrono::nanoseconds callback_timeout);
   void drain_given(backend::Clock::time_point deadline, const std::atomic<bool>* must_hurry);
 
   HomeProcess home_;
@@ -183,6 +208,7 @@ class QueueCore : public std::enable_shared_from_this<QueueCore> {
   const std::weak_ptr<Host> host_;                     // none in a client
   const std::shared_ptr<backend::Doorbell> doorbell_;  // null in a client
   const std::unique_ptr<RemoteKernel> remote_;         // null in the session's process
+  const std::shared_ptr<Callbacks> callbacks_;         // null in the session's process
   const std::shared_ptr<backend::Bell> bell_;
   const QueueOptions options_;
   const protocol::Sender sender_;

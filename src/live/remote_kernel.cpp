@@ -55,21 +55,39 @@ Result<void> RemoteKernel::check_running(const protocol::QueueProducer& words) c
     return fail(Code::device_lost, "queue: its kernel was lost",
                 "wait until the process that runs it has recovered");
   }
-  pollfd ended{.fd = process_.get(), .events = POLLIN, .revents = 0};
-  if (::poll(&ended, 1, 0) <= 0) return {};
+  if (!is_process_gone()) return {};
   return fail(Code::device_lost, "queue: the process that ran its kernel has ended",
               "start that process again and ask for another queue");
 }
 
-// The other process reads the waiting word behind its outcome and a full fence.
+bool RemoteKernel::is_process_gone() const {
+  pollfd ended{.fd = process_.get(), .events = POLLIN, .revents = 0};
+  return ::poll(&ended, 1, 0) > 0;
+}
+
 void RemoteKernel::sleep(const protocol::QueueProducer& words, const std::function<bool()>& is_met,
                          backend::Clock::time_point deadline) {
+  sleep_with(words, is_met, [&](Word before) {
+    backend::futex::wait_shared(words.wake_word(), before, deadline - backend::Clock::now());
+  });
+}
+
+void RemoteKernel::sleep_beside(const std::atomic<std::uint32_t>& rings, std::uint32_t prepared,
+                                const protocol::QueueProducer& words,
+                                const std::function<bool()>& is_met,
+                                std::chrono::nanoseconds timeout) {
+  sleep_with(words, is_met, [&](Word before) {
+    backend::futex::wait_on_both({&rings, prepared, words.wake_word(), before}, timeout);
+  });
+}
+
+// The other process reads the waiting word behind its outcome and a full fence.
+void RemoteKernel::sleep_with(const protocol::QueueProducer& words,
+                              const std::function<bool()>& is_met, const auto& wait) {
   const Word before = words.wake_count();
   count_sleeper(words, 1);
   fence::full();
-  if (!is_met()) {
-    backend::futex::wait_shared(words.wake_word(), before, deadline - backend::Clock::now());
-  }
+  if (!is_met()) wait(before);
   count_sleeper(words, -1);
 }
 

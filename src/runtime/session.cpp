@@ -515,9 +515,11 @@ Result<TicketRange> Session::publish_batch(std::span<const Operation> items, Wor
   return queue->publish_batch(items, tag, options.timeout);
 }
 Result<Completion> Session::wait(Ticket ticket, std::chrono::nanoseconds timeout) {
-  if (QueueCore* const own = state_->own_queue_of(ticket)) return own->wait(ticket, timeout);
+  if (QueueCore* const own = state_->own_queue_of(ticket)) {
+    return own->wait(ticket, timeout, state_.get());
+  }
   const auto queue = EVERKERNEL_TRY(state_->queue_of(ticket));
-  return queue->wait(ticket, timeout);
+  return queue->wait(ticket, timeout, state_.get());
 }
 Result<void> Session::wait_all(std::chrono::nanoseconds timeout) {
   return state_->wait_all(timeout);

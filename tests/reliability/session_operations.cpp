@@ -229,6 +229,33 @@ class Attach final : public SessionWorld {
   Descriptor descriptor_;
 };
 
+// A callback of a queue that another process would have.
+class AttachedCallback final : public SessionWorld {
+ public:
+  void prepare() override {
+    SessionWorld::prepare();
+    given_.emplace(*session->open_queue({.tenant = TenantId(3)}));
+    const Descriptor descriptor(*given_->descriptor());
+    attached_.emplace(*attach_queue(descriptor.get()));
+    static constexpr std::array<Word, 3> kArgs{1, 2, 1};
+    ticket_ = *attached_->publish({64, kArgs}, kPatience);
+  }
+  Result<void> act() override {
+    return attached_->on_complete(ticket_, [this](Ticket, Completion, bool) { ++calls_; });
+  }
+  std::string look() override {
+    attached_->close(StopMode::drain, kPatience);
+    const std::string text = drained();
+    return fmt::format("{} calls, ", calls_.load()) + text;
+  }
+
+ private:
+  std::optional<Queue> given_;
+  std::optional<Queue> attached_;
+  Ticket ticket_{};
+  std::atomic<int> calls_{0};
+};
+
 void add_call(std::vector<Trial>& all, std::string name, Call::Function call,
               std::vector<std::pair<Word, Word>> before = {}) {
   all.push_back({std::move(name), [call = std::move(call), before = std::move(before)] {
@@ -361,6 +388,7 @@ void add_session_trials(std::vector<Trial>& all) {
     return std::string("opened ");
   });
   all.push_back({"Queue::descriptor", [] { return std::make_unique<Attach>(true); }});
+  all.push_back({"Queue::on_complete, attached", make<AttachedCallback>});
   all.push_back({"attach_queue", [] { return std::make_unique<Attach>(false); }});
 }
 

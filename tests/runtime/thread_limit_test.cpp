@@ -193,6 +193,29 @@ TEST_F(ThreadLimit, a_callback_without_a_thread_is_refused) {
   EXPECT_EQ(calls, 1);
 }
 
+TEST_F(ThreadLimit, an_attached_queue_without_a_thread_refuses_callbacks_and_works_on) {
+  Megakernel kernel = make_kernel();
+  auto session = kernel.start();
+  ASSERT_TRUE(session);
+  auto given = session->open_queue();
+  ASSERT_TRUE(given);
+  const int descriptor = given->descriptor().value_or(-1);
+  auto attached = attach_queue(descriptor);
+  ::close(descriptor);
+  ASSERT_TRUE(attached) << message_of(attached);
+  const auto ticket = attached->publish({});
+  ASSERT_TRUE(ticket);
+  std::atomic<int> calls{0};
+  const auto count = [&](Ticket, Completion, bool) { ++calls; };
+  threads_left = 0;
+  EXPECT_EQ(code_of(attached->on_complete(*ticket, count)), Code::unsupported);
+  threads_left = -1;
+  EXPECT_TRUE(attached->wait(*ticket, seconds(10)));
+  EXPECT_TRUE(attached->on_complete(*ticket, count));
+  attached->close(StopMode::drain, seconds(10));
+  EXPECT_EQ(calls, 1);
+}
+
 // 0: started and stopped; 1: an error; anything else is a fault of the library.
 int start_with_memory(Megakernel& kernel, std::size_t spare_bytes) {
   std::size_t pages = 0;

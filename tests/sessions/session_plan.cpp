@@ -255,8 +255,6 @@ class Generator {
     call.way = Way(random_.weighted(ways));
     const Word follows[] = {30, 15, 15, 10, 8, 10, queue.may_hold ? 20u : 0u};
     call.follow = Follow(random_.weighted(follows));
-    const bool is_away = queue.kind == QueueKind::attached || queue.kind == QueueKind::child;
-    if (is_away && call.follow == Follow::callback) call.follow = Follow::each;
     const Word most = random_most();
     if (call.way == Way::items) call.item_count = random_.between(1, std::min(most, capacity));
     if (call.way == Way::batch) call.item_count = random_.between(1, std::min(most, capacity));

@@ -35,6 +35,7 @@ struct QueueCounters {
   std::uint64_t noted = 0;             ///< items that have ended and whose places are free again
   std::uint64_t full_waits = 0;        ///< times a publisher found the queue full
   std::uint64_t forgotten_faults = 0;  ///< fault codes dropped before they were asked for
+  std::uint64_t failed_callbacks = 0;  ///< of an attached queue: callbacks that threw an exception
 };
 
 /// How closing treats items that have not run.
@@ -55,7 +56,8 @@ class Queue {
  public:
   Queue(Queue&&) noexcept;             ///< takes over
   Queue& operator=(Queue&&) noexcept;  ///< closes its own, takes over
-  ~Queue();                            ///< as close(cancel, 0)
+  /// As close(cancel, 0). Of an attached queue it waits up to a minute for a callback that runs.
+  ~Queue();
 
   /// Publishes one operation: at most 12 arguments, 3 in compact entries. Fails with
   /// `invalid_argument` as the wire format says, with `queue_full` when the queue is full and the
@@ -82,7 +84,9 @@ class Queue {
   /// `device_lost` as wait does.
   Result<std::optional<Completion>> poll(Ticket ticket);
   /// Calls `callback` once, on a thread of the session, when the item has ended or was cancelled.
-  /// The rest as Session::on_complete.
+  /// The rest as Session::on_complete. An attached queue has a thread of its own for its callbacks,
+  /// and close() stands for stop(): also items whose end this process will not see count as
+  /// cancelled, because it closed the queue or because the process of the session has ended.
   Result<void> on_complete(Ticket ticket,
                            std::function<void(Ticket, Completion, bool cancelled)> callback);
 
@@ -116,10 +120,11 @@ class Queue {
 
 /// The queue that another process gave away with Queue::descriptor(), received through a descriptor
 /// that a child inherits or a socket carries. This process publishes into it and waits for its
-/// items. Waiting never runs items here, there are no callbacks, and close() leaves what was
-/// published to run. When the process of the session ends, calls fail with `device_lost`. Fails
-/// with `corrupt` for a descriptor that is not one of a queue or was used before, with
-/// `invalid_argument`, `io` and `out_of_memory`. The descriptor stays the caller's.
+/// items. Waiting never runs items here, and close() leaves what was published to run; with drain
+/// it waits for it, and it returns when every callback has, as Session::stop does. When the process
+/// of the session ends, calls fail with `device_lost`. Fails with `corrupt` for a descriptor that
+/// is not one of a queue or was used before, with `invalid_argument`, `io` and `out_of_memory`. The
+/// descriptor stays the caller's.
 Result<Queue> attach_queue(int descriptor);
 
 }  // namespace everkernel

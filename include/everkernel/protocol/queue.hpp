@@ -327,6 +327,8 @@ class QueueKernel : public QueuePlaces {
     if (word >> 31 != lap_bit(ticket)) return std::nullopt;
     return is_compact() ? word & ~abi::kLapMask : static_cast<Word>(first >> 32);
   }
+  /// The word of a ticket's entry that has its lap bit.
+  const Word* lap_word(LongWord ticket) const { return &quads(ticket)->words[0]; }
   /// Copies the item of a compact entry; nothing if the entry is not of the ticket's lap.
   std::optional<abi::WorkItem> copy_item(LongWord ticket) const {
     const abi::Quad quad = detail::load_quad(quads(ticket));
@@ -441,6 +443,22 @@ class QueueKernel : public QueuePlaces {
 
   const std::byte* producer_file_;
   std::byte* kernel_file_;
+};
+
+/// Whether the entry of one ticket is there, for a kernel that asks again and again: a view of one
+/// word. Whoever then reads the entry goes through QueueKernel.
+class EntryMark {
+ public:
+  /// Of that ticket.
+  EntryMark(const QueueKernel& queue, LongWord ticket)
+      : word_(queue.lap_word(ticket)), lap_(queue.lap_bit(ticket)) {}
+
+  /// Whether its first quad is new; a hint.
+  bool is_new() const { return __atomic_load_n(word_, __ATOMIC_RELAXED) >> 31 == lap_; }
+
+ private:
+  const Word* word_;
+  Word lap_;
 };
 
 }  // namespace everkernel::protocol

@@ -94,6 +94,7 @@ std::unique_ptr<Roster> CpuLiveKernel::copy_roster() const {
 void CpuLiveKernel::replace_roster(std::unique_ptr<Roster> roster) {
   std::list<Retired> retired(1);  // everything that needs memory comes before the change
   retired.front().turns.resize(seat_count_);
+  roster->version = current_roster_->version + 1;
   roster_.store(roster.get(), std::memory_order_release);
   fence::heavy();
   for (Word i = 0; i < seat_count_; ++i) {

@@ -2,7 +2,6 @@
 // backend. live_worker.cpp is one worker.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstdint>
 #include <list>
@@ -12,6 +11,7 @@
 
 #include "backend/cpu/item_runner.hpp"
 #include "backend/cpu/live_queue.hpp"
+#include "backend/cpu/roster.hpp"
 #include "backend/cpu/tally.hpp"
 #include "backend/cpu/worker_threads.hpp"
 #include "base/process.hpp"
@@ -21,21 +21,6 @@
 namespace everkernel::backend::cpu {
 
 class LiveWorker;
-
-/// The queues and buffers at one moment. Workers read it without a lock; a change makes another
-/// one, and the old one is freed when no worker can be reading it any more.
-struct Roster {
-  /// The queues of one tenant at one priority.
-  struct Tenant {
-    Word tenant = 0;
-    std::vector<CpuQueue*> queues = {};
-  };
-  /// By priority, most urgent first.
-  std::array<std::vector<Tenant>, abi::kPriorityCount> levels = {};
-  std::vector<std::shared_ptr<CpuQueue>> queues = {};  ///< all of them
-  memory::BufferTableView buffers = {};                ///< the buffers that handles name
-  std::shared_ptr<const void> buffer_owner = {};       ///< keeps them
-};
 
 /// The part of a worker that others read.
 struct alignas(64) LiveSeat {

@@ -70,6 +70,8 @@ struct CpuQueue {
   /// The head at which workers leave short items to a host thread, and since when; hints.
   std::atomic<LongWord> left_head{~LongWord{0}};
   std::atomic<std::int64_t> left_since{0};
+  /// When items were taken last, to a tenth of a millisecond; kept where there are many queues.
+  std::atomic<std::int64_t> taken_at{0};
   /// Items that were taken and have not begun are CANCELLED: the queue is being closed.
   std::atomic<bool> is_closing{false};
 };

@@ -56,6 +56,7 @@ constexpr int kPausesBeforeYield = 4000;
 constexpr int kPausesBeforeSleep = 64;
 // Queues that are looked at in the time of a pause.
 constexpr std::size_t kQueuesPerPause = 4;
+constexpr std::size_t kQuietQueuesPerPause = 16;
 // Pauses before the first yield where workers outnumber cores: a worker that only polls keeps
 // another worker off its core.
 constexpr int kPausesOnSharedCores = 64;
@@ -155,25 +156,28 @@ Word LiveWorker::help(LiveQueue& live) {
 bool LiveWorker::step() {
   const Turn turn(seat_);
   const Roster& roster = kernel_.roster();
-  look_pauses_ = static_cast<int>(roster.queues.size() / kQueuesPerPause);
-  return step_in(roster);
+  is_stuck_ = false;
+  const Roster::Levels& levels = lookout_.begin(roster);
+  const std::size_t quiet = lookout_.quiet_count();
+  look_pauses_ = static_cast<int>((roster.queues.size() - quiet) / kQueuesPerPause +
+                                  quiet / kQuietQueuesPerPause);
+  return step_in(levels) || (lookout_.look() && step_in(levels));
 }
 
-bool LiveWorker::step_in(const Roster& roster) {
-  is_stuck_ = false;
+bool LiveWorker::step_in(const Roster::Levels& levels) {
   if (urgent_ >= kStarvation) {
     for (Word level = kFirstPatient; level < abi::kPriorityCount; ++level) {
-      if (try_level(roster, level)) return true;
+      if (try_level(levels, level)) return true;
     }
   }
   for (Word level = 0; level < abi::kPriorityCount; ++level) {
-    if (try_level(roster, level)) return true;
+    if (try_level(levels, level)) return true;
   }
   return false;
 }
 
-bool LiveWorker::try_level(const Roster& roster, Word level) {
-  const auto& tenants = roster.levels[level];
+bool LiveWorker::try_level(const Roster::Levels& levels, Word level) {
+  const auto& tenants = levels[level];
   std::size_t& turn = tenant_turns_[level];
   for (std::size_t i = 0; i < tenants.size(); ++i) {
     if (turn >= tenants.size()) turn = 0;
@@ -277,8 +281,10 @@ LiveWorker::Take LiveWorker::take(CpuQueue& queue, bool only_short) {
   Take result = Take::nothing;
   if (!waits || queue.waiting.promise()) {
     const LongWord most = is_short ? most_short(live, first, end - first) : 1;
-    const Word count = is_short ? count_short(queue, first, most) : 1;
+    const bool has_several = is_short && most > 1 && live.words.peek(first + 1);
+    const Word count = has_several ? count_short(queue, first, most) : 1;
     seat_.queue.store(&queue, std::memory_order_relaxed);
+    lookout_.note_taking(queue);
     if (live.head.compare_exchange_strong(first, first + count, std::memory_order_acq_rel,
                                           std::memory_order_relaxed)) {
       // What is left, or an item that waits for these, may be run by a worker that sleeps.

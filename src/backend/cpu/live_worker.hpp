@@ -5,6 +5,7 @@
 #include <chrono>
 
 #include "backend/cpu/live_kernel.hpp"
+#include "backend/cpu/lookout.hpp"
 
 namespace everkernel::backend::cpu {
 
@@ -25,8 +26,8 @@ class LiveWorker {
 
   bool must_leave() const;
   bool step();
-  bool step_in(const Roster& roster);
-  bool try_level(const Roster& roster, Word level);
+  bool step_in(const Roster::Levels& levels);
+  bool try_level(const Roster::Levels& levels, Word level);
   bool serve(CpuQueue& queue);
   Take take(CpuQueue& queue, bool only_short);
   Word count_short(const CpuQueue& queue, LongWord first, LongWord most) const;
@@ -67,6 +68,7 @@ class LiveWorker {
   const Executor& executor_;
   Tally& tally_;
   ItemRunner runner_;
+  Lookout lookout_;
 
   Word urgent_ = 0;  // items in a row that were CRITICAL or HIGH
   bool prefers_waiting_ = false;
