@@ -100,7 +100,7 @@ def make_steps(quick, programs):
         Step("random sessions", "random_session_test", 45, environment=CUDA, seconds=0.4,
              arguments=["--gtest_filter=RandomSessions.*"]),
         Step("planned runs", "run_test", 40, environment=CUDA, shards=cores),
-        Step("litmus", "cuda_litmus_test", 45, environment=rounds, seconds=0.15),
+        Step("litmus", "cuda_litmus_test", 80, environment=rounds, seconds=0.15),
         sanitizer_step("memcheck", 25, [items, "--only=drains"]),
         sanitizer_step("memcheck sessions", 35, [items, "--only=live"]),
         # No test compares all memory; memcheck finds writes outside of allocations.

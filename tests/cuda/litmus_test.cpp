@@ -25,7 +25,7 @@
 
 #include "base/spin.hpp"
 #include "everkernel/protocol/words.hpp"
-#include "gpu.hpp"
+#include "litmus.hpp"
 #include "litmus_source.hpp"
 #include "support/seeds.hpp"
 
@@ -35,25 +35,9 @@ namespace {
 using backend::cuda::Grid;
 using backend::cuda::Nvrtc;
 using backend::cuda::SourceText;
-using Clock = std::chrono::steady_clock;
 
 constexpr SourceText kSource{.name = "litmus.cu", .text = kLitmusSource};
 constexpr Word kThreads = 256;  // of a block, kBlock in the source
-constexpr double kUsualSeconds = 20;
-constexpr auto kKernelTimeout = std::chrono::seconds(60);
-constexpr auto kProgressTimeout = std::chrono::seconds(10);  // of a test with the host
-
-std::uint64_t rounds_to_run() {
-  return number_from("EVERKERNEL_LITMUS_ROUNDS").value_or(100'000'000);
-}
-// If a weak order shows a forbidden outcome at all, it does so within few rounds.
-std::uint64_t control_rounds() {
-  return std::min<std::uint64_t>(4'000'000, rounds_to_run());
-}
-
-double seconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
 
 // Word k of message n, and the answer to it, as in the source.
 constexpr Word word_of(Word n, Word k) {
@@ -62,106 +46,6 @@ constexpr Word word_of(Word n, Word k) {
 constexpr Word answer_to(Word n) {
   return ~n;
 }
-
-// ---- outcomes ----
-
-/// The outcome of a test. The side that waits for an answer counts whether it is right.
-struct Outcome {
-  std::string name = {};
-  std::uint64_t rounds = 0;  // expected
-  std::uint64_t seen = 0;
-  std::uint64_t forbidden = 0;
-  std::uint64_t stuck = 0;
-  double seconds = 0;
-
-  void add(std::span<const Word> findings) {
-    const auto at = [&](Finding finding) { return findings[static_cast<unsigned>(finding)]; };
-    seen += at(Finding::seen);
-    forbidden += std::uint64_t{at(Finding::stale)} + at(Finding::answer) + at(Finding::twice);
-    stuck += at(Finding::stuck);
-  }
-};
-
-void print(const Outcome& outcome) {
-  fmt::print("  {:<44} {:>12} rounds {:>10} forbidden {:>6} stuck {:>8.2f} s\n", outcome.name,
-             outcome.seen, outcome.forbidden, outcome.stuck, outcome.seconds);
-  std::fflush(stdout);
-}
-
-void record(const std::vector<Outcome>& outcomes) {
-  std::uint64_t rounds = 0;
-  std::uint64_t forbidden = 0;
-  for (const Outcome& outcome : outcomes) {
-    rounds += outcome.seen;
-    forbidden += outcome.forbidden;
-  }
-  testing::Test::RecordProperty("rounds", fmt::format("{}", rounds));
-  testing::Test::RecordProperty("forbidden", fmt::format("{}", forbidden));
-}
-
-void expect_sound(const std::vector<Outcome>& outcomes) {
-  record(outcomes);
-  for (const Outcome& outcome : outcomes) {
-    EXPECT_EQ(outcome.forbidden, 0u) << outcome.name;
-    EXPECT_EQ(outcome.stuck, 0u) << outcome.name;
-    EXPECT_EQ(outcome.seen, outcome.rounds) << outcome.name;
-    EXPECT_GT(outcome.seen, 0u) << outcome.name;
-  }
-}
-
-// A control runs a test with a weaker order, to show that the test can fail. Hardware that is
-// stronger than its specification may never show the failure; then the control is skipped.
-void expect_broken(const std::vector<Outcome>& outcomes) {
-  record(outcomes);
-  const bool is_broken =
-      std::ranges::any_of(outcomes, [](const Outcome& outcome) { return outcome.forbidden != 0; });
-  if (!is_broken) {
-    GTEST_SKIP() << "no weakened order showed a forbidden outcome here: this says nothing about "
-                    "the test";
-  }
-}
-
-// ---- the device ----
-
-class Litmus : public testing::Test {
- protected:
-  static void SetUpTestSuite() {
-    auto opened = Gpu::open(kSource);
-    if (opened) {
-      gpu_ = std::move(*opened);
-    } else {
-      is_unsupported_ = opened.error().code == Code::unsupported;
-      reason_ = opened.error().message + "; " + opened.error().hint;
-    }
-  }
-  static void TearDownTestSuite() { gpu_.reset(); }
-
-  void SetUp() override {
-    if (gpu_ != nullptr) return;
-    if (is_unsupported_) GTEST_SKIP() << reason_;
-    FAIL() << reason_;
-  }
-
-  static const Gpu& gpu() { return *gpu_; }
-  static DeviceWords device_words(std::size_t count) { return {gpu().context(), count}; }
-  static PinnedWords pinned_words(std::size_t count) { return {gpu().context(), count}; }
-
-  // If the kernel does not end, the process exits at once: freeing memory would block for ever.
-  static void wait_for_kernel() {
-    try {
-      gpu().wait(kKernelTimeout);
-    } catch (const std::runtime_error& error) {
-      fmt::print(stderr, "the test cannot go on: {}\n", error.what());
-      std::fflush(nullptr);
-      std::_Exit(3);
-    }
-  }
-
- private:
-  static inline std::unique_ptr<Gpu> gpu_;
-  static inline bool is_unsupported_ = false;
-  static inline std::string reason_;
-};
 
 TEST(LitmusSource, CompilesForEveryArchitecture) {
   const auto nvrtc = Nvrtc::load();
@@ -177,7 +61,7 @@ TEST(LitmusSource, CompilesForEveryArchitecture) {
 
 // ---- on device memory ----
 
-class DeviceLitmus : public Litmus {
+class DeviceLitmus : public LitmusOn<kSource> {
  protected:
   // Passes messages through as many cells as threads are resident.
   static Outcome messages(const std::string& order, std::uint64_t rounds, Word spread) {
@@ -294,7 +178,7 @@ TEST_F(DeviceLitmus, ControlTickets) {
 
 // ---- with the host ----
 
-class HostLitmus : public Litmus {
+class HostLitmus : public LitmusOn<kSource> {
  protected:
   static protocol::LiveWords live(const PinnedWords& words, std::size_t count) {
     return needed(protocol::LiveWords::bind(
@@ -311,18 +195,6 @@ class HostLitmus : public Litmus {
     for (Word k = 0; k < abi::kSlotArgs; ++k) slot.args[k] = word_of(n, abi::kSlotFirstArg + k);
     return slot;
   }
-
-  // Passes when a test has made no progress for kProgressTimeout, or its kernel has ended.
-  class ProgressTimeout {
-   public:
-    void note_progress() { last_ = Clock::now(); }
-    bool has_passed() const {
-      return Clock::now() - last_ > kProgressTimeout || !gpu().is_running();
-    }
-
-   private:
-    Clock::time_point last_ = Clock::now();
-  };
 
   static Outcome messages(const std::string& order, std::uint64_t rounds) {
     const Word cells = gpu().sm_count() * kThreads;
