@@ -339,6 +339,8 @@ TEST_P(Dispatches, beside_a_long_dispatch_deadlines_hold_and_sessions_start) {
   Job endless = job();
   endless.put(7, {1, kYieldForever, 0, 2});
   const Submission long_one = endless.buffers();
+  // The first session waits for the compiler.
+  if (backend()->capabilities().live) static_cast<void>(must(kernel.start()));
   std::jthread first(
       [&] { (void)kernel.dispatch({.submissions = std::span(&long_one, 1), .timeout = kLong}); });
   std::this_thread::sleep_for(kMoment);

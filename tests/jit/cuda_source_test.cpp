@@ -124,7 +124,7 @@ TEST(CudaSource, tells_what_is_known_of_a_handler) {
       "handler c = 66 { input[0] = 1; }\n"
       "handler d = 67 { }\n");
   const std::string traits = function_of(text, "traits_of");
-  EXPECT_TRUE(has(traits, "case 0u:\n      return 0x1b2u;")) << traits;
+  EXPECT_TRUE(has(traits, "case 0u:\n      return 0x3b2u;")) << traits;
   EXPECT_TRUE(has(traits, "case 1u:\n      return 0xdu;")) << traits;
   EXPECT_TRUE(has(traits, "case 2u:\n      return 0x40u;")) << traits;
   EXPECT_TRUE(has(traits, "case 3u:\n      return 0x0u;")) << traits;

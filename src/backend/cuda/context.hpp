@@ -87,8 +87,8 @@ class Context {
   // Marks the device as lost and returns the error. Later calls fail with the first such error.
   Failure lose(Error error) const;
 
-  // A kernel that stays is there from begin_stay() to end_stay(). Driver calls that wait for the
-  // device would not return meanwhile.
+  // A kernel is there from begin_stay() to end_stay(): that of a session, which stays, or one that
+  // may run until its deadline. Driver calls that wait for the device would not return meanwhile.
   void begin_stay() const;
   void end_stay() const;
   // Keeps an object whose destruction makes such calls until no kernel stays. There is memory for
@@ -134,6 +134,18 @@ class Context {
   mutable std::vector<std::shared_ptr<const void>> kept_;
   mutable std::vector<void*> kept_memory_;
   mutable std::vector<CuModule> kept_modules_;
+};
+
+// A kernel of a bounded launch, while it may run: what would wait for it is freed afterwards.
+class RunningKernel {
+ public:
+  explicit RunningKernel(const Context& context) : context_(context) { context_.begin_stay(); }
+  RunningKernel(const RunningKernel&) = delete;
+  RunningKernel& operator=(const RunningKernel&) = delete;
+  ~RunningKernel() { context_.end_stay(); }
+
+ private:
+  const Context& context_;
 };
 
 // A stream that does not synchronize with other streams.

@@ -379,6 +379,7 @@ Result<void> CudaGraphKernel::run_launch() {
       aside_ == 0 ? nullptr : reinterpret_cast<const Continuation*>(resumed->device_address());
   params_.aside = reinterpret_cast<Continuation*>(aside->device_address());
   const auto begin = Clock::now();
+  const RunningKernel running(context());
   EVERKERNEL_TRY(context().launch(code_.crew.function,
                                   crew_grid(context(), code_.crew, crews.count, tile_bytes_),
                                   memory_->stream->get(), params_));

@@ -173,6 +173,7 @@ Result<LaunchStats> CudaKernel::launch(const Launch& launch) {
     return fail(Code::unsupported, "cuda: a kernel compiled for planned work drains no rings");
   }
   if (!EVERKERNEL_TRY(wait_for_code(launch.deadline))) return leave_all(launch);
+  const RunningKernel running(*context_);
   const Current current = EVERKERNEL_TRY(context_->enter());
   stats_ = {};
   EVERKERNEL_TRY(update_table(launch.buffers));
