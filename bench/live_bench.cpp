@@ -62,6 +62,27 @@ struct Scene {
   QueueOptions queue = {.capacity = 256};
   Word queue_count = 1;
   bool through_session = false;  // into the session's own queue, which has full entries
+  bool pauses = false;           // up to kLongestPause before each item
+};
+
+constexpr std::chrono::nanoseconds kLongestPause = std::chrono::microseconds(4);
+
+/// Draws random numbers, and passes random times.
+class Pauses {
+ public:
+  std::uint64_t draw() {
+    state_ = state_ * 6364136223846793005u + 1442695040888963407u;
+    return state_ >> 33;
+  }
+  void pass() {
+    const auto longest = static_cast<std::uint64_t>(kLongestPause.count());
+    const auto end = Clock::now() + std::chrono::nanoseconds(draw() % longest);
+    while (Clock::now() < end) {
+    }
+  }
+
+ private:
+  std::uint64_t state_ = 1;
 };
 
 class LiveItems {
@@ -69,13 +90,15 @@ class LiveItems {
   LiveItems(Peers& peers, Megakernel& kernel, std::size_t items)
       : peers_(peers), kernel_(kernel), items_(items) {}
 
-  double ping_pong(double part) {
+  double ping_pong(double part, bool has_pauses) {
     const PinnedWords words(peers_);
     peers_.launch(peers_.kernel("ping_pong"), {.block_count = 1, .thread_count = 1},
                   words.device(0), words.device(kApart), static_cast<Word>(items_));
     std::vector<double> times(items_);
+    Pauses pauses;
     for (std::size_t i = 0; i < items_; ++i) {
       const Word round = static_cast<Word>(i + 1);
+      if (has_pauses) pauses.pass();
       times[i] = host_ns([&] {
         words.at(0).store(round, std::memory_order_release);
         while (words.at(kApart).load(std::memory_order_acquire) != round) {
@@ -119,10 +142,10 @@ class LiveItems {
       queues.push_back(must(session.open_queue(scene.queue)));
     }
     std::vector<double> times(items_);
-    std::uint64_t random = 1;
+    Pauses pauses;
     for (std::size_t i = 0; i < kWarmItems + items_; ++i) {
-      random = random * 6364136223846793005u + 1442695040888963407u;
-      Queue& queue = queues[(random >> 33) % queues.size()];
+      Queue& queue = queues[pauses.draw() % queues.size()];
+      if (scene.pauses) pauses.pass();
       const double time = host_ns([&] {
         if (scene.through_session) {
           must(session.wait(must(session.publish(scene.item)), kPatience));
@@ -176,9 +199,13 @@ void ask_items(Suite& suite, const Options& options, Peers& peers, Megakernel& k
          .text = fmt::format("{} of one item, from publishing it to seeing its end", name),
          .items = 1,
          .contenders =
-             {{.name = "a word there and back", .measure = [&, p] { return items.ping_pong(p); }},
+             {{.name = "a word there and back",
+               .measure = [&, p] { return items.ping_pong(p, false); }},
+              {.name = "a word there and back, at random times",
+               .measure = [&, p] { return items.ping_pong(p, true); }},
               with("nop", {}, p),
               with("store, one queue", {.item = storing}, p),
+              with("store, one queue, at random times", {.item = storing, .pauses = true}, p),
               with("store, 32 queues", {.item = storing, .queue_count = 32}, p),
               with("store, through the session", {.item = storing, .through_session = true}, p),
               with("store, with results", {.item = storing, .queue = with_results}, p),

@@ -72,6 +72,10 @@ Result<std::unique_ptr<LiveKernel>> CudaLiveKernel::start(LiveCode code, const L
     return fail(Code::unsupported, "cuda: this processor does not store 16 bytes as one",
                 "use the CPU backend for sessions");
   }
+  if (!code.context->facts().has_memory_pools) {  // cuMemFree waits for a kernel that stays
+    return fail(Code::unsupported, "cuda: the driver has no memory pools on this device",
+                "use the CPU backend for sessions");
+  }
   const auto control =
       EVERKERNEL_TRY(protocol::LiveWords::bind(protocol::Buffer::control, launch.control));
   const auto debug_log =
@@ -201,7 +205,8 @@ Result<std::vector<Wide>> CudaLiveKernel::read_seats() const {
   return seats;
 }
 
-// Frees orders that no crew has any more. A crew that has not begun, or has left, has none.
+// Frees orders that no crew has any more. A crew that has left has none; while some have not begun,
+// all orders stay.
 void CudaLiveKernel::free_retired() {
   if (retired_.empty()) return;
   Word oldest = present_.epoch;
@@ -209,7 +214,7 @@ void CudaLiveKernel::free_retired() {
     const auto seats = read_seats();
     if (!seats) return;
     for (const Wide seat : *seats) {
-      if (seat == 0 || seat == device::kSeatLeft) continue;
+      if (seat == device::kSeatLeft) continue;
       const Word epoch = static_cast<Word>(seat >> 32);
       if (is_before(epoch, oldest)) oldest = epoch;
     }
