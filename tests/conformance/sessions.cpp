@@ -423,6 +423,26 @@ TEST_P(Sessions, items_that_yield_let_others_run) {
   EXPECT_FALSE(must(session.poll(forever)).has_value());
 }
 
+TEST_P(Sessions, items_that_yield_go_on_beside_a_flood) {
+  const DataBuffer output = buffer(2, 1);
+  Session session = start();
+  std::atomic<bool> is_over{false};
+  std::jthread flood([&] {
+    const std::array<abi::WorkItem, 4> items{
+        {{kAddParam, 0, 2, 1}, {kAddParam, 0, 2, 1}, {kAddParam, 0, 2, 1}, {kAddParam, 0, 2, 1}}};
+    while (!is_over) {
+      if (!session.publish_items(items, {.tenant = TenantId(6), .timeout = kPatience})) return;
+    }
+  });
+  const std::array<Word, 4> steps{0, 0, 0, 30};
+  const Ticket ticket =
+      must(session.publish({.opcode = kCountdown, .args = steps}, {.tenant = TenantId(5)}));
+  EXPECT_TRUE(session.wait(ticket, kPatience).has_value());
+  is_over = true;
+  flood.join();
+  must(session.wait_all(kPatience));
+}
+
 TEST_P(Sessions, an_endless_item_holds_up_no_other_worker) {
   if (worker_count() == 1) GTEST_SKIP() << "one worker has nobody beside it";
   Session session = start(kernel({.fuel_per_item = kEndlessFuel}));

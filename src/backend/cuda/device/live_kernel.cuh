@@ -42,6 +42,10 @@ inline constexpr Word kMostSkips = 256;
 /// Least entries of a window that count as a row of many when all of them are there.
 inline constexpr Word kLongRow = 8;
 
+/// Looks in a row whose items are taken before others get a turn.
+inline constexpr Word kTakesInARow = 4;
+/// Looks in a row after which the short way is left for once.
+inline constexpr Word kExpressLooks = 64;
 /// Looks after which the crew that looks sees whether portions are left that nobody pulls.
 inline constexpr Word kQuietLooks = 16;
 /// Items of one look that may be those of threads which wait for them one by one.
@@ -277,9 +281,12 @@ class LiveCrew {
         if (__any_sync(kAllLanes, look.shutdown != 0)) return false;
         continue;
       }
-      if (look.found != 0 && take(look)) return true;
+      // Items that wait, and portions that nobody pulls, have their turn beside a flood.
+      const bool comes_first = look.found != 0 && ++takes_ % kTakesInARow != 0;
+      if (comes_first && take(look)) return true;
       if (must_pull() && pull()) return true;
       if (must_visit(look) && take_waiting(look)) return true;
+      if (!comes_first && look.found != 0 && take(look)) return true;
       if (rounds_ > 1) arrange(round_ + 1);
     }
   }
@@ -289,7 +296,7 @@ class LiveCrew {
     for (;;) {
       LiveLook look;
       begin_look(look);
-      const bool needs_care = end_look(look);
+      const bool needs_care = end_look(look) || ++expresses_ % kExpressLooks == 0;
       if (look.found != 0 && !needs_care && run_express(look)) {
         wait_for_answer(look.found);
         continue;
@@ -973,6 +980,7 @@ class LiveCrew {
   Word rounds_ = 1, round_ = 0;
   Word queue_place_ = 0;  // of this lane's queue, in the orders
   Word quiet_looks_ = 0;
+  Word takes_ = 0, expresses_ = 0;
   Word width_ = 1;                 // lanes of this lane's queue
   Word lanes_each_ = 1;            // lanes that load one entry, a quad each
   bool has_full_windows_ = false;  // some queue's entries are loaded by several lanes
