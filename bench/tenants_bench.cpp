@@ -49,9 +49,13 @@ unsigned worker_count() {
 }
 
 Megakernel make_kernel(unsigned workers) {
-  return checked(Megakernel::create(backend::cpu::make_backend(),
+  const auto backend = backend::cpu::make_backend();
+  // A build to be copied elsewhere has no LLVM; items are as long all the same.
+  const auto execution = backend->capabilities().native_code ? backend::Execution::native
+                                                             : backend::Execution::interpreter;
+  return checked(Megakernel::create(backend,
                                     {.handlers = checked(ir::verify(checked(ir::parse(kHandlers)))),
-                                     .execution = backend::Execution::native,
+                                     .execution = execution,
                                      .fuel_per_item = std::uint64_t{1} << 50,
                                      .worker_count = workers}));
 }
