@@ -53,11 +53,11 @@ Megakernel make_kernel(unsigned workers) {
   // A build to be copied elsewhere has no LLVM; items are as long all the same.
   const auto execution = backend->capabilities().native_code ? backend::Execution::native
                                                              : backend::Execution::interpreter;
-  return checked(Megakernel::create(backend,
-                                    {.handlers = checked(ir::verify(checked(ir::parse(kHandlers)))),
-                                     .execution = execution,
-                                     .fuel_per_item = std::uint64_t{1} << 50,
-                                     .worker_count = workers}));
+  return checked(
+      Megakernel::create(backend, {.handlers = checked(ir::verify(checked(ir::parse(kHandlers)))),
+                                   .execution = execution,
+                                   .fuel_per_item = std::uint64_t{1} << 50,
+                                   .worker_count = workers}));
 }
 
 // Turns of an item that takes that long.

@@ -24,6 +24,10 @@ namespace {
 // not heard for the rest of it.
 constexpr int kEmptyRings = 8;
 constexpr auto kWindow = std::chrono::milliseconds(1);
+// A sleeping worker sees this often whether the bell still rings, and if it does not, looks for
+// work.
+constexpr auto kSlice = std::chrono::seconds(1);
+constexpr auto kBrokenNap = std::chrono::milliseconds(10);
 
 Failure no_descriptor(std::string_view what) {
   return fail(Code::io, fmt::format("session: no {}: {}", what, std::strerror(errno)),
@@ -60,6 +64,7 @@ class EventDoorbell final : public Doorbell {
     while (::write(event_.get(), &rings, sizeof rings) < 0) {
       if (errno == EINTR) continue;
       unheard_.fetch_sub(added, std::memory_order_seq_cst);
+      cannot_ring_.store(true, std::memory_order_release);
       return;
     }
   }
@@ -79,10 +84,13 @@ class EventDoorbell final : public Doorbell {
       if (has_deaf_.load(std::memory_order_relaxed)) {
         length = std::min<std::chrono::nanoseconds>(length, kWindow);
       }
+      const bool is_broken = cannot_ring_.load(std::memory_order_acquire);
+      length = std::min<std::chrono::nanoseconds>(length, is_broken ? kBrokenNap : kSlice);
       const auto limit = std::chrono::ceil<std::chrono::milliseconds>(length);
       count = ::epoll_wait(poll_.get(), &heard, 1, static_cast<int>(limit.count()));
       if (has_deaf_.load(std::memory_order_relaxed)) listen_again();
-    } while (count == 0 && Clock::now() < deadline);
+    } while (count == 0 && Clock::now() < deadline &&
+             !cannot_ring_.load(std::memory_order_acquire));
     if (count <= 0) return nullptr;
     if (heard.data.u64 != 0) return queue_of(heard.data.u64);
     std::uint64_t taken = 0;
@@ -189,7 +197,8 @@ class EventDoorbell final : public Doorbell {
   Descriptor poll_;
   std::atomic<Word> unheard_{0};  // rings that no worker has taken yet
   std::atomic<bool> has_deaf_{false};
-  std::mutex mutex_;  // guards everything below
+  std::atomic<bool> cannot_ring_{false};  // a write failed: workers look by themselves
+  std::mutex mutex_;                      // guards everything below
   std::vector<Client> clients_;
   std::uint64_t last_key_ = 0;
 };
