@@ -494,10 +494,16 @@ ssize_t __wrap_write(int file, const void* source, std::size_t size) {
   return __real_write(file, source, shortened("write", size));
 }
 long __wrap_syscall(long number, ...) {
+  // As many as the library passes: reading further would leave the caller's frame.
+  int count = 3;
+  if (number == SYS_futex) count = 6;
+#if defined(SYS_futex_waitv)
+  if (number == SYS_futex_waitv) count = 5;
+#endif
   va_list rest;
   va_start(rest, number);
-  long arguments[6];
-  for (long& argument : arguments) argument = va_arg(rest, long);
+  long arguments[6] = {};
+  for (int i = 0; i < count; ++i) arguments[i] = va_arg(rest, long);
   va_end(rest);
   // A wait on a word may end early for any reason; a call that wakes must not get lost.
   constexpr long kOperation = 0x7F;
