@@ -36,9 +36,8 @@ constexpr auto kKeeperNap = milliseconds(5);
 constexpr auto kLeaveLook = microseconds(20);
 // A crew acknowledges orders between two looks. Only a device that does other work takes longer.
 constexpr auto kAcknowledgeTimeout = std::chrono::seconds(30);
-// Cycles in which a host thread that waits for an outcome sees it and publishes its next item. With
-// 0 to 800 of them, such threads lose less than 0.1 us for each 200, and one in ten runs without
-// them is slower by a whole look.
+// Cycles in which a host thread that waits for an outcome sees it and publishes its next item
+// (decision 0018).
 constexpr Word kAnswerCycles = 300;
 // Longest pause between two looks of a kernel without work.
 constexpr Word kLongestPauseNs = 8000;
