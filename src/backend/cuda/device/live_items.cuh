@@ -61,6 +61,29 @@ EK_DEVICE void classify(LiveItem& item, bool is_packed) {
   item.is_short = !is_packed && is_short_item(item.kind, item.handler);
 }
 
+/// Stores how a ticket ended. What its item wrote is visible by then.
+EK_DEVICE void end_ticket(const LiveQueue& queue, Wide ticket, Word result, Word first, Word second,
+                          Word third) {
+  const Word place = abi::place_of(ticket, queue.capacity);
+  const Word lap = abi::lap_bit(ticket, queue.capacity);
+  const bool has_faulted = result != kDone;
+  const Word code = result >> 8;
+  const auto how = has_faulted ? OutcomeCode::fault : OutcomeCode::done;
+  const Word byte = abi::outcome_byte(how, lap);
+  if (queue.has_results) {
+    Quad quad{static_cast<Word>(how) | lap << 31, first, second, third};
+    if (has_faulted) quad = {quad.a | (code & 0xFFFF) << 8, 0, 0, 0};
+    store_completion(queue.outcomes, place, quad);
+  } else {
+    if (has_faulted) {
+      Word* const codes = load_pointer(&queue.row->fault_codes);
+      store_for_host(codes + place, abi::fault_word(code, lap));
+    }
+    store_outcome_byte(queue.outcomes, place, byte);
+  }
+  store_ended(queue.ended, place, byte);
+}
+
 /// Runs items. All threads of a crew call its functions together.
 class LiveRunner {
  public:

@@ -1,0 +1,80 @@
+// The express way: NOPs and built-in operations on control words are run in the registers of the
+// look that has found them.
+#pragma once
+
+#include "backend/cuda/device/builtins.cuh"
+#include "backend/cuda/device/live_window.cuh"
+#include "everkernel/abi/opcode.hpp"
+#include "everkernel/abi/queue.hpp"
+#include "everkernel/abi/slot.hpp"
+#include "jit/device/lanes.cuh"
+#include "jit/device/types.hpp"
+
+namespace everkernel::device {
+
+/// From this quota on, short items that the looking crews run themselves are not counted: they hold
+/// no worker, and there are never more of them at one time.
+inline constexpr Word kLargeQuota = kWarpLanes * abi::kPriorityCount;
+
+/// A crew that runs the commonest items by the way.
+class LiveExpress : protected LiveWindow {
+ protected:
+  using LiveWindow::LiveWindow;
+
+  /// Runs the items that a look has found at once, if the first one of every queue is a NOP or a
+  /// built-in operation on control words that no quota counts: between the load of an entry and the
+  /// store of its outcome, every instruction counts. Returns whether it did.
+  EK_DEVICE bool run_express(const LiveLook& look) {
+    if (!has_express_) return false;
+    const Quad head = look.quads[0];
+    Word opcode = head.a & ~abi::kLapMask;
+    Quad args{head.b, head.c, head.d, 0};
+    bool is_sound = owns_entry();
+    if (__any_sync(kAllLanes, window_.is_full)) {
+      Quad second = look.quads[1];
+      if (has_full_windows_) {
+        const Quad next{
+            __shfl_down_sync(kAllLanes, head.a, 1), __shfl_down_sync(kAllLanes, head.b, 1),
+            __shfl_down_sync(kAllLanes, head.c, 1), __shfl_down_sync(kAllLanes, head.d, 1)};
+        if (lanes_each_ != 1) second = next;
+      }
+      if (window_.is_full) {
+        is_sound = is_sound && opcode == static_cast<Word>(SlotStatus::published) &&
+                   (head.d & ~abi::kFullPriorityMask) == 0 && !window_.has_results;
+        opcode = head.b;
+        args = {(second.a & ~abi::kLapMask) | head.d >> abi::kDisplacedBits << 31, second.b,
+                second.c, second.d};
+      }
+    }
+    if (is_counting_windows_) count_windows(look.found);
+    if (__any_sync(kAllLanes, is_row_of_many(look.found))) return false;
+    const bool is_counted = look.quota < params_.crew_count && look.quota < kLargeQuota;
+    const bool is_express = is_sound && is_known_ && !is_counted &&
+                            opcode <= static_cast<Word>(Opcode::compare_swap) &&
+                            (look.found >> lane_index() & 1) != 0;
+    Word row = __ballot_sync(kAllLanes, is_express);
+    const Word heads = __ballot_sync(kAllLanes, behind_ == 0 && owns_entry());
+    if ((look.found & heads & ~row) != 0 || (row & heads) == 0) return false;
+    if (has_full_windows_) row = all_lanes_of(row);
+    const Word count = row_length(row);
+    const bool takes = owns_entry() && behind_ < count;
+    const Wide ticket = head_ + behind_;
+    const bool has_effect = takes && opcode != static_cast<Word>(Opcode::nop);
+    Word result = kDone;
+    if (has_effect) {
+      result = run_plain_builtin({runner_.control(), window_.tenant}, {}, {}, opcode, args);
+    }
+    if (__any_sync(kAllLanes, has_effect)) fence();
+    if (takes) end_ticket(window_, ticket, result, 0, 0, 0);
+    head_ += count;
+    if (count != 0 && lane_index() == first_lane()) {
+      WideWord(&window_.row->head).store_relaxed(head_);
+    }
+    counts_.add({window_.tenant, window_.priority, opcode}, takes, takes && result == kDone,
+                takes && result != kDone);
+    idle_looks_ = 0;
+    return true;
+  }
+};
+
+}  // namespace everkernel::device
