@@ -18,6 +18,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -131,13 +132,16 @@ class Ending:
 
 
 RUNNING = set()  # processes that were started and not yet waited for
+# Held from the start of a process until it is in RUNNING, and for good when the check leaves.
+STARTING = threading.RLock()
 
 
 def leave(number, _frame):
     """Ends all running steps when the check itself is ended by a signal."""
-    for process in list(RUNNING):
-        kill_group_remains(process)
-    os._exit(128 + number)
+    with STARTING:
+        for process in list(RUNNING):
+            kill_group_remains(process)
+        os._exit(128 + number)
 
 
 def kill_group(process):
@@ -154,12 +158,13 @@ def run(command, limit, environment):
     begin = time.monotonic()
     with tempfile.TemporaryFile() as output:
         try:
-            process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
-                env={**os.environ, **environment}, start_new_session=True)
+            with STARTING:
+                process = subprocess.Popen(
+                    command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+                    env={**os.environ, **environment}, start_new_session=True)
+                RUNNING.add(process)
         except OSError as error:
             return Ending(0, -1, "", f"cannot be started: {error.strerror}")
-        RUNNING.add(process)
         note = ""
         try:
             status = process.wait(max(limit, 0.1))

@@ -110,6 +110,24 @@ TEST_P(Sessions, many_laps_run_every_item_once) {
   EXPECT_EQ(counters.kernel.done, 2100u);
 }
 
+// On a GPU with many crews, each of these floods becomes a stream that several crews share. A change
+// of orders comes in the middle of it, and nothing more is published.
+TEST_P(Sessions, floods_end_although_masks_quotas_and_queues_change) {
+  constexpr Word kItems = 160;
+  const DataBuffer output = buffer(2, 1);
+  Session session = start();
+  Queue queue = must(session.open_queue({.tenant = TenantId(3), .capacity = kItems}));
+  const std::vector<abi::WorkItem> items(kItems, abi::WorkItem{kAddParam, 0, 2, 1});
+  for (Word round = 1; round <= 3; ++round) {
+    must(queue.publish_items(items, kPatience));
+    must(session.set_tenant_enabled(TenantId(5), round % 2 == 0));
+    must(session.set_tenant_quota(TenantId(6), round));
+    const Queue another = must(session.open_queue({.capacity = 2}));
+    must(queue.wait_all(kPatience));
+    EXPECT_EQ(words_of(output)[0], round * kItems);
+  }
+}
+
 TEST_P(Sessions, several_threads_publish_at_one_time) {
   const DataBuffer output = buffer(2, 1);
   Session session = start();

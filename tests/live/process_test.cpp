@@ -110,15 +110,20 @@ TEST_F(Processes, another_process_publishes_and_gets_answers) {
 }
 
 // Without a ring that arrives, a worker sleeps for an hour, and a client for a twentieth of a
-// second at a time.
+// second at a time. Where other programs take the cores, workers seldom come to sleep between two
+// items, so that it takes more than one child.
 TEST_F(Processes, sleepers_wake_each_other) {
   constexpr Word kItems = 60;
-  Queue queue = open({.capacity = 8, .results = true});
-  const Descriptor descriptor = give(queue);
   const std::uint64_t before = session->counters().kernel.sleeps;
-  Child child([&] { return ask(descriptor.get(), kItems, milliseconds(4)); });
-  EXPECT_EQ(child.wait(), 0);
-  EXPECT_GT(session->counters().kernel.sleeps - before, kItems / 2) << "workers slept in between";
+  const auto deadline = backend::Clock::now() + kPatience;
+  const auto have_slept = [&] { return session->counters().kernel.sleeps - before > kItems / 2; };
+  do {
+    Queue queue = open({.capacity = 8, .results = true});
+    const Descriptor descriptor = give(queue);
+    Child child([&] { return ask(descriptor.get(), kItems, milliseconds(4)); });
+    EXPECT_EQ(child.wait(), 0);
+  } while (!have_slept() && backend::Clock::now() < deadline);
+  EXPECT_TRUE(have_slept()) << "workers slept in between";
 }
 
 TEST_F(Processes, a_client_sleeps_until_a_long_item_ends) {

@@ -35,6 +35,9 @@ struct Kernel {
 Kernel random_kernel(Random& random) {
   Kernel kernel{.program = generate_session_program(random)};
   kernel.worker_count = random.chance(30) ? 1 : random.between(2, 8);
+  // Enough crews for streams, and enough for priorities that have crews of their own.
+  const bool is_wide = is_on_cuda() && random.chance(40);
+  if (is_wide) kernel.worker_count = random.between(32, 64);
   const bool is_native = jit::has_native_code() && random.chance(15);
   kernel.execution = is_native ? backend::Execution::native : usual_execution();
   kernel.program.is_native = kernel.execution == backend::Execution::native;

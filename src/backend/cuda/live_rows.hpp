@@ -17,8 +17,9 @@ inline constexpr Word kBoardWords = 32;
 /// Consecutive tickets that crews run in portions (device/live_streams.cuh).
 struct LiveStretch {
   Wide first;  ///< ticket
-  Word count;  ///< tickets
+  Wide size;   ///< its number in the upper half, its tickets in the lower one
   Word left;   ///< portions that have not ended
+  Word unused;
 };
 
 /// A queue as the kernel has it. The host fills it before the queue is in any orders.
@@ -75,8 +76,9 @@ inline constexpr Word kLiveTotalsWords = sizeof(LiveTotals) / sizeof(Wide);
 /// A lock on a line of its own.
 struct alignas(128) LiveLock {
   Word is_held;
-  Word urgent;  ///< urgent takes in a row, of a crew that looks at every priority
-  Word turn;    ///< of queues that have long items
+  Word urgent;   ///< urgent takes in a row, of a crew that looks at every priority
+  Word turn;     ///< of queues that have long items
+  Word offered;  ///< epoch of the orders whose open stretches are on the board
 };
 
 /// The words that crews share. Zero when the kernel begins.

@@ -46,8 +46,8 @@ class LiveDuty {
 
   /// Says what this crew is at. Counts of items that ended come before it.
   EK_DEVICE void store_seat(Word queue_number) const {
-    fence();
     __syncwarp();
+    fence();
     if (lane_index() == 0) WideWord(seat_).store_relaxed(Wide{epoch_} << 32 | queue_number);
     __syncwarp();
   }
@@ -85,6 +85,7 @@ class LiveDuty {
     end_queue_ = __shfl_sync(kAllLanes, end, level_);
     urgent_ = load_field(&shared_.looking[level_].urgent);
     turn_ = load_field(&shared_.looking[level_].turn);
+    offered_ = load_field(&shared_.looking[level_].offered);
     is_looking_ = true;
     return true;
   }
@@ -93,15 +94,32 @@ class LiveDuty {
 
   EK_DEVICE void stop_looking() {
     __syncwarp();
+    fence();
+    if (lane_index() == 0) store_lock();
+    __syncwarp();
+    is_looking_ = false;
+  }
+  /// Does both: the crew runs items of that queue, and another one may look.
+  EK_DEVICE void leave_looking_for(Word queue_number) {
+    __syncwarp();
+    fence();
     if (lane_index() == 0) {
-      one_word(&shared_.looking[level_].urgent).store_relaxed(0, urgent_);
-      one_word(&shared_.looking[level_].turn).store_relaxed(0, turn_);
-      lock().store_release(0, 0);
+      WideWord(seat_).store_relaxed(Wide{epoch_} << 32 | queue_number);
+      store_lock();
     }
     __syncwarp();
     is_looking_ = false;
   }
 
+ private:
+  /// A fence comes before it, so that whoever takes the lock finds what this crew has stored.
+  EK_DEVICE void store_lock() const {
+    one_word(&shared_.looking[level_].urgent).store_relaxed(0, urgent_);
+    one_word(&shared_.looking[level_].turn).store_relaxed(0, turn_);
+    lock().store_relaxed(0, 0);
+  }
+
+ protected:
   const LiveParams& params_;
   LiveShared& shared_;
   LiveRunner runner_;
@@ -120,6 +138,7 @@ class LiveDuty {
   Word level_ = 0;
   Word first_queue_ = 0, end_queue_ = 0;
   Word turn_ = 0, urgent_ = 0;
+  Word offered_ = 0;  // epoch of the orders whose open stretches are on the board
 };
 
 }  // namespace everkernel::device

@@ -47,7 +47,7 @@ class LiveExpress : protected LiveWindow {
       }
     }
     if (is_counting_windows_) count_windows(look.found);
-    if (__any_sync(kAllLanes, is_row_of_many(look.found))) return false;
+    if (__any_sync(kAllLanes, is_row_of_many(look))) return false;
     const bool is_counted = look.quota < params_.crew_count && look.quota < kLargeQuota;
     const bool is_express = is_sound && is_known_ && !is_counted &&
                             opcode <= static_cast<Word>(Opcode::compare_swap) &&

@@ -90,6 +90,7 @@ class LiveCrew : LiveVisits {
   EK_DEVICE bool begin_to_look() {
     if (!take_lock()) return false;
     idle_looks_ = quiet_looks_ = 0;
+    offer_stretches();
     arrange(0);
     return true;
   }
@@ -100,6 +101,10 @@ class LiveCrew : LiveVisits {
       if (alone_ != 0) {
         take_alone();
         return true;
+      }
+      if (is_pulling_) {
+        if (pull_again()) return true;
+        stop_pulling();
       }
       if (!is_looking_) {
         if (!follow()) return false;
@@ -180,10 +185,10 @@ class LiveCrew : LiveVisits {
     idle_looks_ = 0;
     if (!is_long_) return wait_for_answer(__ballot_sync(kAllLanes, holds_));
     if (alone_ != 0) return;
-    if (portion_.count != 0 && lane_index() == 0) {
-      Stretches{portion_row_}.end(portion_);
+    if (is_pulling_) {
+      if (lane_index() == 0) Stretches{window_.row}.end(portion_);
+      return;
     }
-    portion_.count = 0;
     store_seat(0);
     fence_all();  // the host sees this seat before the loads of the next look
   }

@@ -92,6 +92,7 @@ struct LiveQueue {
   Word capacity = 2;
   Word tenant = 0;
   Word priority = 0;
+  Word number = 0;  // names the queue in seats
   bool is_full = false;
   bool has_results = false;
 };
@@ -105,6 +106,7 @@ EK_DEVICE LiveQueue load_queue(LiveQueueRow* row) {
   queue.capacity = load_field(&row->capacity);
   queue.tenant = load_field(&row->tenant);
   queue.priority = load_field(&row->priority);
+  queue.number = load_field(&row->number);
   queue.is_full = load_field(&row->is_full) != 0;
   queue.has_results = load_field(&row->has_results) != 0;
   return queue;

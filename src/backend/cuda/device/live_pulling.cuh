@@ -16,6 +16,8 @@ namespace everkernel::device {
 
 /// Looks after which the crew that looks sees whether portions are left that nobody pulls.
 inline constexpr Word kQuietLooks = 16;
+/// Portions of one queue in a row after which a crew looks what else there is.
+inline constexpr Word kPullsInARow = 16;
 
 /// A crew that pulls portions of stretches.
 class LivePulling : protected LiveTaking {
@@ -29,14 +31,17 @@ class LivePulling : protected LiveTaking {
   /// Pulls a portion of a stretch, if there is one, and takes its items.
   EK_DEVICE bool pull() {
     if (!has_streams_) return false;
-    const Word place = StreamBoard{shared_.board}.load(lane_index(), epoch_);
     LiveQueueRow* row = nullptr;
-    bool has_more = false;
-    if (place != 0) {
+    bool may_pull = false;
+    if (is_looking_) {
+      row = lane_index() == first_lane() ? window_.row : nullptr;
+      may_pull = row != nullptr;
+    } else if (const Word place = StreamBoard{shared_.board}.load(lane_index(), epoch_)) {
       row = load_pointer(queues_ + place - 1);
       const Word priority = load_field(&row->priority);
-      has_more = priority >= first_level_ && priority < end_level_ && Stretches{row}.has_more();
+      may_pull = priority >= first_level_ && priority < end_level_;
     }
+    const bool has_more = may_pull && Stretches{row}.has_more();
     __syncwarp();
     const Word lanes = __ballot_sync(kAllLanes, has_more);
     if (lanes == 0) return false;
@@ -44,35 +49,62 @@ class LivePulling : protected LiveTaking {
     const Word lane = in_turn(lanes);
     row =
         reinterpret_cast<LiveQueueRow*>(__shfl_sync(kAllLanes, reinterpret_cast<Wide>(row), lane));
-    Portion portion;
-    if (lane_index() == 0) portion = Stretches{row}.pull();
-    portion_.first = __shfl_sync(kAllLanes, portion.first, 0);
-    portion_.count = __shfl_sync(kAllLanes, portion.count, 0);
-    portion_.stretch = __shfl_sync(kAllLanes, portion.stretch, 0);
-    if (portion_.count == 0) return false;
-    portion_row_ = row;
-    store_seat(load_field(&row->number));
-    if (is_looking_) stop_looking();
-    return take_portion(row);
+    portion_ = {};
+    if (!pull_from(row)) return false;
+    leave_for_portion(row);
+    return take_portion();
+  }
+  /// Pulls the next portion of the same queue, if items of the last one were short and there are no
+  /// new orders.
+  EK_DEVICE bool pull_again() {
+    if (!may_pull_again_ || ++pulls_ % kPullsInARow == 0) return false;
+    return pull_from(window_.row) && take_portion();
+  }
+  EK_DEVICE void stop_pulling() {
+    is_pulling_ = false;
+    portion_.count = 0;
+    store_seat(0);
+    fence_all();  // the host sees this seat before the loads of the next look
+  }
+
+  EK_DEVICE bool pull_from(LiveQueueRow* row) {
+    if (lane_index() == 0) Stretches{row}.pull(portion_);
+    __syncwarp();
+    portion_.first = __shfl_sync(kAllLanes, portion_.first, 0);
+    portion_.count = __shfl_sync(kAllLanes, portion_.count, 0);
+    return portion_.count != 0;
+  }
+  EK_DEVICE void leave_for_portion(LiveQueueRow* row) {
+    is_pulling_ = true;
+    window_ = load_queue(row);
+    if (is_looking_) {
+      leave_looking_for(window_.number);
+    } else {
+      store_seat(window_.number);
+    }
+    width_ = kWarpLanes;
+    lanes_each_ = 1;
+    streaming_ = 0;
+    behind_ = lane_index();
+    note_tenants(runner_.control().load_relaxed(abi::kControlTenantBase.first));
   }
 
   /// Takes the items of a portion, up to the first entry that is not there; gives back the rest.
-  EK_DEVICE bool take_portion(LiveQueueRow* row) {
-    window_ = load_queue(row);
-    width_ = kWarpLanes;
-    lanes_each_ = 1;
+  EK_DEVICE bool take_portion() {
+    LiveQueueRow* const row = window_.row;
     reach_ = portion_.count;
-    behind_ = lane_index();
     head_ = portion_.first;
-    note_tenants(runner_.control().load_relaxed(abi::kControlTenantBase.first));
     LiveLook look;
-    begin_look(look);
+    begin_look(look, reach_);
     const Word lap = abi::lap_bit(head_ + behind_, window_.capacity);
     const bool is_there = lane_index() < portion_.count && is_entry_there(look, lap);
+    const bool has_news = look.orders != orders_ || look.shutdown != 0;
+    if (look.tenant_base != tenant_base_) note_tenants(look.tenant_base);  // for the next portion
     const Word row_of = row_length(__ballot_sync(kAllLanes, is_there));
     const bool is_mine = behind_ < row_of;
     if (is_mine) read_entry(window_, head_ + behind_, look.quads);
     takes_shorts_ = !__any_sync(kAllLanes, is_mine && !item_.is_short);
+    may_pull_again_ = takes_shorts_ && !__any_sync(kAllLanes, has_news);
     const Word takers = take_quota(__ballot_sync(kAllLanes, is_mine), look.quota);
     holds_ = (takers >> lane_index() & 1) != 0;
     if (!holds_ && lane_index() < portion_.count) give_back(row);
@@ -88,7 +120,6 @@ class LivePulling : protected LiveTaking {
     __syncwarp();
     return true;
   }
-
   /// Takes the next item of the portion that all threads of the crew run together. It lies in its
   /// slot.
   EK_DEVICE void take_alone() {
@@ -115,9 +146,11 @@ class LivePulling : protected LiveTaking {
 
   // The portion of a stretch that is being run.
   Portion portion_;
+  bool is_pulling_ = false;      // the seat names the queue of the portion
+  bool may_pull_again_ = false;  // another one of the same queue may follow
+  Word pulls_ = 0;
   Word alone_ = 0;          // lanes of its items that run one by one
   Word alone_counted_ = 0;  // those that hold a share of their tenant's quota
-  LiveQueueRow* portion_row_ = nullptr;
 };
 
 }  // namespace everkernel::device

@@ -5,7 +5,8 @@
 // The claim of a queue is one word: the number of its present stretch, and the portions of it that
 // were pulled. Pulling is one addition. A crew that comes too late for a stretch adds to no other:
 // the next stretch begins with another word. The stretch is looked up by its number, and its row is
-// written again only when every portion of it has ended.
+// written again only when every portion of it has ended. The row says of which number it is: a crew
+// that came too late may find a later stretch there.
 #pragma once
 
 #include "backend/cuda/device/live_memory.cuh"
@@ -24,8 +25,11 @@ inline constexpr Word kLeastStretch = 4 * kPortion;
 /// Tickets of one queue that a crew has pulled.
 struct Portion {
   Wide first = 0;
-  Word count = 0;    // 0: none
-  Word stretch = 0;  // number of the stretch, for end_portion()
+  Word count = 0;  // 0: none
+  // The stretch of which it is.
+  Word stretch = 0;  // its number; 0: none
+  Word stretch_count = 0;
+  Wide stretch_first = 0;
 };
 
 /// The stretches of one queue.
@@ -35,37 +39,43 @@ struct Stretches {
   /// Whether portions of the present stretch are left to pull.
   EK_DEVICE bool has_more() const {
     const Wide claim = claims().load_relaxed();
-    const Word number = static_cast<Word>(claim >> 32);
-    return static_cast<Word>(claim) < portions(load_field(&stretch(number).count));
+    return leaves_some(claim, load_count(static_cast<Word>(claim >> 32)));
   }
 
-  /// Makes `count` tickets from `first` on the next stretch. Only the crew that looks calls it,
-  /// with one lane. False if the row of the stretch is still in use.
-  EK_DEVICE bool open(Wide first, Word count) const {
-    if (has_more()) return false;
-    const Word number = static_cast<Word>(claims().load_relaxed() >> 32) + 1;
+  /// The number of the present stretch, and the portions of it that were pulled.
+  EK_DEVICE Wide load_claim() const { return claims().load_relaxed(); }
+  /// Portions of the stretch that had this number's row before which have not ended: while there
+  /// are some, no stretch of this number can be opened.
+  EK_DEVICE Word load_left(Word number) const { return load_field(&stretch(number).left); }
+  /// Whether a claim leaves portions of the present stretch to pull, which has that many tickets.
+  EK_DEVICE static bool leaves_some(Wide claim, Word count) {
+    return static_cast<Word>(claim) < portions(count);
+  }
+
+  /// Makes `count` tickets from `first` on the stretch of that number, the next one. Only the crew
+  /// that looks calls it, with one lane, when nothing is left to pull and the row is free.
+  EK_DEVICE void open(Word number, Wide first, Word count) const {
     LiveStretch& next = stretch(number);
-    if (load_field(&next.left) != 0) return false;
     WideWord(&next.first).store_relaxed(first);
-    one_word(&next.count).store_relaxed(0, count);
+    WideWord(&next.size).store_relaxed(Wide{number} << 32 | count);
     one_word(&next.left).store_relaxed(0, portions(count));
     claims().store_release(Wide{number} << 32);
-    return true;
   }
 
-  /// Pulls a portion. One lane calls it.
-  EK_DEVICE Portion pull() const {
-    Portion portion;
+  /// Pulls a portion. One lane calls it, with the last portion that it had of this queue.
+  EK_DEVICE void pull(Portion& portion) const {
     const Wide claim = claims().fetch_add_acq_rel(1);
     const Word number = static_cast<Word>(claim >> 32);
     const Word index = static_cast<Word>(claim);
-    const LiveStretch& from = stretch(number);
-    const Word count = load_field(&from.count);
-    if (index >= portions(count)) return portion;
-    portion.first = WideWord(&from.first).load_relaxed() + Wide{index} * kPortion;
-    portion.count = count - index * kPortion < kPortion ? count - index * kPortion : kPortion;
-    portion.stretch = number;
-    return portion;
+    if (portion.stretch != number) {
+      portion.stretch = number;
+      portion.stretch_count = load_count(number);
+      portion.stretch_first = WideWord(&stretch(number).first).load_relaxed();
+    }
+    const Word left = portion.stretch_count - index * kPortion;
+    portion.count = left < kPortion ? left : kPortion;
+    if (index >= portions(portion.stretch_count)) portion.count = 0;
+    portion.first = portion.stretch_first + Wide{index} * kPortion;
   }
   /// Called by one lane when nothing of a portion is in use any more.
   EK_DEVICE void end(const Portion& portion) const {
@@ -73,6 +83,12 @@ struct Stretches {
   }
 
  private:
+  /// Tickets of the stretch of that number; 0 if all of it has ended and its row has the number of
+  /// another one by now.
+  EK_DEVICE Word load_count(Word number) const {
+    const Wide size = WideWord(&stretch(number).size).load_relaxed();
+    return static_cast<Word>(size >> 32) == number ? static_cast<Word>(size) : 0;
+  }
   EK_DEVICE static Word portions(Word count) { return (count + kPortion - 1) / kPortion; }
   EK_DEVICE WideWord claims() const { return WideWord(&row->claim); }
   EK_DEVICE LiveStretch& stretch(Word number) const { return row->stretches[number % kStretches]; }

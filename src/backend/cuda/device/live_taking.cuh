@@ -47,28 +47,59 @@ class LiveTaking : protected LiveExpress {
     return copy.item;
   }
 
-  /// Makes stretches of what is filled in queues whose whole window is there; returns whether it
-  /// made any. Otherwise the window is taken as it is.
-  EK_DEVICE bool open_stretches(const LiveLook& look) {
-    bool has_opened = false;
-    Word count = 0;
-    if (is_row_of_many(look.found) && lane_index() == first_lane()) {
-      const Wide there = load_filled(window_.entries) - head_;
-      count = there < window_.capacity ? static_cast<Word>(there) : window_.capacity;
-      has_opened = count >= kLeastStretch && StreamBoard{shared_.board}.put(queue_place_, epoch_) &&
-                   Stretches{window_.row}.open(head_, count);
-      if (!has_opened) whole_windows_ = 0;
+  /// Puts queues whose stretches have portions left on the board: what the orders before these put
+  /// there is not found any more.
+  EK_DEVICE void offer_stretches() {
+    if (!has_streams_ || offered_ == epoch_) return;
+    const Word count = end_queue_ - first_queue_;
+    for (Word i = lane_index(); i < count; i += kWarpLanes) {
+      const Word place = first_queue_ + i;
+      if (!Stretches{load_pointer(queues_ + place)}.has_more()) continue;
+      // Without room on the board, the crew that looks pulls the portions itself.
+      StreamBoard{shared_.board}.put(place, epoch_);
     }
     __syncwarp();
-    const Word openers = __ballot_sync(kAllLanes, has_opened);
-    if (openers != 0) quiet_looks_ = 0;
+    offered_ = epoch_;
+    if (lane_index() == 0) one_word(&shared_.looking[level_].offered).store_relaxed(0, epoch_);
+    __syncwarp();
+  }
+
+  /// Makes stretches of what is filled in queues of which a look has found many entries; returns
+  /// whether it made any. Otherwise the window is taken as it is.
+  EK_DEVICE bool open_stretches(const LiveLook& look) {
+    Word count = 0;
+    if (is_row_of_many(look) && lane_index() == first_lane()) {
+      count = streaming_ != 0 ? look.stretch : begin_to_stream();
+      if (count != 0) is_on_board_ = is_on_board_ || put_on_board();
+      if (!is_on_board_) count = 0;
+      if (count != 0) Stretches{window_.row}.open(++stretch_number_, head_, count);
+      if (count == 0) whole_windows_ = 0;
+    }
+    __syncwarp();
     count = __shfl_sync(kAllLanes, count, first_lane());
-    if ((openers >> first_lane() & 1) != 0) {
+    if (count != 0) {
+      streaming_ = kStreamingLooks;
+      stretch_count_ = count;
       head_ += count;
       if (lane_index() == first_lane()) WideWord(&window_.row->head).store_relaxed(head_);
     }
     __syncwarp();
-    return openers != 0;
+    if (!__any_sync(kAllLanes, count != 0)) return false;
+    quiet_looks_ = 0;
+    return true;
+  }
+  /// How many tickets can become the first stretch of a queue that did not stream so far; 0: none.
+  EK_DEVICE Word begin_to_stream() {
+    const Wide there = load_filled(window_.entries) - head_;
+    const Stretches stretches{window_.row};
+    const Wide claim = stretches.load_claim();
+    stretch_number_ = static_cast<Word>(claim >> 32);
+    if (stretches.has_more() || stretches.load_left(stretch_number_ + 1) != 0) return 0;
+    const Word count = there < window_.capacity ? static_cast<Word>(there) : window_.capacity;
+    return count >= kLeastStretch ? count : 0;
+  }
+  EK_DEVICE bool put_on_board() const {
+    return StreamBoard{shared_.board}.put(queue_place_, epoch_);
   }
 
   /// Takes items that a look has found; returns whether there are any to run.
@@ -228,14 +259,7 @@ class LiveTaking : protected LiveExpress {
       if (holds_ && is(item_.opcode, Opcode::packed_slot)) store_slot(item_, SlotStatus::claimed);
       __syncwarp();
     }
-    if (!is_long_) return;
-    store_seat(load_field(&window_row(owner)->number));
-    stop_looking();
-  }
-
-  EK_DEVICE LiveQueueRow* window_row(Word owner) const {
-    return reinterpret_cast<LiveQueueRow*>(
-        __shfl_sync(kAllLanes, reinterpret_cast<Wide>(item_.queue.row), owner));
+    if (is_long_) leave_looking_for(__shfl_sync(kAllLanes, item_.queue.number, owner));
   }
 
   // The items of the lanes.

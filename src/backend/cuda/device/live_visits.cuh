@@ -123,8 +123,7 @@ class LiveVisits : protected LivePulling {
     holds_ = lane_index() == 0;
     is_long_ = !item_.is_short && item_.kind != Kind::fence;
     if (is_long_) {
-      store_seat(load_field(&item_.queue.row->number));
-      stop_looking();
+      leave_looking_for(item_.queue.number);
     }
     if (!is_single_ && !holds_) item_.kind = Kind::nothing;
     acquire_entries();

@@ -5,6 +5,7 @@
 
 #include "backend/cuda/device/live_duty.cuh"
 #include "backend/cuda/device/live_memory.cuh"
+#include "backend/cuda/device/live_streams.cuh"
 #include "backend/cuda/live_rows.hpp"
 #include "everkernel/abi/control.hpp"
 #include "everkernel/abi/queue.hpp"
@@ -16,6 +17,8 @@ namespace everkernel::device {
 
 /// Least entries of a window that count as a row of many when all of them are there.
 inline constexpr Word kLongRow = 8;
+/// Looks without a stretch after which a queue no longer counts as one that streams.
+inline constexpr Word kStreamingLooks = 64;
 
 /// What a look has seen.
 struct LiveLook {
@@ -26,7 +29,12 @@ struct LiveLook {
   // items that wait.
   Word ended, mask, quota, waiting;
   Quad quads[abi::kFullQuads];
+  // Of a queue that streams, on its first lane: how far it is filled, by the producer's word; its
+  // claim, and what is left of the stretch whose row comes next.
+  Wide filled, claim;
+  Word left;
   // Once it has ended.
+  Word stretch;     // tickets of this lane's queue that may become a stretch; 0: none
   Word found;       // lanes whose entry is there and may be taken
   bool has_orders;  // there are new orders, or SHUTDOWN is set
 };
@@ -60,15 +68,18 @@ class LiveWindow : protected LiveDuty {
     has_full_windows_ = __any_sync(kAllLanes, lanes_each_ != 1) != 0;
     whole_windows_ = 0;
     is_counting_windows_ = __any_sync(kAllLanes, reach_ < kLongRow) != 0;
+    streaming_ = 0;
+    is_on_board_ = false;
     has_express_ = serves_one_level() && params_.slots_per_crew != 1 && kPayload == kNoHandler;
     note_tenants(tenant_base_);
   }
 
-  /// Begins to look at the next entries of all queues of this round. All loads are under way
-  /// together.
-  EK_DEVICE void begin_look(LiveLook& look) const {
+  /// Begins to look at the next entries of all queues of this round, or of that many tickets in a
+  /// row of one queue. All loads are under way together.
+  EK_DEVICE void begin_look(LiveLook& look, Word row_length = 0) const {
     const Words control = runner_.control();
     look.ended = look.mask = look.quota = look.waiting = 0;
+    look.filled = look.claim = look.left = look.stretch = 0;
     look.orders = load_pointer(&shared_.orders);
     look.shutdown = is_shut_down();
     look.tenant_base = control.load_relaxed(abi::kControlTenantBase.first);
@@ -78,9 +89,16 @@ class LiveWindow : protected LiveDuty {
       look.waiting = load_field(&window_.row->waiting_count);
       look.mask = control.load_relaxed_if(is_known_, Wide{tenant_base_} + window_.tenant);
       look.quota = control.load_relaxed(abi::kControlTenantQuotas.first + window_.tenant);
-      load_entry(place, look.quads);
+      if (streaming_ != 0 && lane_index() == first_lane()) {
+        const Stretches stretches{window_.row};
+        look.filled = load_filled(window_.entries);
+        look.claim = stretches.load_claim();
+        look.left = stretches.load_left(stretch_number_ + 1);
+      }
+      if (row_length == 0 || !window_.is_full) load_entry(place, look.quads);
     }
     __syncwarp();
+    if (row_length != 0 && window_.is_full) load_full_row(head_, row_length, look.quads);
   }
 
   /// Waits for the loads of a look, those from the host last; returns whether there is more to do
@@ -94,11 +112,32 @@ class LiveWindow : protected LiveDuty {
     const bool needs_care = look.has_orders || has_moved || is_due || rounds_ > 1;
     look.found = __ballot_sync(kAllLanes, is_entry_there(look, lap));
     if (has_full_windows_) look.found = whole_entries(look.found);
+    if (__any_sync(kAllLanes, streaming_ != 0)) end_look_at_streams(look);
     if (has_moved) {
       note_tenants(__shfl_sync(kAllLanes, look.tenant_base, 0));
       look.found = 0;  // the masks of a table that was moved are looked at next time
     }
     return needs_care;
+  }
+
+  /// Queues that stream: while portions are left to pull, nothing else of the queue is taken, and
+  /// then the next stretch may be opened at once.
+  EK_DEVICE void end_look_at_streams(LiveLook& look) {
+    bool must_wait = false;
+    if (streaming_ != 0 && lane_index() == first_lane()) {
+      const Wide there = look.filled - head_;
+      const Word count = there < window_.capacity ? static_cast<Word>(there) : window_.capacity;
+      const bool is_many = count >= kLeastStretch && row_length(look.found) == reach_;
+      must_wait = Stretches::leaves_some(look.claim, stretch_count_) || (is_many && look.left != 0);
+      if (is_many && !must_wait) look.stretch = count;
+      streaming_ = must_wait || is_many ? kStreamingLooks : streaming_ - 1;
+    }
+    __syncwarp();
+    const Word first = first_lane();
+    streaming_ = __shfl_sync(kAllLanes, streaming_, first);
+    look.stretch = __shfl_sync(kAllLanes, look.stretch, first);
+    must_wait = __shfl_sync(kAllLanes, Word{must_wait}, first) != 0;
+    look.found &= ~__ballot_sync(kAllLanes, must_wait);
   }
 
   /// Whether the entry, or the part of it, that this lane has loaded is there and may be taken.
@@ -147,6 +186,36 @@ class LiveWindow : protected LiveDuty {
     for (Word i = 0; i < abi::kFullQuads; ++i) quads[i] = load_entry_quad(entry + 4 * i);
   }
 
+  /// Loads the full entries of up to 32 tickets in a row, one for each lane. Each load of the warp
+  /// covers eight whole entries, so that the bus carries whole lines.
+  EK_DEVICE void load_full_row(Wide first, Word count, Quad (&quads)[abi::kFullQuads]) const {
+    constexpr Word kEach = kWarpLanes / abi::kFullQuads;  // entries of one load
+    const Word quad = lane_index() % abi::kFullQuads;
+    Quad parts[abi::kFullQuads] = {};
+#pragma unroll
+    for (Word i = 0; i < abi::kFullQuads; ++i) {
+      const Word behind = i * kEach + lane_index() / abi::kFullQuads;
+      const Word place = abi::place_of(first + behind, window_.capacity);
+      if (behind < count) {
+        parts[i] = load_entry_quad(window_.entries + Wide{place} * abi::kSlotWords + 4 * quad);
+      }
+    }
+    __syncwarp();
+#pragma unroll
+    for (Word q = 0; q < abi::kFullQuads; ++q) {
+      const Word from = lane_index() % kEach * abi::kFullQuads + q;
+#pragma unroll
+      for (Word i = 0; i < abi::kFullQuads; ++i) {
+        const Quad part = shuffle(parts[i], from);
+        if (lane_index() / kEach == i) quads[q] = part;
+      }
+    }
+  }
+  EK_DEVICE static Quad shuffle(const Quad& quad, Word from) {
+    return {__shfl_sync(kAllLanes, quad.a, from), __shfl_sync(kAllLanes, quad.b, from),
+            __shfl_sync(kAllLanes, quad.c, from), __shfl_sync(kAllLanes, quad.d, from)};
+  }
+
   /// Gives each of the lanes that loaded an entry together all of its quads.
   EK_DEVICE void gather(LiveLook& look) const {
     if (!has_full_windows_) return;
@@ -155,8 +224,7 @@ class LiveWindow : protected LiveDuty {
 #pragma unroll
     for (Word i = 0; i < abi::kFullQuads; ++i) {
       const Word from = lanes_each_ != 1 ? first + i : lane_index();
-      const Quad quad{__shfl_sync(kAllLanes, mine.a, from), __shfl_sync(kAllLanes, mine.b, from),
-                      __shfl_sync(kAllLanes, mine.c, from), __shfl_sync(kAllLanes, mine.d, from)};
+      const Quad quad = shuffle(mine, from);
       if (lanes_each_ != 1) look.quads[i] = quad;
     }
   }
@@ -187,10 +255,11 @@ class LiveWindow : protected LiveDuty {
     return lane;
   }
 
-  /// Whether a look has found so much in this lane's queue that there may be a stretch: a whole
-  /// window, and if windows are narrow several in a row.
-  EK_DEVICE bool is_row_of_many(Word found) const {
-    if (!has_streams_ || row_length(found) != reach_) return false;
+  /// Whether a look has found so much in this lane's queue that there may be a stretch: of a queue
+  /// that does not stream a whole window, and if windows are narrow several in a row.
+  EK_DEVICE bool is_row_of_many(const LiveLook& look) const {
+    if (streaming_ != 0) return look.stretch != 0;
+    if (!has_streams_ || row_length(look.found) != reach_) return false;
     return reach_ >= kLongRow || whole_windows_ >= kLongRow / reach_;
   }
 
@@ -208,8 +277,12 @@ class LiveWindow : protected LiveDuty {
   bool has_express_ = false;       // run_express() may be used
   bool is_counting_windows_ = false;
   Word whole_windows_ = 0;  // narrow windows of this lane's queue in a row that were whole
-  Word reach_ = 1;          // entries in the window of the queue
-  Word behind_ = 0;         // entries of the queue that come before this lane's
+  // Of this lane's queue: looks for which it still counts as one that streams, and its last
+  // stretch.
+  Word streaming_ = 0, stretch_number_ = 0, stretch_count_ = 0;
+  bool is_on_board_ = false;
+  Word reach_ = 1;   // entries in the window of the queue
+  Word behind_ = 0;  // entries of the queue that come before this lane's
   LiveQueue window_;
   Wide head_ = 0;
   Word tenant_base_ = abi::kControlTenantMasks.first;
