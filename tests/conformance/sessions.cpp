@@ -116,7 +116,7 @@ TEST_P(Sessions, floods_end_although_masks_quotas_and_queues_change) {
   constexpr Word kItems = 160;
   const DataBuffer output = buffer(2, 1);
   Session session = start();
-  Queue queue = must(session.open_queue({.tenant = TenantId(3), .capacity = kItems}));
+  Queue queue = must(session.open_queue({.tenant = TenantId(3), .capacity = 256}));
   const std::vector<abi::WorkItem> items(kItems, abi::WorkItem{kAddParam, 0, 2, 1});
   for (Word round = 1; round <= 3; ++round) {
     must(queue.publish_items(items, kPatience));
