@@ -112,6 +112,7 @@ Result<void> CudaLiveKernel::prepare() {
   seats_ = EVERKERNEL_TRY(CudaMemory::create(code_.context, code_.worker_count * sizeof(Wide)));
   const std::size_t counters = code_.opcodes.size() + kLargeOpcodes.size();
   executions_ = EVERKERNEL_TRY(CudaMemory::create(code_.context, counters * sizeof(Wide)));
+  places_ = EVERKERNEL_TRY(OrderPlaces::create(code_.context));
   return give_orders();
 }
 
@@ -181,13 +182,13 @@ Result<void> CudaLiveKernel::give_orders() {
       orders.level_begin[level] = static_cast<Word>(i + 1);
     }
   }
-  auto memory = EVERKERNEL_TRY(CudaMemory::create(code_.context, image.size()));
-  const Wide address = driver_address(*memory);
+  auto place = EVERKERNEL_TRY(places_->take(image.size()));
+  const Wide address = place.address();
   orders.queues = reinterpret_cast<device::LiveQueueRow* const*>(address + sizeof orders);
   std::memcpy(image.data(), &orders, sizeof orders);
-  EVERKERNEL_TRY(memory->write(0, image));
+  EVERKERNEL_TRY(place.write(image));
   Orders next{.epoch = orders.epoch,
-              .memory = std::move(memory),
+              .place = std::move(place),
               .table = present_.table,
               .table_owner = present_.table_owner};
   retired_.push_back(std::move(present_));
@@ -319,7 +320,7 @@ void CudaLiveKernel::set_buffers(const memory::BufferTableView& buffers,
     }
     // The present orders, which are about to be retired, keep what they had.
     Orders kept{.epoch = present_.epoch,
-                .memory = nullptr,
+                .place = {},
                 .table = std::exchange(present_.table, std::move(table)),
                 .table_owner = std::exchange(present_.table_owner, std::move(owner))};
     retired_.push_back(std::move(kept));

@@ -14,6 +14,7 @@
 #include "backend/cuda/context.hpp"
 #include "backend/cuda/crew_grid.hpp"
 #include "backend/cuda/cuda_memory.hpp"
+#include "backend/cuda/live_orders.hpp"
 #include "backend/cuda/live_queues.hpp"
 #include "backend/cuda/live_rows.hpp"
 #include "backend/cuda/mirrored_words.hpp"
@@ -65,7 +66,7 @@ class CudaLiveKernel final : public LiveKernel {
   // What crews work by, and what these orders keep alive.
   struct Orders {
     Word epoch = 0;
-    std::unique_ptr<Memory> memory = {};
+    OrderPlace place = {};
     std::shared_ptr<const Memory> table = {};
     std::shared_ptr<const void> table_owner = {};
   };
@@ -108,6 +109,7 @@ class CudaLiveKernel final : public LiveKernel {
   std::unique_ptr<Memory> seats_;
   std::unique_ptr<Memory> executions_;
   std::unique_ptr<Memory> device_log_;
+  std::shared_ptr<OrderPlaces> places_;
 
   mutable std::mutex lock_;  // guards everything below
   MirroredWords control_;
