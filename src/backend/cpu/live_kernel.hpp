@@ -95,7 +95,9 @@ class CpuLiveKernel final : public LiveKernel {
   std::atomic<bool> must_cancel_{false};  // items that were taken and have not begun
   std::atomic<std::uint32_t> look_requests_{0};
   std::atomic<std::uint64_t> cancelled_{0};
-  WorkerThreads threads_;
+  // Workers that have found nothing for a while and are not asleep.
+  alignas(64) std::atomic<Word> idle_workers_{0};
+  alignas(64) WorkerThreads threads_;
 };
 
 }  // namespace everkernel::backend::cpu

@@ -51,6 +51,8 @@ constexpr Word kFirstPatient = static_cast<Word>(abi::Priority::normal);
 constexpr int kShortInterval = 2;
 constexpr int kLongInterval = 256;
 constexpr int kPollsPerInterval = 32;
+// Empty looks after which a worker counts as one that only looks.
+constexpr int kPollsBeforeIdle = 8;
 // Pauses after which an idle worker yields its core, and further pauses after which it sleeps.
 constexpr int kPausesBeforeYield = 4000;
 constexpr int kPausesBeforeSleep = 64;
@@ -118,16 +120,18 @@ void LiveWorker::run() {
   const FloatGuard floats;
   while (!must_leave()) {
     if (step()) {
+      count_idle(false);
       idle_pauses_ = 0;
       empty_polls_ = 0;
       nap_ = kShortestNap;
       if (tally_.ended() - flushed_at_ >= kFlushInterval) flush();
       if (kernel_.has_retired_.load(std::memory_order_relaxed)) kernel_.free_retired();
-      if (interval_ > kShortInterval) wait_a_while();
+      if (interval_ > kShortInterval) wait_a_while(interval_);
     } else {
       be_idle();
     }
   }
+  count_idle(false);
 }
 
 Word LiveWorker::help(LiveQueue& live) {
@@ -297,6 +301,7 @@ LiveWorker::Take LiveWorker::take(CpuQueue& queue, bool only_short) {
       result = Take::items;
     } else {
       if (waits) queue.waiting.release();
+      if (!only_short) choose_interval(is_short, false);  // another worker takes these
       result = Take::lost;
     }
   }
@@ -548,7 +553,8 @@ bool LiveWorker::is_fence_ready(const LiveQueue& live, WaitingItem& item) {
 // every item that runs here moves its line to this core and back. For an item of a few nanoseconds
 // that is most of its cost, and a host thread that waits for the item runs it on its own core
 // (help()). So while few short items are published, the worker looks less and less often, until a
-// long row of them is published and the producer writes entries far from those that are read.
+// long row of them is published and the producer writes entries far from those that are read. All
+// workers that only look together do so as often as one of them would alone.
 void LiveWorker::choose_interval(bool is_short, bool is_long_row) {
   if (!is_short) {
     interval_ = kShortInterval;
@@ -559,22 +565,33 @@ void LiveWorker::choose_interval(bool is_short, bool is_long_row) {
   }
 }
 
-void LiveWorker::wait_a_while() const {
-  for (int i = 0; i < interval_; ++i) spin_pause();
+void LiveWorker::wait_a_while(int pauses) {
+  for (int i = 0; i < pauses; ++i) spin_pause();
+}
+
+void LiveWorker::count_idle(bool is_idle) {
+  if (is_idle == is_counted_idle_) return;
+  is_counted_idle_ = is_idle;
+  kernel_.idle_workers_.fetch_add(is_idle ? 1 : ~Word{0}, std::memory_order_relaxed);
 }
 
 void LiveWorker::be_idle() {
   if (++empty_polls_ % kPollsPerInterval == 0) {
     interval_ = std::max(interval_ / 2, kShortInterval);
   }
-  idle_pauses_ += interval_ + look_pauses_;
+  if (empty_polls_ >= kPollsBeforeIdle) count_idle(true);
+  const Word idle = std::max<Word>(1, kernel_.idle_workers_.load(std::memory_order_relaxed));
+  const int pauses = interval_ * static_cast<int>(idle);
+  idle_pauses_ += pauses + look_pauses_;
   if (idle_pauses_ < pauses_before_yield_) {
-    wait_a_while();
+    wait_a_while(pauses);
   } else if (idle_pauses_ < pauses_before_yield_ + kPausesBeforeSleep) {
     std::this_thread::yield();
   } else {
+    count_idle(false);
     rest();
     idle_pauses_ = 0;
+    empty_polls_ = 0;
   }
 }
 

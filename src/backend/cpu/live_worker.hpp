@@ -55,7 +55,8 @@ class LiveWorker {
   static bool has_waiting(const Roster& roster);
 
   void choose_interval(bool is_short, bool is_long_row);
-  void wait_a_while() const;
+  static void wait_a_while(int pauses);
+  void count_idle(bool is_idle);
   void be_idle();
   void rest();
   void sleep(std::chrono::nanoseconds time);
@@ -75,12 +76,13 @@ class LiveWorker {
   std::array<std::size_t, abi::kPriorityCount> tenant_turns_ = {};
   std::array<std::array<std::size_t, abi::kTenantCount>, abi::kPriorityCount> queue_turns_ = {};
 
-  Word batches_ = 0;             // of several items
-  Tally::Stretch stretch_ = {};  // items since the last addition to the tally
-  bool is_announced_ = false;    // the ends of the items that run are announced already
-  bool ends_nops_ = false;       // a NOP of the queue that runs ends without a runner
-  bool has_room_ = false;        // the item that runs has a room in the table of waiting items
-  bool is_stuck_ = false;        // the last step left items that wait
+  Word batches_ = 0;              // of several items
+  Tally::Stretch stretch_ = {};   // items since the last addition to the tally
+  bool is_announced_ = false;     // the ends of the items that run are announced already
+  bool ends_nops_ = false;        // a NOP of the queue that runs ends without a runner
+  bool has_room_ = false;         // the item that runs has a room in the table of waiting items
+  bool is_stuck_ = false;         // the last step left items that wait
+  bool is_counted_idle_ = false;  // among CpuLiveKernel::idle_workers_
   int interval_ = 0;
   int empty_polls_ = 0;
   int idle_pauses_ = 0;

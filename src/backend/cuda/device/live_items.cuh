@@ -70,6 +70,7 @@ EK_DEVICE void end_ticket(const LiveQueue& queue, Wide ticket, Word result, Word
   const Word code = result >> 8;
   const auto how = has_faulted ? OutcomeCode::fault : OutcomeCode::done;
   const Word byte = abi::outcome_byte(how, lap);
+  store_ended(queue.ended, place, byte);  // first: the host may answer with the next lap's entry
   if (queue.has_results) {
     Quad quad{static_cast<Word>(how) | lap << 31, first, second, third};
     if (has_faulted) quad = {quad.a | (code & 0xFFFF) << 8, 0, 0, 0};
@@ -81,7 +82,6 @@ EK_DEVICE void end_ticket(const LiveQueue& queue, Wide ticket, Word result, Word
     }
     store_outcome_byte(queue.outcomes, place, byte);
   }
-  store_ended(queue.ended, place, byte);
 }
 
 /// Runs items. All threads of a crew call its functions together.

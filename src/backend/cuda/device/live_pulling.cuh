@@ -107,7 +107,7 @@ class LivePulling : protected LiveTaking {
     may_pull_again_ = takes_shorts_ && !__any_sync(kAllLanes, has_news);
     const Word takers = take_quota(__ballot_sync(kAllLanes, is_mine), look.quota);
     holds_ = (takers >> lane_index() & 1) != 0;
-    if (!holds_ && lane_index() < portion_.count) give_back(row);
+    if (!holds_ && lane_index() < portion_.count) give_back(row, is_ended(look.ended, lap ^ 1));
     const bool is_alone = holds_ && runs_together(item_);
     alone_ = __ballot_sync(kAllLanes, is_alone);
     alone_counted_ = __ballot_sync(kAllLanes, is_alone && item_.is_counted);
@@ -136,8 +136,10 @@ class LivePulling : protected LiveTaking {
     holds_ = lane_index() == 0;
   }
 
-  /// Lets a ticket of a portion wait until its entry is there, or its tenant may run.
-  EK_DEVICE void give_back(LiveQueueRow* row) const {
+  /// Lets a ticket of a portion wait until its entry is there, or its tenant may run. If its place
+  /// is not free, the producer has reserved more than the queue holds: the ticket never ends.
+  EK_DEVICE void give_back(LiveQueueRow* row, bool is_free) const {
+    if (!is_free) return;
     const Word place = abi::place_of(head_ + behind_, window_.capacity);
     Word* const slot = load_pointer(&row->slots) + Wide{place} * abi::kSlotWords;
     one_word(slot).store_relaxed(0, static_cast<Word>(SlotStatus::published));

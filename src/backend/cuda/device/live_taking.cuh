@@ -90,12 +90,11 @@ class LiveTaking : protected LiveExpress {
   }
   /// How many tickets can become the first stretch of a queue that did not stream so far; 0: none.
   EK_DEVICE Word begin_to_stream() {
-    const Wide there = load_filled(window_.entries) - head_;
     const Stretches stretches{window_.row};
     const Wide claim = stretches.load_claim();
     stretch_number_ = static_cast<Word>(claim >> 32);
     if (stretches.has_more() || stretches.load_left(stretch_number_ + 1) != 0) return 0;
-    const Word count = there < window_.capacity ? static_cast<Word>(there) : window_.capacity;
+    const Word count = filled_behind_head(load_filled(window_.entries));
     return count >= kLeastStretch ? count : 0;
   }
   EK_DEVICE bool put_on_board() const {

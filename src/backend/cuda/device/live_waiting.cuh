@@ -64,10 +64,12 @@ struct WaitingBits {
   }
   EK_DEVICE Words count() const { return one_word(&row->waiting_count); }
 
-  /// Releases what the caller has stored in the slot.
+  /// Releases what the caller has stored in the slot. A bit that is set counts once.
   EK_DEVICE void set(Word place) const {
-    words().atomic(place / kBitsPerWord).bit_or(1u << place % kBitsPerWord);
-    count().add_release(0, 1);
+    const Word bit = 1u << place % kBitsPerWord;
+    fence();
+    const Word before = words().atomic(place / kBitsPerWord).fetch_or(bit);
+    if ((before & bit) == 0) count().add_release(0, 1);
   }
   /// Clears the bit of the next place, in turn; returns the place, or kNoSlot. Only the warp of the
   /// crew that looks calls it, with all lanes.
@@ -78,6 +80,7 @@ struct WaitingBits {
     if (found == kNoSlot) return kNoSlot;
     if (lane_index() == 0) {
       words().atomic(found / kBitsPerWord).bit_and(~(1u << found % kBitsPerWord));
+      fence();  // what was stored in the slot before the bit is visible from here on
       count().fetch_add_acq_rel(0, 0u - 1);
       one_word(&row->next_waiting).store_relaxed(0, found + 1 == capacity ? 0 : found + 1);
     }

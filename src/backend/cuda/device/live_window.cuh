@@ -125,8 +125,7 @@ class LiveWindow : protected LiveDuty {
   EK_DEVICE void end_look_at_streams(LiveLook& look) {
     bool must_wait = false;
     if (streaming_ != 0 && lane_index() == first_lane()) {
-      const Wide there = look.filled - head_;
-      const Word count = there < window_.capacity ? static_cast<Word>(there) : window_.capacity;
+      const Word count = filled_behind_head(look.filled);
       const bool is_many = count >= kLeastStretch && row_length(look.found) == reach_;
       must_wait = Stretches::leaves_some(look.claim, stretch_count_) || (is_many && look.left != 0);
       if (is_many && !must_wait) look.stretch = count;
@@ -240,6 +239,16 @@ class LiveWindow : protected LiveDuty {
     const Word clear = ~(lanes >> (lane_index() & ~(width_ - 1)));
     const Word end = (clear == 0 ? kWarpLanes : lowest_lane(clear)) / lanes_each_;
     return end < reach_ ? end : reach_;
+  }
+
+  /// Tickets from the head on up to `filled`, any number of the producer, at most a whole lap. The
+  /// head may have passed it: entries are taken as soon as they are there, and `filled` is raised
+  /// behind many of them.
+  EK_DEVICE Word filled_behind_head(Wide filled) const {
+    const auto there = static_cast<long long>(filled - head_);
+    if (there <= 0) return 0;
+    return there < static_cast<long long>(window_.capacity) ? static_cast<Word>(there)
+                                                             : window_.capacity;
   }
 
   /// The first lane of this lane's queue.
