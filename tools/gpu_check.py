@@ -369,7 +369,7 @@ def make_command(step, program, report):
             "--error-exitcode", "99", "--print-limit", "20", *command]
 
 
-def run_step(step, folder, limit, scratch):
+def run_step(step, folder, limit, scratch, code):
     result = {"name": step.name, "program": step.program, "limit_seconds": round(limit, 1),
               "seconds": 0}
     program = folder / step.program
@@ -379,7 +379,7 @@ def run_step(step, folder, limit, scratch):
         return {**result, "status": "missing", "detail": "there is no compute-sanitizer"}
     if limit < 1:
         return {**result, "status": "timeout", "detail": "no time was left for it"}
-    environment = {CACHE_VARIABLE: str(scratch / "code"), **step.environment}
+    environment = {CACHE_VARIABLE: str(code), **step.environment}
     if step.seconds:
         environment["EVERKERNEL_SECONDS"] = str(max(1, int(limit * step.seconds)))
     environments = [dict(environment) for _ in range(step.copies * step.shards)]
@@ -422,19 +422,20 @@ def run_step(step, folder, limit, scratch):
     return result
 
 
-def run_steps(steps, folder, end, quick, keep):
+def run_steps(steps, folder, end, options, keep):
     """Runs all steps, and calls keep(results) after each, so that a kill loses no results."""
     results = []
     with tempfile.TemporaryDirectory() as scratch:
+        code = options.code.resolve() if options.code is not None else Path(scratch) / "code"
         for index, step in enumerate(steps):
             left = end - time.monotonic()
             shares = sum(other.share for other in steps[index:])
             print(f"{step.name} …", flush=True)
-            result = run_step(step, folder, left * step.share / shares, Path(scratch))
+            result = run_step(step, folder, left * step.share / shares, Path(scratch), code)
             print(f'  {result["status"]}: {result["detail"]} ({result["seconds"]:.1f} s)',
                   flush=True)
             results.append(result)
-            if step.has_targets and not quick:
+            if step.has_targets and not options.quick:
                 results.append(judge_targets(result.get("bench")))
             keep(results)
 
@@ -517,6 +518,8 @@ def parse(arguments):
                         "sessions; without it both")
     parser.add_argument("--only", metavar="STEP", help="the name of one step")
     parser.add_argument("--programs", type=int, default=0, help="random programs that are enough")
+    parser.add_argument("--code", type=Path, default=None, help="a folder where compiled code is "
+                        "kept between checks; without it everything is compiled")
     return parser.parse_args(arguments)
 
 
@@ -559,7 +562,7 @@ def main(arguments):
         keep([])
         print(f'skipped: {gpu["reason"]}')
         return NO_GPU
-    run_steps(steps, folder, begin + options.budget, options.quick, keep)
+    run_steps(steps, folder, begin + options.budget, options, keep)
     is_passed = all(step["status"] == "passed" for step in report["steps"])
     report["verdict"] = "passed" if is_passed else "failed"
     keep(report["steps"])

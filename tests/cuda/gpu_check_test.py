@@ -197,6 +197,16 @@ class GpuCheck(unittest.TestCase):
         self.assertIn("does not say", rings["detail"])
         self.assertRegex(rings["output_tail"], r"seconds \d+")  # the step passed its time on
 
+    def test_compiled_code_is_kept_where_it_was_asked_to_be(self):
+        code = self.folder / "code"
+        code.mkdir()
+        self.program("run_test", PASSES.replace(
+            "exit 0", 'echo kept > "$EVERKERNEL_TEST_CACHE_DIR/one.code"; exit 0'))
+        status, report = self.check("--only", "planned runs", "--code", str(code))
+        self.assertEqual(status, 0, self.output)
+        self.assertEqual((code / "one.code").read_text(), "kept\n")
+        self.assertNotIn(str(self.folder), json.dumps(report))
+
     def test_processes_of_a_step_count_together(self):
         cores = len(os.sched_getaffinity(0))
         self.program("cuda_differential_test",
