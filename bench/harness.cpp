@@ -89,14 +89,18 @@ std::string decimal(double number) {
   return fmt::format("{:.3f}", number);
 }
 
-// What the documents promise about a row and whether it holds, as text and as JSON members.
+// What the documents promise about a row and whether it holds, as text and as JSON members. A smoke
+// run does not judge.
 struct TargetText {
+  bool judges = true;
   std::string shown = {};
   std::string json = {};
   bool has_target = false;
   bool is_met = true;
 
-  void add(bool holds) {
+  void add(std::string_view promise, bool holds) {
+    shown += promise;
+    if (judges) shown += holds ? ": met" : ": MISSED";
     has_target = true;
     is_met = is_met && holds;
   }
@@ -127,13 +131,13 @@ void add_comparison(TargetText& text, std::string& list, const Comparison& promi
       list.empty() ? "" : ",", promised.than, decimal(found.times.median), decimal(found.times.p10),
       decimal(found.times.p90), decimal(found.more_ns.median));
   if (promised.most_times != 0) {
-    text.add(found.times.median <= promised.most_times);
-    text.shown += fmt::format(", at most {:.2f} times", promised.most_times);
+    text.add(fmt::format(", at most {:.2f} times", promised.most_times),
+             found.times.median <= promised.most_times);
     list += fmt::format(",\"most_times\":{}", decimal(promised.most_times));
   }
   if (promised.most_more_ns != 0) {
-    text.add(found.more_ns.median <= promised.most_more_ns);
-    text.shown += fmt::format(", at most {:+.2f} us", promised.most_more_ns / 1000);
+    text.add(fmt::format(", at most {:+.2f} us", promised.most_more_ns / 1000),
+             found.more_ns.median <= promised.most_more_ns);
     list += fmt::format(",\"most_more_ns\":{}", decimal(promised.most_more_ns));
   }
   list += "}";
@@ -142,13 +146,13 @@ void add_comparison(TargetText& text, std::string& list, const Comparison& promi
 void add_floor_targets(TargetText& text, const Contender& contender, const Spread& time,
                        const Spread& ratio) {
   if (contender.least_ratio != 0) {
-    text.add(ratio.median >= contender.least_ratio);
-    text.shown += fmt::format("   at least {:.2f} x floor", contender.least_ratio);
+    text.add(fmt::format("   at least {:.2f} x floor", contender.least_ratio),
+             ratio.median >= contender.least_ratio);
     text.json += fmt::format(",\"least_ratio\":{}", decimal(contender.least_ratio));
   }
   if (contender.most_ns != 0) {
-    text.add(time.median <= contender.most_ns);
-    text.shown += fmt::format("   at most {:.2f} us", contender.most_ns / 1000);
+    text.add(fmt::format("   at most {:.2f} us", contender.most_ns / 1000),
+             time.median <= contender.most_ns);
     text.json += fmt::format(",\"most_ns\":{}", decimal(contender.most_ns));
   }
 }
@@ -290,12 +294,12 @@ void Suite::ask(const Question& question) {
 void Suite::report(const Question& question, const Samples& samples, std::size_t figure) {
   const std::string& figure_name = question.figures.empty() ? "" : question.figures[figure];
   const std::string name = row_name(question.name, figure_name);
-  fmt::print("{}: {}{}{}\n", name, figure_name, figure_name.empty() ? "" : " of ", question.text);
+  fmt::print("{}: {}\n", name, question.text);
   for (std::size_t i = 0; i < question.contenders.size(); ++i) {
     const Contender& contender = question.contenders[i];
     const Spread time = spread_of(samples.times(figure, i));
     const Spread ratio = spread_of(samples.ratios(figure, i));
-    TargetText target;
+    TargetText target{.judges = !options_.smoke};
     if (figure == 0 && !options_.smoke) add_floor_targets(target, contender, time, ratio);
     std::string comparisons;
     for (const Comparison& promised : contender.comparisons) {
@@ -307,8 +311,7 @@ void Suite::report(const Question& question, const Samples& samples, std::size_t
                      compare(samples.times(figure, i), samples.times(figure, other)));
     }
     if (!comparisons.empty()) target.json += fmt::format(",\"comparisons\":[{}]", comparisons);
-    if (target.has_target && !options_.smoke) {
-      target.shown += target.is_met ? ": met" : ": MISSED";
+    if (target.has_target && target.judges) {
       target.json += fmt::format(",\"meets_target\":{}", target.is_met);
     }
     fmt::print(

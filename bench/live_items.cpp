@@ -77,6 +77,7 @@ std::vector<std::string> percentile_names() {
 }
 
 double percentile(std::vector<double>& times, double part) {
+  expect(!times.empty(), "there are times");
   const auto at =
       times.begin() + static_cast<std::ptrdiff_t>(part * static_cast<double>(times.size() - 1));
   std::ranges::nth_element(times, at);
@@ -90,9 +91,8 @@ std::vector<double> percentiles(std::vector<double>& times) {
 std::vector<double> LiveItems::live(const Scene& scene) {
   return calls(scene, [&scene](Session& session, Queue& queue) {
     const Completion completion =
-        scene.through_session
-            ? must(session.wait(must(session.publish(scene.item)), kPatience))
-            : must(queue.wait(must(queue.publish(scene.item)), kPatience));
+        scene.through_session ? must(session.wait(must(session.publish(scene.item)), kPatience))
+                              : must(queue.wait(must(queue.publish(scene.item)), kPatience));
     expect(completion.is_done(), "an item ends as DONE");
   });
 }
