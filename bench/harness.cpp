@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <fstream>
 #include <mutex>
 #include <thread>
@@ -163,7 +164,9 @@ void add_floor_targets(TargetText& text, const Contender& contender, const Sprea
 class Suite::Samples {
  public:
   Samples(std::size_t figures, std::size_t contenders)
-      : times_(figures, std::vector<std::vector<double>>(contenders)), checksums_(contenders) {}
+      : times_(figures, std::vector<std::vector<double>>(contenders)),
+        checksums_(contenders),
+        failures_(contenders) {}
 
   void add(std::size_t contender, const Sample& sample) {
     EVERKERNEL_ASSERT(sample.nanoseconds.size() == times_.size());
@@ -171,6 +174,16 @@ class Suite::Samples {
       times_[figure][contender].push_back(sample.nanoseconds[figure]);
     }
     checksums_[contender] = sample.checksum;
+  }
+  void fail(std::size_t contender, std::exception_ptr failure) {
+    failures_[contender] = std::move(failure);
+  }
+  bool has_failed(std::size_t contender) const { return failures_[contender] != nullptr; }
+  // Throws what the first of those threw that have failed.
+  void rethrow() const {
+    for (const std::exception_ptr& failure : failures_) {
+      if (failure) std::rethrow_exception(failure);
+    }
   }
   void forget_times() {
     for (auto& figure : times_) {
@@ -195,6 +208,7 @@ class Suite::Samples {
  private:
   std::vector<std::vector<std::vector<double>>> times_;  // by figure, contender, round
   std::vector<std::uint64_t> checksums_;
+  std::vector<std::exception_ptr> failures_;
 };
 
 // Ends the program if nothing is heard for too long: a wait for a device need not return.
@@ -274,8 +288,14 @@ Suite::Samples Suite::measure(const Question& question) {
     if (round == warmups) samples.forget_times();
     for (std::size_t i = 0; i < question.contenders.size(); ++i) {
       const Contender& contender = question.contenders[i];
+      if (samples.has_failed(i)) continue;
       if (watchdog_) watchdog_->hear(fmt::format("{}: {}", question.name, contender.name));
-      samples.add(i, time_once(contender));
+      try {
+        samples.add(i, time_once(contender));
+      } catch (...) {
+        if (i == 0) throw;  // no ratios without a floor
+        samples.fail(i, std::current_exception());
+      }
     }
   }
   if (watchdog_) watchdog_->hear("what follows " + question.name);
@@ -289,6 +309,7 @@ void Suite::ask(const Question& question) {
   for (std::size_t figure = 0; figure < figures; ++figure) report(question, samples, figure);
   std::fflush(stdout);
   static_cast<void>(write_json());  // finish() reports a file that cannot be written
+  samples.rethrow();
 }
 
 void Suite::report(const Question& question, const Samples& samples, std::size_t figure) {
@@ -297,6 +318,10 @@ void Suite::report(const Question& question, const Samples& samples, std::size_t
   fmt::print("{}: {}\n", name, question.text);
   for (std::size_t i = 0; i < question.contenders.size(); ++i) {
     const Contender& contender = question.contenders[i];
+    if (samples.has_failed(i)) {
+      fmt::print("  {:<28} FAILED\n", contender.name);
+      continue;
+    }
     const Spread time = spread_of(samples.times(figure, i));
     const Spread ratio = spread_of(samples.ratios(figure, i));
     TargetText target{.judges = !options_.smoke};
@@ -307,6 +332,7 @@ void Suite::report(const Question& question, const Samples& samples, std::size_t
       const auto than = std::ranges::find(question.contenders, promised.than, &Contender::name);
       EVERKERNEL_ASSERT(than != question.contenders.end());
       const auto other = static_cast<std::size_t>(than - question.contenders.begin());
+      if (samples.has_failed(other)) continue;
       add_comparison(target, comparisons, promised,
                      compare(samples.times(figure, i), samples.times(figure, other)));
     }

@@ -82,7 +82,8 @@ class Suite {
   ~Suite();
 
   /// Measures one question and prints its rows. If --json was given, the file then has all rows so
-  /// far, so that the end of the program takes none with it.
+  /// far, so that the end of the program takes none with it. What a contender throws is thrown at
+  /// the end, when the rows of the others are there; without the floor there are none.
   void ask(const Question& question);
   /// From now on and as long as the suite exists, ends the program with an error if no contender
   /// ends for that long. For programs that wait for a device.

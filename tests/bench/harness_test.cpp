@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <stdexcept>
 #include <thread>
 
 #include "support/temp_dir.hpp"
@@ -95,6 +96,24 @@ TEST_F(Harness, asks_a_question_that_is_named_by_a_figure) {
   Suite other("given", options_with("item_p999"));
   other.ask(question_of({given("floor", {1, 1})}));
   EXPECT_EQ(other.finish(), 2);
+}
+
+TEST_F(Harness, keeps_the_rows_of_others_when_a_contender_fails) {
+  Suite suite("given", options_with());
+  int runs = 0;
+  const Contender failing{.name = "failing", .measure_all = [&]() -> std::vector<double> {
+                            ++runs;
+                            throw std::runtime_error("it fails");
+                          }};
+  const std::vector<Comparison> with_failing{{.than = "failing", .figure = "p50", .most_times = 1}};
+  EXPECT_THROW(suite.ask(question_of(
+                   {given("floor", {10, 10}), failing, given("other", {20, 20}, with_failing)})),
+               std::runtime_error);
+  EXPECT_EQ(runs, 1);
+  const json found = rows();
+  ASSERT_EQ(found.size(), 4u);
+  EXPECT_EQ(found[1]["contender"], "other");
+  EXPECT_FALSE(found[1].contains("meets_target")) << "there is nothing to compare with";
 }
 
 TEST_F(Harness, keeps_the_rows_so_far_when_a_contender_does_not_end) {
