@@ -32,6 +32,44 @@ extern "C" __global__ void ping_pong(Word* in, Word* out, Word rounds) {
   }
 }
 
+// The loop of a handler.
+extern "C" __global__ void spin(Word* out, Word turns) {
+  Word x = 1;
+  for (Word i = 0; i < turns; ++i) x = x * 1664525u + 1013904223u;
+  *out = x;
+}
+
+// ---- work beside a session ----
+
+// Neither needs all threads that a multiprocessor can hold to run at full rate, and both have many
+// short blocks, so that a session in a part of each multiprocessor costs what it takes from them.
+
+// A block of 256 threads copies 16 KiB.
+extern "C" __global__ void __launch_bounds__(256) copy_array(const uint4* __restrict__ from,
+                                                             uint4* __restrict__ to) {
+  const Wide first = Wide{blockIdx.x} * 1024 + threadIdx.x;
+  uint4 quads[4];
+#pragma unroll
+  for (int k = 0; k < 4; ++k) quads[k] = __ldcs(from + first + 256 * k);
+#pragma unroll
+  for (int k = 0; k < 4; ++k) __stcs(to + first + 256 * k, quads[k]);
+}
+
+// Eight independent chains of multiplications and additions in each thread.
+extern "C" __global__ void __launch_bounds__(256) compute(float* out, Word turns) {
+  float x[8];
+#pragma unroll
+  for (int k = 0; k < 8; ++k) x[k] = threadIdx.x + k;
+  for (Word i = 0; i < turns; ++i) {
+#pragma unroll
+    for (int k = 0; k < 8; ++k) x[k] = __fmaf_rn(x[k], 0.5f, 1.0f);
+  }
+  float sum = 0;
+#pragma unroll
+  for (int k = 0; k < 8; ++k) sum += x[k];
+  if (sum < 0) *out = sum;  // never, which the compiler does not know
+}
+
 // ---- rings ----
 
 // Makes every slot PUBLISHED.

@@ -1,5 +1,6 @@
 // The time of one item through a session on a GPU, from publishing it to seeing how it ended,
-// compared with a word that goes to the GPU and back, and with launches.
+// compared with a word that goes to the GPU and back, and with launches; the same beside work of
+// others (live_isolation.cpp); and the rate of a flood.
 //
 // Every figure is a percentile of many items in a row. The kernel of a session is there only while
 // its contender is measured.
@@ -10,8 +11,8 @@
 #include <atomic>
 #include <chrono>
 #include <cstdio>
+#include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -19,204 +20,162 @@
 
 #include "cuda_peers.hpp"
 #include "everkernel/backend/cuda/cuda_backend.hpp"
-#include "everkernel/ir/parser.hpp"
-#include "everkernel/ir/verifier.hpp"
-#include "everkernel/runtime/megakernel.hpp"
 #include "harness.hpp"
+#include "live_items.hpp"
 
 namespace everkernel::bench {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-using std::chrono::seconds;
-
 constexpr int kSkipped = 77;
-constexpr auto kPatience = seconds(10);
-constexpr Word kStore = 1;
-constexpr Word kAddToBuffer = 64;
-constexpr Word kFiveMicroseconds = 65;
-constexpr Word kBuffer = 7;
-// The turns of `spin` are set so that it takes about 5 us on an H200; the contender "launch of the
-// same loop" says how long it takes in the same run.
-constexpr std::string_view kHandlers = R"(
-handler add = 64 { atomic_add(output[0], param); }
-handler spin = 65 { var x = 1; for i in 0 .. param { x = x * 1664525 + 1013904223; } args[9] = x; }
-)";
 
-Megakernel make_kernel(const std::shared_ptr<backend::Backend>& backend) {
-  return must(
-      Megakernel::create(backend, {.handlers = must(ir::verify(must(ir::parse(kHandlers))))}));
-}
+// ---- single items ----
 
-/// A percentile of the times of single items.
-double percentile(std::vector<double>& times, double part) {
-  const auto at =
-      times.begin() + static_cast<std::ptrdiff_t>(part * static_cast<double>(times.size() - 1));
-  std::ranges::nth_element(times, at);
-  return *at;
-}
-
-/// What a contender publishes, and where.
-struct Scene {
-  protocol::Operation item = {};
-  QueueOptions queue = {.capacity = 256};
-  Word queue_count = 1;
-  bool through_session = false;  // into the session's own queue, which has full entries
-  bool pauses = false;           // up to kLongestPause before each item
-};
-
-constexpr std::chrono::nanoseconds kLongestPause = std::chrono::microseconds(4);
-
-/// Draws random numbers, and passes random times.
-class Pauses {
+class PinnedWords {
  public:
-  std::uint64_t draw() {
-    state_ = state_ * 6364136223846793005u + 1442695040888963407u;
-    return state_ >> 33;
+  explicit PinnedWords(const Peers& peers) : memory_(peers.pinned(2 * kApart * sizeof(Word))) {}
+  std::atomic_ref<Word> at(std::size_t i) const {
+    return std::atomic_ref(*(reinterpret_cast<Word*>(memory_.data()) + i));
   }
-  void pass() {
-    const auto longest = static_cast<std::uint64_t>(kLongestPause.count());
-    const auto end = Clock::now() + std::chrono::nanoseconds(draw() % longest);
-    while (Clock::now() < end) {
-    }
+  Word* device(std::size_t i) const {
+    return reinterpret_cast<Word*>(memory_.device_pointer()) + i;
   }
+
+  static constexpr std::size_t kApart = 64;  // words, so that two of them do not share a line
 
  private:
-  std::uint64_t state_ = 1;
+  backend::cuda::PinnedMemory memory_;
 };
 
-class LiveItems {
+/// What a program without Everkernel does for a single piece of work.
+class PeerItems {
  public:
-  LiveItems(Peers& peers, Megakernel& kernel, std::size_t items)
-      : peers_(peers), kernel_(kernel), items_(items) {}
+  PeerItems(const Peers& peers, std::size_t items) : peers_(peers), items_(items) {}
 
-  double ping_pong(double part, bool has_pauses) {
+  std::vector<double> ping_pong(bool has_pauses) const {
     const PinnedWords words(peers_);
     peers_.launch(peers_.kernel("ping_pong"), {.block_count = 1, .thread_count = 1},
-                  words.device(0), words.device(kApart), static_cast<Word>(items_));
-    std::vector<double> times(items_);
+                  words.device(0), words.device(words.kApart), static_cast<Word>(items_));
     Pauses pauses;
-    for (std::size_t i = 0; i < items_; ++i) {
-      const Word round = static_cast<Word>(i + 1);
-      if (has_pauses) pauses.pass();
-      times[i] = host_ns([&] {
-        words.at(0).store(round, std::memory_order_release);
-        while (words.at(kApart).load(std::memory_order_acquire) != round) {
-        }
-      });
-    }
+    Word round = 0;
+    auto times = time_each(
+        [&] {
+          ++round;
+          words.at(0).store(round, std::memory_order_release);
+          while (words.at(words.kApart).load(std::memory_order_acquire) != round) {
+          }
+        },
+        [&] {
+          if (has_pauses) pauses.pass();
+        });
     peers_.synchronize();
-    return percentile(times, part);
+    return times;
   }
 
-  double launches(double part) const {
-    std::vector<double> times(items_);
+  std::vector<double> launches() const {
     const auto nothing = peers_.kernel("nothing");
-    for (double& time : times) {
-      time = host_ns([&] {
-        peers_.launch(nothing, {.block_count = 1, .thread_count = 1});
-        peers_.synchronize();
-      });
-    }
-    return percentile(times, part);
+    return time_each([&] {
+      peers_.launch(nothing, kOneThread);
+      peers_.synchronize();
+    });
   }
 
-  double graphs(double part) const {
+  std::vector<double> launches_of_loop(Word turns) const {
+    const PinnedWords words(peers_);
+    const auto spin = peers_.kernel("spin");
+    return time_each([&] {
+      peers_.launch(spin, kOneThread, words.device(0), turns);
+      peers_.synchronize();
+    });
+  }
+
+  std::vector<double> graphs() const {
     Graph graph(peers_);
-    graph.add(peers_.kernel("nothing"), {.block_count = 1, .thread_count = 1});
+    graph.add(peers_.kernel("nothing"), kOneThread);
     graph.finish();
-    std::vector<double> times(items_);
-    for (double& time : times) {
-      time = host_ns([&] {
-        graph.launch();
-        peers_.synchronize();
-      });
-    }
-    return percentile(times, part);
-  }
-
-  double live(const Scene& scene, double part) const {
-    Session session = must(kernel_.start());
-    std::vector<Queue> queues;
-    for (Word i = 0; i < scene.queue_count; ++i) {
-      queues.push_back(must(session.open_queue(scene.queue)));
-    }
-    std::vector<double> times(items_);
-    Pauses pauses;
-    for (std::size_t i = 0; i < kWarmItems + items_; ++i) {
-      Queue& queue = queues[pauses.draw() % queues.size()];
-      if (scene.pauses) pauses.pass();
-      const double time = host_ns([&] {
-        if (scene.through_session) {
-          must(session.wait(must(session.publish(scene.item)), kPatience));
-        } else {
-          must(queue.wait(must(queue.publish(scene.item)), kPatience));
-        }
-      });
-      if (i >= kWarmItems) times[i - kWarmItems] = time;
-    }
-    return percentile(times, part);
+    return time_each([&] {
+      graph.launch();
+      peers_.synchronize();
+    });
   }
 
  private:
-  static constexpr std::size_t kApart = 64;  // words, so that they do not share a line
-  static constexpr std::size_t kWarmItems = 200;
+  static constexpr backend::cuda::Grid kOneThread{.block_count = 1, .thread_count = 1};
 
-  class PinnedWords {
-   public:
-    explicit PinnedWords(Peers& peers) : memory_(peers.pinned(2 * kApart * sizeof(Word))) {}
-    std::atomic_ref<Word> at(std::size_t i) const {
-      return std::atomic_ref(*(reinterpret_cast<Word*>(memory_.data()) + i));
+  std::vector<double> time_each(const auto& call) const {
+    return time_each(call, [] {});
+  }
+  std::vector<double> time_each(const auto& call, const auto& before) const {
+    std::vector<double> times(items_);
+    for (double& time : times) {
+      before();
+      time = host_ns(call);
     }
-    Word* device(std::size_t i) const {
-      return reinterpret_cast<Word*>(memory_.device_pointer()) + i;
-    }
+    return percentiles(times);
+  }
 
-   private:
-    backend::cuda::PinnedMemory memory_;
-  };
-
-  Peers& peers_;
-  Megakernel& kernel_;
+  const Peers& peers_;
   std::size_t items_;
 };
 
-void ask_items(Suite& suite, const Options& options, Peers& peers, Megakernel& kernel) {
+// Limits of an item beside those of a word there and back, and of launches.
+std::vector<Comparison> limits(double p50_times, double p99_times) {
+  return {{.than = "a word there and back", .figure = "p50", .most_times = p50_times},
+          {.than = "a word there and back", .figure = "p99", .most_times = p99_times},
+          {.than = "launch and wait", .figure = "p50", .most_times = 1 / 2.5},
+          {.than = "graph launch and wait", .figure = "p50", .most_times = 1 / 1.8}};
+}
+
+void ask_items(Suite& suite, const Options& options, const Peers& peers, Megakernel& kernel) {
+  const Word turns = turns_of(kernel, options, std::chrono::microseconds(5));
+  suite.note("turns_of_5_us", fmt::format("{}", turns));
   const std::array<Word, 2> store{7, 160};
   const std::array<Word, 3> add{0, kBuffer, 1};
-  const std::array<Word, 3> spin{0, 0, 1300};
+  const std::array<Word, 3> spin{0, 0, turns};
+  const std::array<Word, 3> no_turns{0, 0, 0};
   const protocol::Operation storing{.opcode = kStore, .args = store};
   const QueueOptions with_results{.capacity = 256, .results = true};
-  LiveItems items(peers, kernel, options.scale(20'000, 200));
-  const auto with = [&](std::string name, const Scene& scene, double part) {
+  const std::size_t count = options.scale(10'000, 20);
+  LiveItems items(kernel, count, options.scale(200, 5));
+  const PeerItems peer_items(peers, count);
+  const auto with = [&](std::string name, const Scene& scene,
+                        std::vector<Comparison> comparisons = {}) {
     return Contender{.name = std::move(name),
-                     .measure = [&items, scene, part] { return items.live(scene, part); }};
+                     .measure_all = [&items, scene] { return items.live(scene); },
+                     .comparisons = std::move(comparisons)};
   };
-  for (const auto& [name, part] : {std::pair{"p50", 0.5}, {"p99", 0.99}, {"p99.9", 0.999}}) {
-    const double p = part;
-    suite.ask(
-        {.name = fmt::format("one_live_item_{}", name),
-         .text = fmt::format("{} of one item, from publishing it to seeing its end", name),
-         .items = 1,
-         .contenders =
-             {{.name = "a word there and back",
-               .measure = [&, p] { return items.ping_pong(p, false); }},
-              {.name = "a word there and back, at random times",
-               .measure = [&, p] { return items.ping_pong(p, true); }},
-              with("nop", {}, p),
-              with("store, one queue", {.item = storing}, p),
-              with("store, one queue, at random times", {.item = storing, .pauses = true}, p),
-              with("store, 32 queues", {.item = storing, .queue_count = 32}, p),
-              with("store, through the session", {.item = storing, .through_session = true}, p),
-              with("store, with results", {.item = storing, .queue = with_results}, p),
-              with("handler that adds to a buffer", {.item = {.opcode = kAddToBuffer, .args = add}},
-                   p),
-              with("handler with a loop", {.item = {.opcode = kFiveMicroseconds, .args = spin}}, p),
-              {.name = "launch and wait", .measure = [&, p] { return items.launches(p); }},
-              {.name = "graph launch and wait", .measure = [&, p] { return items.graphs(p); }}},
-         .rounds = 7});
-  }
+  // A call of a session is one more contender: items.calls({}, [](Session& session, Queue&) {...}).
+  suite.ask(
+      {.name = "one_live_item",
+       .text = "one item, from publishing it to seeing its end",
+       .items = 1,
+       .contenders =
+           {{.name = "a word there and back",
+             .measure_all = [&] { return peer_items.ping_pong(false); }},
+            {.name = "a word there and back, at random times",
+             .measure_all = [&] { return peer_items.ping_pong(true); }},
+            with("nop", {}),
+            with("store, one queue", {.item = storing}, limits(1.15, 1.4)),
+            with("store, one queue, at random times", {.item = storing, .pauses = true}),
+            with("store, 32 queues", {.item = storing, .queue_count = 32}, limits(1.25, 1.6)),
+            with("store, through the session", {.item = storing, .through_session = true}),
+            with("store, with results", {.item = storing, .queue = with_results},
+                 limits(1.15, 1.4)),
+            with("handler that adds to a buffer", {.item = {.opcode = kAddToBuffer, .args = add}}),
+            with("handler that answers with three words",
+                 {.item = {.opcode = kAnswer, .args = add}, .queue = with_results}),
+            with("handler with a loop of no turns", {.item = {.opcode = kSpin, .args = no_turns}}),
+            with("handler with a loop of 5 us", {.item = {.opcode = kSpin, .args = spin}},
+                 {{.than = "nop", .figure = "p50", .most_more_ns = 5'300},
+                  {.than = "handler with a loop of no turns", .figure = "p50"}}),
+            {.name = "launch of the same loop and wait",
+             .measure_all = [&] { return peer_items.launches_of_loop(turns); }},
+            {.name = "launch and wait", .measure_all = [&] { return peer_items.launches(); }},
+            {.name = "graph launch and wait", .measure_all = [&] { return peer_items.graphs(); }}},
+       .rounds = options.scale(5, 1),
+       .figures = percentile_names()});
 }
+
+// ---- floods ----
 
 /// Items that a number of threads publish in batches, each into a queue of its own.
 double stream_ns(Megakernel& kernel, abi::EntryFormat entries, unsigned publishers,
@@ -241,7 +200,7 @@ double stream_ns(Megakernel& kernel, abi::EntryFormat entries, unsigned publishe
   });
 }
 
-void ask_streams(Suite& suite, const Options& options, Peers& peers, Megakernel& kernel) {
+void ask_streams(Suite& suite, const Options& options, const Peers& peers, Megakernel& kernel) {
   const std::size_t items = options.scale(std::size_t{1} << 22, 1 << 12);
   const auto nodes = static_cast<std::size_t>(options.scale(10'000, 16));
   for (const unsigned publishers : {1u, 4u}) {
@@ -275,26 +234,55 @@ void ask_streams(Suite& suite, const Options& options, Peers& peers, Megakernel&
   }
 }
 
+// ---- the program ----
+
+int ask_all(Suite& suite, const Options& options, const Peers& peers) {
+  const auto backend = backend::cuda::make_backend();
+  std::string unanswered;
+  const Answer answer = [&](std::string_view name, const std::function<void()>& ask) {
+    try {
+      ask();
+    } catch (const Failed& failed) {
+      fmt::print("{}: NOT ANSWERED: {}; {}\n", name, failed.error.message, failed.error.hint);
+      unanswered +=
+          fmt::format("{}{}: {}", unanswered.empty() ? "" : "; ", name, failed.error.message);
+    }
+    std::fflush(stdout);
+  };
+  const bool asks_items = options.asks_for("one_live_item", percentile_names());
+  const bool asks_streams =
+      options.asks_for("streams_of_1_publishers") || options.asks_for("streams_of_4_publishers");
+  if (asks_items || asks_streams) {
+    answer("single items and floods", [&] {
+      Megakernel kernel = make_live_kernel(backend);
+      const DataBuffer buffer = must(kernel.create_buffer({.handle = kBuffer, .word_count = 16}));
+      if (asks_items) answer("one_live_item", [&] { ask_items(suite, options, peers, kernel); });
+      if (asks_streams) answer("streams", [&] { ask_streams(suite, options, peers, kernel); });
+    });
+  }
+  ask_isolation(suite, options, peers, backend, answer);
+  if (!unanswered.empty()) suite.note("unanswered", unanswered);
+  const int status = suite.finish();
+  return unanswered.empty() ? status : 1;
+}
+
 int run(int argc, char** argv) {
   const Options options = Options::parse(argc, argv);
-  auto peers = Peers::open();
+  const auto peers = Peers::open();
   if (!peers) {
     fmt::print("live_bench measures nothing: {}\n", peers.error().message);
     return kSkipped;
   }
   Suite suite("live_bench", options);
+  // A contender takes a second or two; a simulated GPU is slower.
+  suite.set_patience(std::chrono::seconds(options.scale(60, 300)));
   suite.note("device", (*peers)->facts().name);
-  const auto backend = backend::cuda::make_backend();
   try {
-    Megakernel kernel = make_kernel(backend);
-    const DataBuffer buffer = must(kernel.create_buffer({.handle = kBuffer, .word_count = 16}));
-    ask_items(suite, options, **peers, kernel);
-    ask_streams(suite, options, **peers, kernel);
+    return ask_all(suite, options, **peers);
   } catch (const Failed& failed) {
     fmt::print(stderr, "error: {}\nhint: {}\n", failed.error.message, failed.error.hint);
     return 1;
   }
-  return suite.finish();
 }
 
 }  // namespace

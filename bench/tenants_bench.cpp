@@ -3,7 +3,6 @@
 // and of a session in which nothing happens.
 #include <fmt/format.h>
 #include <signal.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -24,7 +23,7 @@
 #include "everkernel/runtime/megakernel.hpp"
 #include "harness.hpp"
 #include "live/handover.hpp"
-#include "live/queue_memory.hpp"
+#include "neighbours.hpp"
 
 namespace everkernel::bench {
 namespace {
@@ -140,37 +139,6 @@ class Victims {
 
 // ---- tenants that do not ----
 
-// Keeps a queue full until it is destroyed.
-class Flood {
- public:
-  Flood(Queue& queue, Word opcode, nanoseconds length)
-      : thread_([&queue, opcode, turns = turns_of(length)](const std::stop_token& stop) {
-          const std::vector<abi::WorkItem> items(64, abi::WorkItem{opcode, turns, 0, 0});
-          while (!stop.stop_requested()) {
-            static_cast<void>(queue.publish_items(items, milliseconds(1)));
-          }
-        }) {}
-
- private:
-  std::jthread thread_;
-};
-
-void fill(Queue& queue, Word opcode, nanoseconds length) {
-  const std::array<Word, 1> args{turns_of(length)};
-  while (queue.publish({opcode, args})) {
-  }
-}
-
-// Reserves a ticket as a process would that dies before it fills the entry.
-void reserve_and_die(Queue& queue) {
-  const Descriptor descriptor(checked(queue.descriptor()));
-  live::Handover received = checked(live::receive(descriptor.get()));
-  const auto memory = checked(live::QueueMemory::attach(std::move(received.producer_file),
-                                                        std::move(received.kernel_file)));
-  abi::LongWord tail = memory->producer().tail();
-  memory->producer().move_tail(tail, tail + 1);
-}
-
 // A process that writes random words into everything it can write, until it is killed.
 class HostileClient {
  public:
@@ -178,17 +146,13 @@ class HostileClient {
     const Descriptor descriptor(checked(queue.descriptor()));
     id_ = ::fork();
     if (id_ != 0) return;
-    const auto given = live::receive(descriptor.get());
-    const auto bytes = static_cast<std::size_t>(::lseek(given->producer_file.get(), 0, SEEK_END));
-    auto* const words = static_cast<Word*>(
-        ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, given->producer_file.get(), 0));
+    const live::Handover given = checked(live::receive(descriptor.get()));
+    ClientMemory memory = checked(ClientMemory::map(given));
     std::mt19937_64 random(1);
     for (std::uint64_t round = 0;; ++round) {
-      const std::uint64_t drawn = random();
-      __atomic_store_n(&words[drawn % (bytes / sizeof(Word))], static_cast<Word>(drawn >> 32),
-                       __ATOMIC_RELAXED);
+      memory.scribble(random);
       const std::uint64_t ring = 1;
-      if (round % 256 == 0 && ::write(given->bell.get(), &ring, sizeof ring) < 0) break;
+      if (round % 256 == 0 && ::write(given.bell.get(), &ring, sizeof ring) < 0) break;
     }
     ::_exit(1);
   }
@@ -206,26 +170,34 @@ struct Neighbour {
   void (*misbehave)(Session&, Queue&);
 };
 
+abi::WorkItem work_of(nanoseconds length) {
+  return {kWork, turns_of(length), 0, 0};
+}
+
 constexpr std::array kNeighbours{
     Neighbour{"disabled",
               [](Session& session, Queue& queue) {
                 check(session.set_tenant_enabled(kNeighbour, false));
-                fill(queue, kWork, microseconds(5));
+                fill(queue, work_of(microseconds(5)));
               }},
     Neighbour{"quota 0",
               [](Session& session, Queue& queue) {
                 check(session.set_tenant_quota(kNeighbour, 0));
-                fill(queue, kWork, microseconds(5));
+                fill(queue, work_of(microseconds(5)));
               }},
     Neighbour{"yields for ever",
-              [](Session&, Queue& queue) { fill(queue, kForever, nanoseconds(0)); }},
+              [](Session&, Queue& queue) {
+                fill(queue, {kForever, 0, 0, 0});
+              }},
     Neighbour{"items of 60 ms",
-              [](Session&, Queue& queue) { fill(queue, kWork, milliseconds(60)); }},
-    Neighbour{"a producer that died", [](Session&, Queue& queue) { reserve_and_die(queue); }}};
+              [](Session&, Queue& queue) { fill(queue, work_of(milliseconds(60))); }},
+    Neighbour{"a producer that died",
+              [](Session&, Queue& queue) { check(reserve_and_die(queue)); }}};
 
 // ---- questions ----
 
 constexpr auto kItem = microseconds(5);
+constexpr std::size_t kBatch = 64;  // of a flood
 
 void ask_head_of_line(Suite& suite, const Options& options, Word tenants) {
   const unsigned workers = worker_count();
@@ -265,7 +237,7 @@ void ask_head_of_line(Suite& suite, const Options& options, Word tenants) {
   }
   question.contenders.push_back({.name = "beside: a flood into a full queue", .measure = [=] {
                                    return measure(workers, [](Session&, Queue& queue) {
-                                     return std::make_unique<Flood>(queue, kWork, kItem);
+                                     return std::make_unique<Flood>(queue, work_of(kItem), kBatch);
                                    });
                                  }});
   question.contenders.push_back({.name = "beside: a hostile client", .measure = [=] {
@@ -285,7 +257,7 @@ void ask_priority(Suite& suite, const Options& options) {
     Queue queue = checked(session.open_queue({.tenant = kNeighbour, .priority = Priority::idle}));
     check(session.set_tenant_quota(kNeighbour, worker_count()));
     std::optional<Flood> flood;
-    if (has_flood) flood.emplace(queue, kWork, kIdleItem);
+    if (has_flood) flood.emplace(queue, work_of(kIdleItem), kBatch);
     const double p99 =
         Victims(session, 1, Priority::critical).run(microseconds(1), microseconds(50), time);
     flood.reset();
@@ -315,29 +287,8 @@ double cpu_ns() {
 
 constexpr Word kMostQueues = 1024;
 
-// A queue has two descriptors.
-void allow_many_files() {
-  rlimit files{};
-  ::getrlimit(RLIMIT_NOFILE, &files);
-  files.rlim_cur = files.rlim_max;
-  ::setrlimit(RLIMIT_NOFILE, &files);
-}
-
-// Queues of all tenants, each of which has been used once.
-std::vector<Queue> open_quiet_queues(Session& session, Word count) {
-  std::vector<Queue> queues;
-  for (Word i = 0; i < count; ++i) {
-    queues.push_back(checked(session.open_queue({.tenant = TenantId(i % 29), .capacity = 64})));
-    checked(queues.back().publish({}));
-  }
-  check(session.wait_all(seconds(10)));
-  std::this_thread::sleep_for(milliseconds(5));
-  return queues;
-}
-
 // One worker, so that every look at a quiet queue is time in which the busy one is not served.
 void ask_busy_queue(Suite& suite, const Options& options) {
-  allow_many_files();
   const auto ask = [&](std::string name, std::string text, std::size_t items, const auto& use) {
     Question question{.name = std::move(name),
                       .text = std::move(text),
@@ -352,7 +303,7 @@ void ask_busy_queue(Suite& suite, const Options& options) {
              Megakernel kernel = make_kernel(1);
              Session session = checked(kernel.start());
              Queue busy = checked(session.open_queue({.tenant = kNeighbour}));
-             const std::vector<Queue> quiet = open_quiet_queues(session, count - 1);
+             const std::vector<Queue> quiet = checked(open_quiet_queues(session, count - 1));
              use(busy, items / 8);  // the quiet queues count as such after a while
              return use(busy, items);
            }});
@@ -386,7 +337,6 @@ void ask_busy_queue(Suite& suite, const Options& options) {
 }
 
 void ask_idle(Suite& suite, const Options& options) {
-  allow_many_files();
   const auto time = milliseconds(options.scale(1000, 20));
   const auto measure = [=](Word count) {
     Megakernel kernel = make_kernel(worker_count());
@@ -394,7 +344,7 @@ void ask_idle(Suite& suite, const Options& options) {
     std::vector<Queue> queues;
     if (count != 0) {
       session.emplace(checked(kernel.start()));
-      queues = open_quiet_queues(*session, count);
+      queues = checked(open_quiet_queues(*session, count));
     }
     std::this_thread::sleep_for(milliseconds(20));
     const double before = cpu_ns();
