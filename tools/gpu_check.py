@@ -116,7 +116,8 @@ def make_steps(quick, programs):
         sanitizer_step("synccheck sessions", 25, [items, "--only=live"]),
         sanitizer_step("racecheck", 15, [groups, "--only=groups"]),
         Step("benchmarks", "cuda_bench", 90, "bench", smoke, has_targets=True),
-        Step("live benchmarks", "live_bench", 60, "bench", smoke),
+        Step("live benchmarks", "live_bench", 45, "bench", smoke),
+        Step("live rates", "live_rate_bench", 45, "bench", smoke),
     ]
 
 

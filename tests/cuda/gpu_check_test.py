@@ -65,7 +65,8 @@ class GpuCheck(unittest.TestCase):
         self.program("sanitizer_workload", "#!/bin/sh\n")
         self.program("compute-sanitizer", SANITIZER.format(bad="none"))
         self.program("cuda_bench", BENCH % ("0.9", "true"))
-        self.program("live_bench", (BENCH % ("0.9", "true")).replace(', "meets_target": true', ""))
+        for name in ["live_bench", "live_rate_bench"]:
+            self.program(name, (BENCH % ("0.9", "true")).replace(', "meets_target": true', ""))
         self.program("everkernel", "#!/bin/sh\necho a driver talks >&2\n"
                      f"cat <<END\n{INFO % FOUND}\nEND\n")
         self.program("nvidia-smi", "#!/bin/sh\necho 'A GPU, 999.9, 1 MiB'\n")
