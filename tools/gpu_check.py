@@ -117,7 +117,7 @@ def make_steps(quick, programs):
         sanitizer_step("racecheck", 15, [groups, "--only=groups"]),
         Step("benchmarks", "cuda_bench", 90, "bench", smoke, has_targets=True),
         Step("live benchmarks", "live_bench", 45, "bench", smoke),
-        Step("live rates", "live_rate_bench", 45, "bench", smoke),
+        Step("live rates", "live_rate_bench", 45, "bench", smoke, has_targets=True),
     ]
 
 
@@ -331,12 +331,12 @@ def judge_bench(result, ending, path):
         result.update(status="passed", detail=f'{len(result["bench"]["results"])} figures')
 
 
-def judge_targets(bench):
-    """A row that says which figures reached their targets."""
+def judge_targets(name, bench):
+    """A row that says which figures of a step reached their targets."""
     rows = [row for row in (bench or {}).get("results", []) if "meets_target" in row]
     missed = [f'{row["question"]} / {row["contender"]}: {row["ratio_to_floor"]:.2f} x floor, '
               f'{row["median_ns"] / 1e6:.2f} ms' for row in rows if not row["meets_target"]]
-    result = {"name": "bench targets", "seconds": 0, "missed": missed}
+    result = {"name": f"targets of {name}", "seconds": 0, "missed": missed}
     if not rows:
         return {**result, "status": "missing", "detail": "no figure has a target"}
     detail = f"{len(rows) - len(missed)} of {len(rows)} met"
@@ -436,7 +436,7 @@ def run_steps(steps, folder, end, quick, keep):
                   flush=True)
             results.append(result)
             if step.has_targets and not quick:
-                results.append(judge_targets(result.get("bench")))
+                results.append(judge_targets(step.name, result.get("bench")))
             keep(results)
 
 
