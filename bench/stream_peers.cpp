@@ -138,7 +138,8 @@ double StreamPeers::full_ns(unsigned publishers, Word items) {
   const auto publish = [&](unsigned id) {
     for (Word base = id * kRingChunk; base < items; base += publishers * kRingChunk) {
       const auto has_room = [&] {
-        return static_cast<std::int32_t>(base + kRingChunk - done.load(std::memory_order_acquire)) <=
+        return static_cast<std::int32_t>(base + kRingChunk -
+                                         done.load(std::memory_order_acquire)) <=
                static_cast<std::int32_t>(kRingPlaces / 2);
       };
       if (!waits.wait(has_room)) return;

@@ -83,6 +83,7 @@ def make_steps(quick, programs):
     smoke = ["--smoke"] if quick else []
     groups = "--items=4096" if quick else "--items=8192"
     rounds = {"EVERKERNEL_LITMUS_ROUNDS": "1000000"} if quick else {}
+    endurance = {"EVERKERNEL_ITEMS": "10000000" if quick else "1000000000"}
     return [
         Step("conformance", "cuda_conformance_test", 140, shards=cores,
              arguments=["--gtest_filter=-*Session*"]),
@@ -101,6 +102,7 @@ def make_steps(quick, programs):
         Step("random jobs", "random_job_test", 50, environment=CUDA, seconds=0.3, copies=4),
         Step("random sessions", "random_session_test", 45, environment=CUDA, seconds=0.4,
              arguments=["--gtest_filter=RandomSessions.*"]),
+        Step("endurance of sessions", "endurance_test", 30, environment={**CUDA, **endurance}),
         Step("planned runs", "run_test", 40, environment=CUDA, shards=cores),
         Step("litmus", "cuda_litmus_test", 80, environment=rounds, seconds=0.15),
         sanitizer_step("memcheck", 25, [items, "--only=drains"]),

@@ -52,7 +52,7 @@ case $tool in {bad}) echo '========= ERROR SUMMARY: 3 errors'; exit 99;; esac
 echo '========= ERROR SUMMARY: 0 errors'
 """
 TESTS = ["cuda_conformance_test", "jit_test", "cuda_differential_test", "random_ring_test",
-         "random_job_test", "random_session_test", "run_test", "cuda_litmus_test"]
+         "random_job_test", "random_session_test", "endurance_test", "run_test", "cuda_litmus_test"]
 
 
 class GpuCheck(unittest.TestCase):
@@ -114,6 +114,8 @@ class GpuCheck(unittest.TestCase):
         sessions = self.step(report, "random sessions")
         self.assertEqual(sessions["environment"]["EVERKERNEL_BACKEND"], "cuda")
         self.assertEqual(self.step(report, "sessions")["processes"], 1)
+        endurance = self.step(report, "endurance of sessions")
+        self.assertEqual(endurance["environment"]["EVERKERNEL_ITEMS"], "1000000000")
         self.assertEqual(self.step(report, "live benchmarks")["detail"], "1 figures")
         for name in [step["name"] for step in report["steps"]]:
             self.assertIn(name, self.output)
