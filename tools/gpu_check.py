@@ -104,7 +104,7 @@ def make_steps(quick, programs):
              arguments=["--gtest_filter=RandomSessions.*"]),
         Step("endurance of sessions", "endurance_test", 30, environment={**CUDA, **endurance}),
         Step("planned runs", "run_test", 40, environment=CUDA, shards=cores),
-        Step("litmus", "cuda_litmus_test", 80, environment=rounds, seconds=0.15),
+        Step("litmus", "cuda_litmus_test", 100, environment=rounds, seconds=0.2),
         sanitizer_step("memcheck", 25, [items, "--only=drains"]),
         sanitizer_step("memcheck sessions", 35, [items, "--only=live"]),
         # No test compares all memory; memcheck finds writes outside of allocations.

@@ -58,8 +58,7 @@ std::string publish_narrow(Queue& queue, Word seed, std::uint64_t items, Sums& e
       batch[i] = {kFold, a, b, n};
       add(expected, a, b, n);
     }
-    const auto published =
-        queue.publish_items(std::span(batch).first(count), kEndurancePatience);
+    const auto published = queue.publish_items(std::span(batch).first(count), kEndurancePatience);
     if (!published) return published.error().message;
     sent += count;
   }
@@ -112,9 +111,8 @@ abi::WorkItem endurance_item(Word producer, Word n) {
 
 std::string publish_share(Queue& queue, const Share& share, Sums& expected) {
   const Word seed = seed_of(share.producer);
-  const std::string problem = share.is_wide
-                                  ? publish_wide(queue, seed, share.items, expected)
-                                  : publish_narrow(queue, seed, share.items, expected);
+  const std::string problem = share.is_wide ? publish_wide(queue, seed, share.items, expected)
+                                            : publish_narrow(queue, seed, share.items, expected);
   if (!problem.empty()) return problem;
   const auto ended = queue.wait_all(kEndurancePatience);
   return ended ? "" : ended.error().message;

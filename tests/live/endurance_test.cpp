@@ -1,5 +1,6 @@
 // Endurance: four producers in two processes feed one session, in both forms of entries, through
-// small and large queues. No item is lost, doubled or torn: endurance_items.hpp says how that shows.
+// small and large queues. No item is lost, doubled or torn: endurance_items.hpp says how that
+// shows.
 //
 // EVERKERNEL_ITEMS=N runs about N items. This program is the other process, too.
 #include <fmt/format.h>
