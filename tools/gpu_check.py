@@ -83,6 +83,7 @@ def make_steps(quick, programs):
     smoke = ["--smoke"] if quick else []
     groups = "--items=4096" if quick else "--items=8192"
     rounds = {"EVERKERNEL_LITMUS_ROUNDS": "1000000"} if quick else {}
+    endurance = {"EVERKERNEL_ITEMS": "10000000" if quick else "1000000000"}
     return [
         Step("conformance", "cuda_conformance_test", 140, shards=cores,
              arguments=["--gtest_filter=-*Session*"]),
@@ -101,8 +102,9 @@ def make_steps(quick, programs):
         Step("random jobs", "random_job_test", 50, environment=CUDA, seconds=0.3, copies=4),
         Step("random sessions", "random_session_test", 45, environment=CUDA, seconds=0.4,
              arguments=["--gtest_filter=RandomSessions.*"]),
+        Step("endurance of sessions", "endurance_test", 30, environment={**CUDA, **endurance}),
         Step("planned runs", "run_test", 40, environment=CUDA, shards=cores),
-        Step("litmus", "cuda_litmus_test", 80, environment=rounds, seconds=0.15),
+        Step("litmus", "cuda_litmus_test", 100, environment=rounds, seconds=0.2),
         sanitizer_step("memcheck", 25, [items, "--only=drains"]),
         sanitizer_step("memcheck sessions", 35, [items, "--only=live"]),
         # No test compares all memory; memcheck finds writes outside of allocations.
@@ -116,7 +118,8 @@ def make_steps(quick, programs):
         sanitizer_step("synccheck sessions", 25, [items, "--only=live"]),
         sanitizer_step("racecheck", 15, [groups, "--only=groups"]),
         Step("benchmarks", "cuda_bench", 90, "bench", smoke, has_targets=True),
-        Step("live benchmarks", "live_bench", 60, "bench", smoke),
+        Step("live benchmarks", "live_bench", 45, "bench", smoke),
+        Step("live rates", "live_rate_bench", 45, "bench", smoke, has_targets=True),
     ]
 
 
@@ -330,12 +333,12 @@ def judge_bench(result, ending, path):
         result.update(status="passed", detail=f'{len(result["bench"]["results"])} figures')
 
 
-def judge_targets(bench):
-    """A row that says which figures reached their targets."""
+def judge_targets(name, bench):
+    """A row that says which figures of a step reached their targets."""
     rows = [row for row in (bench or {}).get("results", []) if "meets_target" in row]
     missed = [f'{row["question"]} / {row["contender"]}: {row["ratio_to_floor"]:.2f} x floor, '
               f'{row["median_ns"] / 1e6:.2f} ms' for row in rows if not row["meets_target"]]
-    result = {"name": "bench targets", "seconds": 0, "missed": missed}
+    result = {"name": f"targets of {name}", "seconds": 0, "missed": missed}
     if not rows:
         return {**result, "status": "missing", "detail": "no figure has a target"}
     detail = f"{len(rows) - len(missed)} of {len(rows)} met"
@@ -436,7 +439,7 @@ def run_steps(steps, folder, end, options, keep):
                   flush=True)
             results.append(result)
             if step.has_targets and not options.quick:
-                results.append(judge_targets(result.get("bench")))
+                results.append(judge_targets(step.name, result.get("bench")))
             keep(results)
 
 
