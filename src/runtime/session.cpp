@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <exception>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -86,6 +87,7 @@ Session::State::State(std::shared_ptr<Megakernel::State> megakernel,
       control_(*LiveWords::bind(protocol::Buffer::control, shared_memory_.part(kControl))),
       capacity_(options.capacity),
       first_ticket_(options.first_ticket),
+      multiprocessors_(options.multiprocessors),
       doorbell_(std::move(doorbell)) {}
 
 // Starts the kernel on the queues that are there. After a loss, the counts of the kernel that was
@@ -97,7 +99,8 @@ Result<void> Session::State::launch() {
   auto live = EVERKERNEL_TRY(kernel->start({.control = shared_memory_.part(kControl),
                                             .debug_log = shared_memory_.part(kDebugLog),
                                             .io_queue = shared_memory_.part(kIoQueue),
-                                            .doorbell = doorbell_.get()}));
+                                            .doorbell = doorbell_.get(),
+                                            .multiprocessors = multiprocessors_}));
   auto table = megakernel_->current_table();
   live->set_buffers(table->table.view(), table);
   for (const auto& queue : queues_) EVERKERNEL_TRY(live->open(queue->live()));
@@ -335,6 +338,52 @@ Result<void> Session::State::set_tenant_quota(TenantId tenant, Word quota) {
   return {};
 }
 
+// ---- parking ----
+
+namespace {
+
+// The sessions that the calling thread has parked.
+struct ParkedHere {
+  const Session::State* session;
+  const ParkedHere* outer;
+};
+thread_local const ParkedHere* parked_here = nullptr;
+
+bool is_parked_here(const Session::State* session) {
+  for (const ParkedHere* next = parked_here; next != nullptr; next = next->outer) {
+    if (next->session == session) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+Result<void> Session::State::parked(const std::function<void()>& act,
+                                    std::chrono::nanoseconds timeout) {
+  EVERKERNEL_TRY(check_home());
+  const auto deadline = deadline_after(timeout);
+  if (!act) return fail(Code::invalid_argument, "session: parked() needs a function to call");
+  if (is_parked_here(this)) {
+    return fail(Code::invalid_argument, "session: parked() was called inside parked()",
+                "the kernel is away until the outer function returns: do the work there");
+  }
+  EVERKERNEL_TRY(check_running());
+  std::exception_ptr thrown;
+  const auto guarded = [&] {
+    const ParkedHere here{this, parked_here};
+    parked_here = &here;
+    try {
+      act();
+    } catch (...) {
+      thrown = std::current_exception();
+    }
+    parked_here = here.outer;
+  };
+  const auto done = or_out_of_memory("session", [&] { return live()->parked(guarded, deadline); });
+  if (thrown != nullptr) std::rethrow_exception(thrown);
+  return done;
+}
+
 // ---- ending ----
 
 StopReport Session::State::stop(StopMode mode, std::chrono::nanoseconds timeout,
@@ -555,6 +604,10 @@ Result<Word> Session::observable(Word index) const {
 void Session::copy_debug_log(std::vector<std::byte>& target) const {
   state_->copy_debug_log(target);
 }
+Result<void> Session::parked(const std::function<void()>& act, std::chrono::nanoseconds timeout) {
+  const auto state = state_;  // the function may be the session's end
+  return state->parked(act, timeout);
+}
 StopReport Session::stop(StopMode mode, std::chrono::nanoseconds timeout) {
   return state_->stop(mode, timeout, {});
 }
@@ -575,7 +628,7 @@ Result<Session> Megakernel::start(const SessionOptions& options) {
                                         .capacity = options.capacity,
                                         .first_ticket = options.first_ticket}));
   auto shared_memory = EVERKERNEL_TRY(make_shared_memory(options));
-  const Word workers = state_->current_kernel()->live_worker_count();
+  const Word workers = state_->current_kernel()->live_worker_count(options.multiprocessors);
   EVERKERNEL_TRY(fill_control(options, workers, shared_memory.part(Session::State::kControl)));
   auto doorbell = EVERKERNEL_TRY(backend::Doorbell::create());
   return or_out_of_memory("session", [&]() -> Result<Session> {

@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -68,6 +69,9 @@ class Session::State final : public live::Host, public std::enable_shared_from_t
   Result<void> set_tenant_enabled(TenantId tenant, bool enabled);
   Result<void> set_tenant_quota(TenantId tenant, Word quota);
 
+  // ---- parking ----
+  Result<void> parked(const std::function<void()>& act, std::chrono::nanoseconds timeout);
+
   // ---- ending ----
   StopReport stop(StopMode mode, std::chrono::nanoseconds timeout,
                   std::chrono::nanoseconds callback_timeout);
@@ -100,6 +104,7 @@ class Session::State final : public live::Host, public std::enable_shared_from_t
   protocol::LiveWords control_;
   const Word capacity_;
   const std::uint64_t first_ticket_;
+  const Word multiprocessors_;
   const std::shared_ptr<backend::Doorbell> doorbell_;
   const std::shared_ptr<live::Callbacks> callbacks_ = std::make_shared<live::Callbacks>();
 

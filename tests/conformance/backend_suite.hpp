@@ -36,6 +36,7 @@ struct BackendUnderTest {
   std::string skip_reason = {};                      ///< why it cannot run here; empty if it can
   std::vector<abi::Word> worker_counts = {1, 2, 4};  ///< to test with; 1 is the first
   bool interprets = true;                            ///< whether it has an interpreter
+  bool parks = false;                                ///< whether a session holds up its device
   std::chrono::milliseconds short_timeout{50};       ///< items begin before it ends
 };
 

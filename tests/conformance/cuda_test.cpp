@@ -14,6 +14,7 @@ const BackendUnderTest& cuda_under_test() {
       .skip_reason = backend::cuda::make_backend()->capabilities().reason,
       .worker_counts = {1, 4, 64},
       .interprets = false,
+      .parks = true,
       .short_timeout = std::chrono::milliseconds(400)};  // other processes may use the GPU as well
   return backend;
 }

@@ -140,25 +140,25 @@ TEST_F(Mirror, loses_nothing_when_a_copy_fails) {
 
 class Pages : public WithFakeCuda {
  protected:
-  static constexpr std::size_t kBytes = 4096;
+  static constexpr std::size_t kBytes = 4096, kCount = Context::kManyKept + 1;
 
   Pages() {
-    void* const mapped =
-        ::mmap(nullptr, kBytes * 3, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void* const mapped = ::mmap(nullptr, kBytes * kCount, PROT_READ | PROT_WRITE,
+                                MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (mapped == MAP_FAILED) std::abort();
     memory = static_cast<std::byte*>(mapped);
   }
-  ~Pages() override { ::munmap(memory, kBytes * 3); }
+  ~Pages() override { ::munmap(memory, kBytes * kCount); }
 
   std::shared_ptr<MappedPages> map(std::size_t page) const {
-    auto pages = MappedPages::map(context, memory + page * kBytes, 100);
+    auto pages = MappedPages::map(context, memory + page * kBytes, 100, owner);
     EXPECT_TRUE(pages) << message_of(pages);
     if (!pages) std::abort();
-    context->reserve_place_to_keep();
     return std::make_shared<MappedPages>(std::move(*pages));
   }
 
   std::byte* memory = nullptr;
+  std::shared_ptr<const int> owner = std::make_shared<int>(1);
   std::shared_ptr<Context> context = make_context();
 };
 
@@ -179,26 +179,41 @@ TEST_F(Pages, are_given_back_once) {
 
 TEST_F(Pages, that_have_no_device_pointer_are_given_back) {
   fail("cuMemHostGetDevicePointer_v2", kNotPermitted);
-  EXPECT_EQ(code_of(MappedPages::map(context, memory, kBytes)), Code::io);
+  EXPECT_EQ(code_of(MappedPages::map(context, memory, kBytes, nullptr)), Code::io);
   EXPECT_EQ(fake().live_registered, 0);
 }
 
 TEST_F(Pages, are_given_back_at_once_while_no_kernel_stays) {
-  context->keep_while_kernels_stay(map(0));
+  map(0);
   EXPECT_EQ(fake().live_registered, 0);
 }
 
 TEST_F(Pages, are_kept_until_the_last_kernel_has_left) {
   context->begin_stay();
   context->begin_stay();
-  context->keep_while_kernels_stay(map(0));
+  map(0);
   context->end_stay();
-  context->keep_while_kernels_stay(map(1));
+  map(1);
   EXPECT_EQ(fake().live_registered, 2);
+  EXPECT_EQ(owner.use_count(), 3);
   context->end_stay();
   EXPECT_EQ(fake().live_registered, 0);
-  context->keep_while_kernels_stay(map(2));
+  EXPECT_EQ(owner.use_count(), 1);
+  map(2);
   EXPECT_EQ(fake().live_registered, 0);
+}
+
+TEST_F(Pages, that_wait_are_much_from_some_number_on) {
+  context->begin_stay();
+  for (std::size_t i = 0; i < Context::kManyKept; ++i) map(i);
+  EXPECT_FALSE(context->has_much_to_free());
+  map(Context::kManyKept);
+  EXPECT_TRUE(context->has_much_to_free());
+  context->begin_stay();  // one kernel that is parked would free nothing beside another one
+  EXPECT_FALSE(context->has_much_to_free());
+  context->end_stay();
+  context->end_stay();
+  EXPECT_FALSE(context->has_much_to_free());
 }
 
 // ---- a kernel that stays ----
@@ -219,6 +234,7 @@ class LiveOnFake : public WithFakeCuda {
             .crew = {.function = function, .block_threads = 128},
             .group_lanes = 32,
             .worker_count = 4,
+            .sm_count = 4,
             .fuel_per_item = 1000,
             .opcodes = {64}};
   }
@@ -261,15 +277,14 @@ TEST_F(LiveOnFake, a_start_that_fails_at_any_call_leaves_nothing) {
 TEST_F(LiveOnFake, stays_before_it_is_launched) {
   struct AtLaunch {
     Context* context;
-    std::weak_ptr<int> kept = {};
+    std::shared_ptr<int> object = std::make_shared<int>(1);
+    std::weak_ptr<int> kept = object;
   } at_launch{context.get()};
   context->reserve_place_to_keep();
   fake().at_launch_argument = &at_launch;
   fake().at_launch = [](void* argument) {
     auto& at = *static_cast<AtLaunch*>(argument);
-    auto object = std::make_shared<int>(1);
-    at.kept = object;
-    at.context->keep_while_kernels_stay(std::move(object));
+    at.context->unmap(nullptr, 0, std::move(at.object));
   };
   const auto kernel = CudaLiveKernel::start(code(), launch());
   ASSERT_TRUE(kernel) << message_of(kernel);
@@ -284,7 +299,7 @@ TEST_F(LiveOnFake, does_not_stay_when_it_cannot_be_launched) {
   context->reserve_place_to_keep();
   auto object = std::make_shared<int>(1);
   const std::weak_ptr<int> kept = object;
-  context->keep_while_kernels_stay(std::move(object));
+  context->unmap(nullptr, 0, std::move(object));
   EXPECT_TRUE(kept.expired());
 }
 
@@ -301,6 +316,128 @@ TEST_F(LiveOnFake, nothing_waits_for_a_kernel_that_stays) {
   EXPECT_FALSE((*kernel)->is_running());
   EXPECT_TRUE((*kernel)->health());
   EXPECT_EQ(fake().waits_for_kernels, 0);
+}
+
+// ---- parking ----
+
+// A kernel of which the host's half is tested: the fake runs no crews, so that it leaves when a
+// test says so.
+class ParkedOnFake : public LiveOnFake {
+ protected:
+  ParkedOnFake() {
+    fake().kernels_stay = true;
+    auto started = CudaLiveKernel::start(code(), launch());
+    EXPECT_TRUE(started) << message_of(started);
+    if (!started) std::abort();
+    kernel = std::move(*started);
+  }
+  ~ParkedOnFake() override {
+    let_it_leave(true);
+    kernel->stop(Clock::now() + seconds(10), backend::LeaveMode::cancel);
+  }
+
+  void let_it_leave(bool leaves) {
+    change([&](FakeCuda& fake) { fake.kernels_stay = !leaves; });
+  }
+  // The kernel leaves, and the next one stays.
+  Result<void> park(const std::function<void()>& act = [] {}) {
+    let_it_leave(true);
+    return kernel->parked(
+        [&] {
+          let_it_leave(false);
+          act();
+        },
+        Clock::now() + seconds(10));
+  }
+  Word launches() { return static_cast<Word>(kernel->flush_counters().launches); }
+
+  std::unique_ptr<backend::LiveKernel> kernel;
+};
+
+TEST_F(ParkedOnFake, is_launched_again) {
+  for (Word lap = 1; lap <= 3; ++lap) {
+    bool was_called = false;
+    EXPECT_TRUE(park([&] { was_called = true; }));
+    EXPECT_TRUE(was_called);
+    EXPECT_TRUE(kernel->is_running());
+    EXPECT_EQ(launches(), 1 + lap);
+  }
+  EXPECT_TRUE(kernel->health());
+}
+
+// Two copies of orders and a launch, and looks at the stream: nothing waits for a copy.
+TEST_F(ParkedOnFake, makes_few_driver_calls) {
+  std::this_thread::sleep_for(milliseconds(20));  // the keeper frees the orders of the start
+  const auto calls_of = [&](const char* symbol, const auto& act) {
+    constexpr int kMany = 1'000'000;
+    fail(symbol, kNotPermitted, kMany);
+    act();
+    int left = 0;
+    change([&](FakeCuda& fake) { left = std::exchange(fake.failing_call, 0); });
+    return kMany - left;
+  };
+  const auto parks = [&] { EXPECT_TRUE(park()); };
+  EXPECT_EQ(calls_of("cuMemcpyHtoDAsync_v2", parks), 2);
+  EXPECT_EQ(calls_of("cuLaunchKernel", parks), 1);
+  EXPECT_EQ(calls_of("cuMemAllocAsync", parks), 0);
+  EXPECT_EQ(calls_of("cuMemHostAlloc", parks), 0);
+}
+
+TEST_F(ParkedOnFake, goes_on_if_crews_do_not_leave_in_time) {
+  bool was_called = false;
+  const auto parked = kernel->parked([&] { was_called = true; }, Clock::now() + milliseconds(5));
+  EXPECT_EQ(code_of(parked), Code::timeout);
+  EXPECT_FALSE(was_called);
+  EXPECT_TRUE(kernel->is_running());
+  EXPECT_TRUE(kernel->health());
+  EXPECT_EQ(launches(), 1u);
+  EXPECT_TRUE(park());
+}
+
+TEST_F(ParkedOnFake, frees_what_waits_while_it_is_away) {
+  context->reserve_place_to_keep();
+  auto object = std::make_shared<int>(1);
+  const std::weak_ptr<int> kept = object;
+  context->unmap(&object, 0, std::move(object));
+  EXPECT_FALSE(kept.expired());
+  EXPECT_TRUE(park([&] { EXPECT_TRUE(kept.expired()); }));
+  EXPECT_EQ(fake().waits_for_kernels, 0);
+}
+
+TEST_F(ParkedOnFake, goes_on_if_its_keeper_cannot_park_it) {
+  for (std::size_t i = 0; i <= Context::kManyKept; ++i) {
+    context->reserve_place_to_keep();
+    context->unmap(&kernel, 0, nullptr);
+  }
+  EXPECT_TRUE(context->has_much_to_free());
+  std::this_thread::sleep_for(milliseconds(30));  // the keeper tries, and crews do not leave
+  EXPECT_TRUE(context->has_much_to_free());
+  EXPECT_TRUE(kernel->is_running());
+  EXPECT_TRUE(kernel->health());
+  EXPECT_EQ(launches(), 1u);
+}
+
+TEST_F(ParkedOnFake, fails_when_it_cannot_be_launched_again) {
+  const auto parked = park([&] { fail("cuLaunchKernel", kNotPermitted); });
+  EXPECT_EQ(code_of(parked), Code::io);
+  EXPECT_FALSE(kernel->is_running());
+  EXPECT_EQ(code_of(kernel->health()), Code::io);
+  EXPECT_EQ(code_of(park()), Code::invalid_argument);
+}
+
+TEST_F(ParkedOnFake, says_so_when_the_device_is_lost) {
+  bool was_called = false;
+  fail("cuStreamQuery", kIllegalAddress);
+  EXPECT_EQ(code_of(kernel->parked([&] { was_called = true; }, Clock::now() + seconds(10))),
+            Code::device_lost);
+  EXPECT_FALSE(was_called);
+}
+
+TEST_F(ParkedOnFake, is_not_launched_again_after_a_stop) {
+  EXPECT_TRUE(park([&] { kernel->stop(Clock::now() + seconds(10), backend::LeaveMode::cancel); }));
+  EXPECT_FALSE(kernel->is_running());
+  EXPECT_EQ(launches(), 1u);
+  EXPECT_EQ(code_of(park()), Code::invalid_argument);
 }
 
 // ---- a device that is lost ----

@@ -366,6 +366,13 @@ void add_following_trials(std::vector<Trial>& all) {
              EVERKERNEL_TRY(session.set_tenant_quota(TenantId(3), 1));
              return std::string("set ");
            });
+  add_call(all, "Session::parked", [](Session& session, auto&) -> Result<std::string> {
+    int calls = 0;
+    const auto parked = session.parked([&calls] { ++calls; });
+    if (!parked && calls != 0) return std::string("called and failed ");
+    EVERKERNEL_TRY(parked);
+    return fmt::format("called {} times ", calls);
+  });
 }
 
 }  // namespace

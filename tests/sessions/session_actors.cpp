@@ -353,7 +353,7 @@ void Meddler::run() {
 void Meddler::act(const MeddlerAction& action) {
   const char* const names[] = {"switches tenant", "sets the quota of tenant", "takes a snapshot",
                                "reads totals",    "moves a buffer",           "uses queue",
-                               "closes queue",    "stops the session"};
+                               "closes queue",    "parks the session",        "stops the session"};
   world_.records.note_step(index_, names[static_cast<std::size_t>(action.kind)], action.number);
   switch (action.kind) {
     case Meddling::mask:
@@ -378,6 +378,8 @@ void Meddler::act(const MeddlerAction& action) {
       return use_queue(action);
     case Meddling::close:
       return close(action);
+    case Meddling::park:
+      return park(action);
     case Meddling::stop:
       return stop(action);
   }
@@ -460,6 +462,22 @@ void Meddler::close(const MeddlerAction& action) {
   closing.begin = world_.records.tick();
   closing.cancelled = queue->close(action.mode, action.timeout);
   closing.end = world_.records.tick();
+}
+
+void Meddler::park(const MeddlerAction& action) {
+  bool was_called = false;
+  const auto parked = world_.session->parked(
+      [&] {
+        was_called = true;
+        if (action.number == 1) look();
+        if (action.number == 2) move_buffer(false);
+        std::this_thread::sleep_for(microseconds(action.value));
+      },
+      action.timeout);
+  expect(parked.has_value() == was_called, "parked() says whether it called its function");
+  const bool may_fail = action.timeout < kShortTimeout;
+  if (parked || (may_fail && parked.error().code == Code::timeout)) return;
+  world_.records.report("parked: " + parked.error().message);
 }
 
 void Meddler::stop(const MeddlerAction& action) {

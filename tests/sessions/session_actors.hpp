@@ -71,6 +71,7 @@ class Meddler {
   void move_buffer(bool only_drops);
   void use_queue(const MeddlerAction& action);
   void close(const MeddlerAction& action);
+  void park(const MeddlerAction& action);
   void stop(const MeddlerAction& action);
   void expect(bool is_true, const char* what);
 

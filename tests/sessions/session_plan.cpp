@@ -328,7 +328,7 @@ class Generator {
   }
 
   MeddlerAction random_action(std::size_t producers_queues) {
-    const Word weights[] = {12, 10, 14, 14, 30, 18, 4};
+    const Word weights[] = {12, 10, 14, 14, 30, 18, 4, 14};
     MeddlerAction action{.kind = Meddling(random_.weighted(weights)),
                          .pause_us = random_.chance(50) ? 0 : random_.below(800),
                          .mode = random_.chance(50) ? StopMode::drain : StopMode::cancel,
@@ -345,6 +345,13 @@ class Generator {
       case Meddling::queue:
         draw_short_queue(action);
         break;
+      case Meddling::park: {
+        const milliseconds timeouts[] = {milliseconds(0), milliseconds(1), kLong};
+        action.number = random_.below(3);
+        action.value = random_.below(500);
+        action.timeout = random_.pick(timeouts);
+        break;
+      }
       case Meddling::close:
         action.number = random_.below(static_cast<Word>(producers_queues));
         if (plan_.queues[action.number].kind != QueueKind::opened) action.kind = Meddling::snapshot;

@@ -62,6 +62,7 @@ enum class Meddling {
   buffer,    ///< makes, replaces or gives up the moving buffer
   queue,     ///< opens a queue, publishes into it, and closes it
   close,     ///< closes the queue of a producer
+  park,      ///< parks the session, and looks or publishes meanwhile
   stop,      ///< stops or drops the session
 };
 
@@ -70,9 +71,9 @@ struct MeddlerAction {
   Meddling kind = Meddling::snapshot;
   Word pause_us = 0;  ///< before it
   Word number = 0;    ///< tenant, or queue
-  Word value = 0;     ///< quota, or how long a tenant is off in microseconds
+  Word value = 0;     ///< quota, or how long a tenant is off or parking lasts in microseconds
   StopMode mode = StopMode::drain;
-  std::chrono::milliseconds timeout = {};  ///< of closing or stopping
+  std::chrono::milliseconds timeout = {};  ///< of closing, parking or stopping
   std::optional<Publication> items = {};   ///< of a queue of its own
 };
 

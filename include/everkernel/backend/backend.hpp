@@ -191,8 +191,8 @@ class Kernel {
   virtual std::string_view pipeline_id() const = 0;
   /// Workers it runs with.
   virtual Word worker_count() const = 0;
-  /// Workers that serve a session.
-  virtual Word live_worker_count() const { return worker_count(); }
+  /// Workers that serve a session on that many multiprocessors; 0 is all of them.
+  virtual Word live_worker_count(Word) const { return worker_count(); }
   /// Fails with `device_lost` if the device was lost since the kernel was compiled, even if it was
   /// revived meanwhile: the code is gone, and so is all memory of that time.
   virtual Result<void> health() const { return {}; }

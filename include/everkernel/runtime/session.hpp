@@ -30,6 +30,11 @@ struct SessionOptions {
   Word io_slots = 16;                     ///< IO requests at one time
   Word capacity = 1024;                   ///< of the queues that publish() opens; a power of two
   std::uint64_t first_ticket = 0;         ///< of those queues; a multiple of 2 × capacity
+  /// Multiprocessors of a GPU that the session takes; 0 = all of them. It has four warps on each,
+  /// or a block on every second one if a handler has `scope group`; `worker_count` of the
+  /// megakernel may limit them further. The rest of the GPU is left to other kernels. A session on
+  /// a CPU must leave it 0.
+  Word multiprocessors = 0;
   /// A control buffer to begin with instead (masks, quotas, counters). Without one, the quota of
   /// every tenant but the operator is one less than the workers, at least 1, so that no tenant can
   /// hold them all.
@@ -159,6 +164,25 @@ class Session {
   Result<Word> observable(Word index) const;
   /// Copies the debug log as it stands.
   void copy_debug_log(std::vector<std::byte>& target) const;
+
+  /// Calls `act` on the calling thread while the session's kernel is not on the GPU, and launches
+  /// the kernel again. Inside, driver calls that wait for the whole device return (docs/cuda.md
+  /// lists them), unless another session or kernel runs there. Publishing, waiting and every other
+  /// call of the session stay allowed, also inside `act`; but nothing runs before it has returned.
+  /// Items that yielded or wait stay where they are. Memory that waited for the kernel's end, such
+  /// as that of closed queues, is freed. An exception of `act` comes out of this call, and the
+  /// kernel is launched all the same. If the session is stopped meanwhile, the kernel is not
+  /// launched again.
+  ///
+  /// On a CPU, workers hold up no call of a device: `act` is just called, and items run on.
+  ///
+  /// Fails with `timeout` if items still run at the end of the timeout, or another thread has the
+  /// session parked; with `invalid_argument` inside another parked() of the session, after stop()
+  /// and SHUTDOWN; and with `device_lost`. Then `act` was not called, and unless the device was
+  /// lost the session goes on; but if the kernel cannot be launched again, the error of the driver
+  /// comes after `act` was called, and the session has to be stopped.
+  Result<void> parked(const std::function<void()>& act,
+                      std::chrono::nanoseconds timeout = std::chrono::seconds(60));
 
   /// Stops the kernel. With drain it waits for every item, with cancel for those that run, at most
   /// `timeout`. Items that still run then become FAULT (deadline); items that have not begun are

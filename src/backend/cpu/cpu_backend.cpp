@@ -194,6 +194,10 @@ class CpuKernel final : public Kernel {
   }
 
   Result<std::unique_ptr<LiveKernel>> start(const LiveLaunch& launch) override {
+    if (launch.multiprocessors != 0) {
+      return fail(Code::unsupported, "session: a CPU has no multiprocessors to choose",
+                  "leave `multiprocessors` at 0; `worker_count` of the megakernel limits workers");
+    }
     const Word workers = EVERKERNEL_TRY(choose_workers(launch.worker_count));
     return CpuLiveKernel::start(launch, executor_, options_.fuel_per_item, workers);
   }

@@ -124,17 +124,21 @@ void Context::begin_stay() const {
 void Context::end_stay() const {
   const std::scoped_lock held(stay_lock_);  // no kernel begins to stay meanwhile
   if (--staying_kernels_ != 0) return;
-  kept_.clear();
+  if (kept_pages_.empty() && kept_memory_.empty() && kept_modules_.empty()) return;
   if (const auto current = enter()) {
+    for (const KeptPages& pages : kept_pages_) driver_.cuMemHostUnregister(pages.begin);
     for (void* const memory : kept_memory_) driver_.cuMemFreeHost(memory);
     for (const CuModule module : kept_modules_) driver_.cuModuleUnload(module);
   }
+  kept_page_bytes_ = 0;
+  kept_pages_.clear();
   kept_memory_.clear();
   kept_modules_.clear();
 }
 
 void Context::free_pinned(void* memory) const {
   const std::scoped_lock held(stay_lock_);
+  --places_to_keep_;
   if (staying_kernels_ != 0) {
     kept_memory_.push_back(memory);
   } else if (const auto current = enter()) {
@@ -144,6 +148,7 @@ void Context::free_pinned(void* memory) const {
 
 void Context::unload(CuModule module) const {
   const std::scoped_lock held(stay_lock_);
+  --places_to_keep_;
   if (staying_kernels_ != 0) {
     kept_modules_.push_back(module);
   } else if (const auto current = enter()) {
@@ -151,21 +156,38 @@ void Context::unload(CuModule module) const {
   }
 }
 
-void Context::reserve_place_to_keep() const {
+void Context::unmap(void* pages, std::size_t size_bytes, std::shared_ptr<const void> owner) const {
   const std::scoped_lock held(stay_lock_);
-  ++places_to_keep_;
-  kept_.reserve(places_to_keep_);
-  kept_memory_.reserve(places_to_keep_);
-  kept_modules_.reserve(places_to_keep_);
+  --places_to_keep_;
+  if (staying_kernels_ != 0) {
+    kept_pages_.push_back({.begin = pages, .owner = std::move(owner)});
+    kept_page_bytes_ += size_bytes;
+  } else if (const auto current = enter()) {
+    driver_.cuMemHostUnregister(pages);
+  }
 }
 
-void Context::keep_while_kernels_stay(std::shared_ptr<const void> object) const {
+bool Context::has_much_to_free() const {
   const std::scoped_lock held(stay_lock_);
-  if (staying_kernels_ != 0) {
-    kept_.push_back(std::move(object));
-  } else {
-    object.reset();
-  }
+  const std::size_t count = kept_pages_.size() + kept_memory_.size() + kept_modules_.size();
+  return staying_kernels_ == 1 && (count > kManyKept || kept_page_bytes_ > kManyBytes);
+}
+
+void Context::reserve_place_to_keep() const {
+  const std::scoped_lock held(stay_lock_);
+  const auto reserve = [this](auto& kept) {
+    const std::size_t needed = kept.size() + places_to_keep_ + 1;
+    if (kept.capacity() < needed) kept.reserve(std::max(needed, 2 * kept.capacity()));
+  };
+  reserve(kept_pages_);
+  reserve(kept_memory_);
+  reserve(kept_modules_);
+  ++places_to_keep_;
+}
+
+void Context::return_place_to_keep() const {
+  const std::scoped_lock held(stay_lock_);
+  --places_to_keep_;
 }
 
 Result<void> Context::check_alive() const {
@@ -263,9 +285,11 @@ Result<PinnedMemory> PinnedMemory::create(std::shared_ptr<const Context> context
   const Driver& driver = context->driver();
   context->reserve_place_to_keep();
   void* data = nullptr;
-  EVERKERNEL_TRY(context->check(
+  const auto allocated = context->check(
       driver.cuMemHostAlloc(&data, size_bytes, kCuHostAllocMapped | kCuHostAllocPortable),
-      fmt::format("cuMemHostAlloc of {} bytes", size_bytes)));
+      fmt::format("cuMemHostAlloc of {} bytes", size_bytes));
+  if (!allocated) context->return_place_to_keep();
+  EVERKERNEL_TRY(allocated);
   std::memset(data, 0, size_bytes);
   PinnedMemory memory(std::move(context), static_cast<std::byte*>(data), size_bytes);
   EVERKERNEL_TRY(

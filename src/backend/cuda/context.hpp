@@ -91,13 +91,20 @@ class Context {
   // may run until its deadline. Driver calls that wait for the device would not return meanwhile.
   void begin_stay() const;
   void end_stay() const;
-  // Keeps an object whose destruction makes such calls until no kernel stays. There is memory for
-  // it if reserve_place_to_keep() was called once for each object.
+  // Makes room for one thing that is given to one of the next three, which need no memory then.
+  // Call it before the thing is made, and return the place if it could not be.
   void reserve_place_to_keep() const;
-  void keep_while_kernels_stay(std::shared_ptr<const void> object) const;
-  // Frees page-locked memory, or unloads a module: now, or when no kernel stays any more.
+  void return_place_to_keep() const;
+  // Free page-locked memory, unload a module, or unmap pages of the host and let go of their owner:
+  // now, or when no kernel stays any more.
   void free_pinned(void* memory) const;
   void unload(CuModule module) const;
+  void unmap(void* pages, std::size_t size_bytes, std::shared_ptr<const void> owner) const;
+  // Whether much waits for the only kernel that stays: more than kManyKept things or kManyBytes of
+  // pages.
+  static constexpr std::size_t kManyKept = 128;
+  static constexpr std::size_t kManyBytes = std::size_t{64} << 20;
+  bool has_much_to_free() const;
 
   // Launches a kernel. The arguments are copied before the call returns. The context is current.
   template <class... Arguments>
@@ -110,6 +117,12 @@ class Context {
   }
 
  private:
+  // Mapped pages that nobody uses any more.
+  struct KeptPages {
+    void* begin;
+    std::shared_ptr<const void> owner;
+  };
+
   Context(const Driver& driver, const DeviceFacts& facts, Clock::duration copy_timeout);
   Result<void> open();
   template <class Handle>
@@ -128,10 +141,11 @@ class Context {
   mutable std::atomic<bool> is_lost_{false};
   mutable std::mutex loss_lock_;
   mutable std::optional<Error> loss_;  // the first error that lost the device
-  mutable std::mutex stay_lock_;       // guards the next five
+  mutable std::mutex stay_lock_;       // guards the next six
   mutable int staying_kernels_ = 0;
-  mutable std::size_t places_to_keep_ = 0;
-  mutable std::vector<std::shared_ptr<const void>> kept_;
+  mutable std::size_t places_to_keep_ = 0;  // of things that are there
+  mutable std::size_t kept_page_bytes_ = 0;
+  mutable std::vector<KeptPages> kept_pages_;
   mutable std::vector<void*> kept_memory_;
   mutable std::vector<CuModule> kept_modules_;
 };

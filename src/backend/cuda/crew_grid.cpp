@@ -90,14 +90,12 @@ Result<void> divide_cache(const Context& context, const CrewKernel& kernel, unsi
   return prefer_shared(context, kernel, percent);
 }
 
-Grid crew_grid(const Context& context, const CrewKernel& kernel, Word crew_count,
-               unsigned tile_bytes) {
+Grid crew_grid(Word sm_count, const CrewKernel& kernel, Word crew_count, unsigned tile_bytes) {
   if (kernel.has_groups) {
     return {.block_count = crew_count,
             .thread_count = kernel.block_threads,
             .shared_bytes = tile_bytes};
   }
-  const Word sm_count = context.facts().sm_count;
   const Word warps =
       std::clamp<Word>((crew_count + sm_count - 1) / sm_count, 1, kernel.block_threads / kWarp);
   return {.block_count = (crew_count + warps - 1) / warps, .thread_count = warps * kWarp};

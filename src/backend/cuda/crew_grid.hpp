@@ -54,9 +54,8 @@ unsigned largest_tile_bytes(const CrewKernel& kernel);
 // the rest is L1 cache. The context is current.
 Result<void> divide_cache(const Context& context, const CrewKernel& kernel, unsigned tile_bytes);
 
-// The grid of a launch. If crews are warps and few, each block has fewer of them, so that all
-// multiprocessors have work.
-Grid crew_grid(const Context& context, const CrewKernel& kernel, Word crew_count,
-               unsigned tile_bytes);
+// The grid of a launch on that many multiprocessors. If crews are warps and few, each block has
+// fewer of them, so that all multiprocessors have work.
+Grid crew_grid(Word sm_count, const CrewKernel& kernel, Word crew_count, unsigned tile_bytes);
 
 }  // namespace everkernel::backend::cuda

@@ -380,9 +380,10 @@ Result<void> CudaGraphKernel::run_launch() {
   params_.aside = reinterpret_cast<Continuation*>(aside->device_address());
   const auto begin = Clock::now();
   const RunningKernel running(context());
-  EVERKERNEL_TRY(context().launch(code_.crew.function,
-                                  crew_grid(context(), code_.crew, crews.count, tile_bytes_),
-                                  memory_->stream->get(), params_));
+  EVERKERNEL_TRY(
+      context().launch(code_.crew.function,
+                       crew_grid(context().facts().sm_count, code_.crew, crews.count, tile_bytes_),
+                       memory_->stream->get(), params_));
   EVERKERNEL_TRY(wait_for_launch());
   const auto took = std::chrono::nanoseconds(Clock::now() - begin).count();
   const std::scoped_lock held(lock_);

@@ -288,9 +288,10 @@ Result<void> CudaKernel::drain(std::span<const std::size_t> rows, const Deadline
     params.rows = EVERKERNEL_TRY(memory_.upload_rows(rows_, rows, stream_.get()));
   }
   EVERKERNEL_TRY(abort_word_->clear(stream_.get()));
-  EVERKERNEL_TRY(context_->launch(drain_kernel_.function,
-                                  crew_grid(*context_, drain_kernel_, crews.count, tile_bytes_),
-                                  stream_.get(), params));
+  EVERKERNEL_TRY(context_->launch(
+      drain_kernel_.function,
+      crew_grid(context_->facts().sm_count, drain_kernel_, crews.count, tile_bytes_), stream_.get(),
+      params));
   ++stats_.kernel_launches;
   ++stats_.sync_points;
   EVERKERNEL_TRY(abort_word_->wait(stream_.get(), deadline));
@@ -375,8 +376,8 @@ Result<void> CudaKernel::read_hits(std::size_t row, const HitBuffer& hits) {
 
 // ---- sessions and planned work ----
 
-Word CudaKernel::live_worker_count() const {
-  return cuda::live_worker_count(*context_, code_.shape(), options_.worker_count);
+Word CudaKernel::live_worker_count(Word multiprocessors) const {
+  return cuda::live_worker_count(*context_, code_.shape(), options_.worker_count, multiprocessors);
 }
 
 // The code that serves sessions is compiled for the first one.
@@ -390,14 +391,22 @@ Result<LiveCode> CudaKernel::live_code() {
                         .module = std::move(module),
                         .crew = crew,
                         .group_lanes = options_.geometry.workgroup_size,
-                        .worker_count = live_worker_count(),
                         .fuel_per_item = options_.fuel_per_item,
                         .opcodes = handler_opcodes(options_)};
   return *live_code_;
 }
 
 Result<std::unique_ptr<LiveKernel>> CudaKernel::start(const LiveLaunch& launch) {
+  const Word sm_count = context_->facts().sm_count;
+  if (launch.multiprocessors > sm_count) {
+    return fail(Code::invalid_argument,
+                fmt::format("session: {} multiprocessors were asked for, the GPU has {}",
+                            launch.multiprocessors, sm_count),
+                "ask for fewer, or for 0, which is all of them");
+  }
   LiveCode code = EVERKERNEL_TRY(live_code());
+  code.sm_count = launch.multiprocessors == 0 ? sm_count : launch.multiprocessors;
+  code.worker_count = live_worker_count(launch.multiprocessors);
   if (launch.worker_count != 0) {
     code.worker_count = std::min(code.worker_count, launch.worker_count);
   }

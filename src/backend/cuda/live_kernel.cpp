@@ -39,6 +39,13 @@ constexpr auto kAcknowledgeTimeout = std::chrono::seconds(30);
 // Cycles in which a host thread that waits for an outcome sees it and publishes its next item
 // (decision 0018).
 constexpr Word kAnswerCycles = 300;
+// Orders that crews may still have, from which on they are freed without waiting for the keeper.
+constexpr std::size_t kManyRetired = 32;
+// How long the keeper waits for crews to gather: at first, and after it was in vain many times.
+constexpr auto kFirstPatience = milliseconds(1);
+constexpr auto kMostPatience = milliseconds(16);
+// Least time between two such attempts.
+constexpr auto kParkingInterval = std::chrono::seconds(1);
 // Longest pause between two looks of a kernel without work.
 constexpr Word kLongestPauseNs = 8000;
 
@@ -52,14 +59,20 @@ Word home_crews_of(const CrewKernel& kernel, Word crew_count) {
   return crew_count >= 2 * home * abi::kPriorityCount ? home : 0;
 }
 
+Failure stopped() {
+  return fail(Code::invalid_argument, "session is stopped", "start a new session");
+}
+
 bool is_before(Word epoch, Word other) {
   return static_cast<std::int32_t>(epoch - other) < 0;
 }
 
 }  // namespace
 
-Word live_worker_count(const Context& context, const CrewKernel& kernel, Word limit) {
-  const Word sm_count = context.facts().sm_count;
+Word live_worker_count(const Context& context, const CrewKernel& kernel, Word limit,
+                       Word sm_count) {
+  const Word there = context.facts().sm_count;
+  sm_count = sm_count == 0 ? there : std::min(sm_count, there);
   const Word most = kernel.has_groups ? (sm_count + 1) / 2 : sm_count * kWarpsPerSm;
   return limit == 0 ? most : std::min(limit, most);
 }
@@ -85,7 +98,10 @@ Result<std::unique_ptr<LiveKernel>> CudaLiveKernel::start(LiveCode code, const L
   std::unique_ptr<CudaLiveKernel> kernel(
       new CudaLiveKernel(std::move(code), launch, std::move(stream), control, debug_log, io_queue));
   EVERKERNEL_TRY(kernel->prepare());
-  EVERKERNEL_TRY(kernel->launch());
+  {
+    const std::scoped_lock held(kernel->lock_);
+    EVERKERNEL_TRY(kernel->launch());
+  }
   kernel->keeper_ = EVERKERNEL_TRY(
       Thread::start([self = kernel.get()](const std::stop_token& stop) { self->keep(stop); }));
   return std::unique_ptr<LiveKernel>(std::move(kernel));
@@ -99,7 +115,8 @@ CudaLiveKernel::CudaLiveKernel(LiveCode code, const LiveLaunch&, Stream stream,
       stream_(std::move(stream)),
       debug_log_(debug_log),
       control_(control),
-      io_queue_(io_queue) {}
+      io_queue_(io_queue),
+      parking_patience_(kFirstPatience) {}
 
 Result<void> CudaLiveKernel::prepare() {
   const Current current = EVERKERNEL_TRY(context().enter());
@@ -113,7 +130,8 @@ Result<void> CudaLiveKernel::prepare() {
   const std::size_t counters = code_.opcodes.size() + kLargeOpcodes.size();
   executions_ = EVERKERNEL_TRY(CudaMemory::create(code_.context, counters * sizeof(Wide)));
   places_ = EVERKERNEL_TRY(OrderPlaces::create(code_.context));
-  return give_orders();
+  EVERKERNEL_TRY(give_orders());
+  return context().wait(context().copy_stream(), context().copy_deadline(), "giving orders");
 }
 
 LiveParams CudaLiveKernel::make_params() const {
@@ -135,13 +153,15 @@ LiveParams CudaLiveKernel::make_params() const {
   params.home_crews = home_crews_;
   params.longest_pause_ns = kLongestPauseNs;
   params.answer_cycles = kAnswerCycles;
+  params.settled_epoch = settled_epoch_;
   return params;
 }
 
+// `lock_` is held.
 Result<void> CudaLiveKernel::launch() {
   const Current current = EVERKERNEL_TRY(context().enter());
   const Grid grid =
-      crew_grid(context(), code_.crew, code_.worker_count, largest_tile_bytes(code_.crew));
+      crew_grid(code_.sm_count, code_.crew, code_.worker_count, largest_tile_bytes(code_.crew));
   context().begin_stay();  // first: the end of another session must not wait for this kernel
   const auto launched = context().launch(code_.crew.function, grid, stream_.get(), make_params());
   if (!launched) {
@@ -149,8 +169,7 @@ Result<void> CudaLiveKernel::launch() {
     return launched;
   }
   is_running_.store(true, std::memory_order_release);
-  const std::scoped_lock held(lock_);
-  stays_ = true;
+  is_away_ = false;
   ++totals_.launches;
   return {};
 }
@@ -171,7 +190,7 @@ Result<void> CudaLiveKernel::give_orders() {
   });
   LiveOrders orders{};
   orders.epoch = present_.epoch + 1;
-  orders.must_leave = must_leave_ ? 1 : 0;
+  orders.leaving = leaving_;
   orders.table = present_.table == nullptr ? nullptr : present_.table->device_address();
   orders.table_mask = table_mask_;
   std::vector<std::byte> image(sizeof orders + sorted.size() * sizeof(Wide));
@@ -191,11 +210,11 @@ Result<void> CudaLiveKernel::give_orders() {
               .place = std::move(place),
               .table = present_.table,
               .table_owner = present_.table_owner};
+  if (retired_.size() >= kManyRetired) free_retired();
   retired_.push_back(std::move(present_));
   present_ = std::move(next);
   EVERKERNEL_TRY(
-      shared_->write(offsetof(LiveShared, orders), std::as_bytes(std::span(&address, 1))));
-  free_retired();
+      present_.place.store_address(driver_address(*shared_) + offsetof(LiveShared, orders)));
   return {};
 }
 
@@ -248,6 +267,125 @@ Result<void> CudaLiveKernel::wait_acknowledged(Clock::time_point deadline, Word 
   return {};
 }
 
+// ---- parking ----
+
+Result<void> CudaLiveKernel::parked(const std::function<void()>& act, Clock::time_point deadline) {
+  EVERKERNEL_TRY(home_.check("session"));
+  EVERKERNEL_TRY(begin_parking(deadline));
+  struct Parking {
+    CudaLiveKernel& kernel;
+    ~Parking() { kernel.end_parking(); }
+  } const parking{*this};
+  EVERKERNEL_TRY(park(deadline));
+  context().end_stay();
+  act();
+  return unpark();
+}
+
+// One thread at a time parks the kernel.
+Result<void> CudaLiveKernel::begin_parking(Clock::time_point deadline) {
+  std::unique_lock held(lock_);
+  const bool is_free = parking_over_.wait_until(held, deadline, [this] { return !is_parking_; });
+  if (has_stopped_ || !is_running()) return stopped();
+  if (!is_free) {
+    return fail(Code::timeout, "cuda: another thread had the session parked until the deadline",
+                "raise the timeout");
+  }
+  is_parking_ = true;
+  return {};
+}
+
+void CudaLiveKernel::end_parking() {
+  {
+    const std::scoped_lock held(lock_);
+    is_parking_ = false;
+  }
+  parking_over_.notify_all();
+}
+
+// Ends the kernel when no crew holds anything. If that does not come about until the deadline, the
+// kernel goes on.
+Result<void> CudaLiveKernel::park(Clock::time_point deadline) {
+  EVERKERNEL_TRY(tell_to(device::Leaving::gather));
+  const auto waited = wait_gathered(deadline);
+  const bool has_left = (waited && *waited) || EVERKERNEL_TRY(call_off());
+  const std::scoped_lock held(lock_);
+  if (has_stopped_) return stopped();
+  if (!has_left && !waited) return Failure(waited.error());
+  if (!has_left) {
+    return fail(Code::timeout, "cuda: an item held up the parking of a session until the deadline",
+                "raise the timeout, or park when no long items run");
+  }
+  leaving_ = device::Leaving::stay;
+  settled_epoch_ = present_.epoch;
+  is_away_ = true;
+  return {};
+}
+
+// Gives orders that ask crews to gather, or no longer. A session that was stopped has others.
+Result<void> CudaLiveKernel::tell_to(device::Leaving leaving) {
+  const std::scoped_lock held(lock_);
+  if (has_stopped_) return stopped();
+  leaving_ = leaving;
+  struct Undo {
+    device::Leaving* leaving;
+    ~Undo() {
+      if (leaving != nullptr) *leaving = device::Leaving::stay;
+    }
+  } undo{&leaving_};
+  EVERKERNEL_TRY(give_orders());
+  undo.leaving = nullptr;
+  return {};
+}
+
+// Waits until the kernel has ended; false at the deadline.
+Result<bool> CudaLiveKernel::wait_gathered(Clock::time_point deadline) {
+  const Current current = EVERKERNEL_TRY(context().enter());
+  const auto ended = context().wait(stream_.get(), deadline, "parking a session");
+  if (ended || ended.error().code == Code::timeout) return ended.has_value();
+  return Failure(ended.error());
+}
+
+// Tells crews that have gathered to go on. If all of them had gathered before they saw that, waits
+// for the end of the kernel and returns true.
+Result<bool> CudaLiveKernel::call_off() {
+  EVERKERNEL_TRY(tell_to(device::Leaving::stay));
+  EVERKERNEL_TRY(wait_acknowledged(deadline_after(kAcknowledgeTimeout), 0));
+  Word parked = 0;
+  EVERKERNEL_TRY(
+      shared_->read(offsetof(LiveShared, parked), std::as_writable_bytes(std::span(&parked, 1))));
+  if (!is_before(settled_epoch_, parked)) return false;
+  return wait_gathered(deadline_after(kAcknowledgeTimeout));
+}
+
+// Launches the kernel again on the same queues, unless the session was stopped meanwhile.
+Result<void> CudaLiveKernel::unpark() {
+  auto launched = [this]() -> Result<void> {
+    const std::scoped_lock held(lock_);
+    if (has_stopped_) return {};
+    return launch();
+  }();
+  if (launched) return {};
+  note(launched);
+  note_end();
+  return launched;
+}
+
+// The keeper parks the kernel for a moment when much waits to be freed. An item that takes long
+// holds up the others meanwhile, so that it waits only a short time for them, and tries again.
+void CudaLiveKernel::free_what_waits() {
+  const auto now = Clock::now();
+  if (now < next_parking_ || !context().has_much_to_free()) return;
+  {
+    const std::scoped_lock held(lock_);
+    if (is_parking_) return;
+  }
+  const auto freed = parked([] {}, now + parking_patience_);
+  parking_patience_ =
+      freed ? kFirstPatience : std::min<Clock::duration>(2 * parking_patience_, kMostPatience);
+  next_parking_ = Clock::now() + kParkingInterval;
+}
+
 // ---- queues and buffers ----
 
 Result<void> CudaLiveKernel::open(std::shared_ptr<LiveQueue> queue) {
@@ -288,7 +426,6 @@ std::uint64_t CudaLiveKernel::close(LiveQueue& queue, Clock::time_point deadline
                          .native = {}}));
   }
   const std::uint64_t cancelled = cancel_taken(*closing);
-  context().keep_while_kernels_stay(closing);
   queue.notify();
   return cancelled;
 }
@@ -485,11 +622,8 @@ void CudaLiveKernel::keep(const std::stop_token& stop) {
       expects_sleeper_ = false;
     }
     wake_sleepers();
-    const auto current = context().enter();
-    if (!current) return note_end();
-    const auto ended =
-        context().wait(stream_.get(), Clock::time_point::min(), "looking at a session");
-    if (ended || context().is_lost()) return note_end();
+    if (has_ended()) return note_end();
+    free_what_waits();
     const std::unique_lock held(lock_, std::try_to_lock);
     if (!held) continue;
     free_retired();
@@ -497,6 +631,17 @@ void CudaLiveKernel::keep(const std::stop_token& stop) {
     note_given_heads();
     next_note = Clock::now() + kKeeperNap;
   }
+}
+
+// Whether the kernel has ended by itself, or the device is lost. Whoever parks the kernel looks at
+// it meanwhile.
+bool CudaLiveKernel::has_ended() {
+  const std::scoped_lock held(lock_);
+  if (is_parking_) return context().is_lost();
+  const auto current = context().enter();
+  if (!current) return true;
+  return context().wait(stream_.get(), Clock::time_point::min(), "looking at a session") ||
+         context().is_lost();
 }
 
 // Draining such a queue ends when its head has reached the tail: no publisher of this process knows
@@ -535,7 +680,7 @@ void CudaLiveKernel::note_end() {
 
 Result<void> CudaLiveKernel::give_order_to_leave() {
   const std::scoped_lock held(lock_);
-  must_leave_ = true;
+  leaving_ = device::Leaving::leave;
   return give_orders();
 }
 
@@ -572,7 +717,7 @@ std::uint64_t CudaLiveKernel::stop(Clock::time_point deadline, LeaveMode mode) {
   if (!home_.is_here()) return 0;  // a child of fork() has no keeper, and no device
   {
     const std::scoped_lock held(lock_);
-    if (has_stopped_ || !stays_) return 0;
+    if (has_stopped_ || totals_.launches == 0) return 0;
     has_stopped_ = true;
   }
   if (is_running()) end_kernel(deadline);
@@ -586,8 +731,7 @@ std::uint64_t CudaLiveKernel::stop(Clock::time_point deadline, LeaveMode mode) {
     if (mode == LeaveMode::cancel) cancelled += cancel_taken(*queue);
     queue->live().notify();
   }
-  context().end_stay();
-  for (auto& queue : queues_) context().keep_while_kernels_stay(std::move(queue));
+  if (!std::exchange(is_away_, true)) context().end_stay();
   queues_.clear();
   retired_.clear();
   return cancelled;

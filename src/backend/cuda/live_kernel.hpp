@@ -5,6 +5,7 @@
 #include <array>
 #include <atomic>
 #include <condition_variable>
+#include <functional>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -31,13 +32,15 @@ struct LiveCode {
   CrewKernel crew = {};
   Word group_lanes = 0;             // of handlers of scope group
   Word worker_count = 0;            // crews
+  Word sm_count = 0;                // multiprocessors over which they are laid
   std::uint64_t fuel_per_item = 0;  // turns of loops
   std::vector<Word> opcodes = {};   // of the handlers, by index
 };
 
 // Crews of a session, of which each is a worker: a few warps on each multiprocessor, or a block on
-// every second one, so that other kernels have room beside them. `limit` 0 is no limit.
-Word live_worker_count(const Context& context, const CrewKernel& kernel, Word limit);
+// every second one, so that other kernels have room beside them. `limit` 0 is no limit, and
+// `sm_count` 0 is every multiprocessor.
+Word live_worker_count(const Context& context, const CrewKernel& kernel, Word limit, Word sm_count);
 
 class CudaLiveKernel final : public LiveKernel {
  public:
@@ -61,6 +64,7 @@ class CudaLiveKernel final : public LiveKernel {
   void refresh_control(std::size_t word) override;
   void mirror() override;
   void expect_sleeper() override;
+  Result<void> parked(const std::function<void()>& act, Clock::time_point deadline) override;
 
  private:
   // What crews work by, and what these orders keep alive.
@@ -78,6 +82,15 @@ class CudaLiveKernel final : public LiveKernel {
   device::LiveParams make_params() const;
   Result<void> launch();
 
+  Result<void> begin_parking(Clock::time_point deadline);
+  Result<void> park(Clock::time_point deadline);
+  Result<bool> wait_gathered(Clock::time_point deadline);
+  Result<bool> call_off();
+  Result<void> tell_to(device::Leaving leaving);
+  Result<void> unpark();
+  void end_parking();
+  void free_what_waits();
+
   Result<void> give_orders();
   Result<void> give_order_to_leave();
   Result<std::vector<device::Wide>> read_seats() const;
@@ -92,6 +105,7 @@ class CudaLiveKernel final : public LiveKernel {
   Result<void> sync_counts();
   void add_counts(const LiveCounters& now);
   void keep(const std::stop_token& stop);
+  bool has_ended();
   void note_given_heads() const;
   bool has_sleepers() const;
   void wake_sleepers();
@@ -117,11 +131,14 @@ class CudaLiveKernel final : public LiveKernel {
   std::vector<std::shared_ptr<DeviceQueue>> queues_;
   Word queues_made_ = 0;
   Word table_mask_ = 0;
-  bool must_leave_ = false;
+  device::Leaving leaving_ = device::Leaving::stay;  // what orders ask of crews
+  bool is_parking_ = false;  // a thread parks the kernel, has parked it or launches it
+  bool is_away_ = true;      // the kernel is not launched, or has left to be parked
+  Word settled_epoch_ = 0;   // orders to gather up to this one are over
+  std::condition_variable parking_over_;
   Orders present_;
   std::list<Orders> retired_;  // crews may still have them
   LiveCounters totals_;        // as they were last read
-  bool stays_ = false;         // it was launched
   bool has_stopped_ = false;
   mutable std::optional<Error> failure_;
 
@@ -130,6 +147,8 @@ class CudaLiveKernel final : public LiveKernel {
   std::mutex keeper_lock_;  // guards the next one
   std::condition_variable_any keeper_wake_;
   bool expects_sleeper_ = false;
+  Clock::time_point next_parking_ = {};  // the keeper's own
+  Clock::duration parking_patience_;     // of the next one
   Thread keeper_;
 };
 

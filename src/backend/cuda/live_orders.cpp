@@ -2,6 +2,7 @@
 #include "backend/cuda/live_orders.hpp"
 
 #include <bit>
+#include <cstring>
 #include <utility>
 
 namespace everkernel::backend::cuda {
@@ -10,6 +11,8 @@ namespace {
 constexpr unsigned kPlaces = 64;
 // Orders name every queue of a session, of which there are at most 1,024.
 constexpr std::size_t kPlaceBytes = sizeof(device::LiveOrders) + 1024 * sizeof(device::Wide);
+// Where the addresses of the places lie behind their twins.
+constexpr std::size_t kAddresses = kPlaces * kPlaceBytes;
 
 }  // namespace
 
@@ -18,6 +21,7 @@ OrderPlace& OrderPlace::operator=(OrderPlace&& other) noexcept {
   release();
   places_ = std::move(other.places_);
   memory_ = std::move(other.memory_);
+  context_ = std::move(other.context_);
   index_ = other.index_;
   address_ = other.address_;
   return *this;
@@ -31,12 +35,41 @@ void OrderPlace::release() {
 
 Result<void> OrderPlace::write(std::span<const std::byte> orders) const {
   if (memory_ != nullptr) return memory_->write(0, orders);
-  return places_->block_->write(index_ * kPlaceBytes, orders);
+  const std::size_t offset = index_ * kPlaceBytes;
+  std::memcpy(places_->twins_.data() + offset, orders.data(), orders.size());
+  return places_->copy(address_, offset, orders.size());
+}
+
+Result<void> OrderPlace::store_address(CuPointer word) const {
+  if (places_ != nullptr) {
+    return places_->copy(word, kAddresses + index_ * sizeof address_, sizeof address_);
+  }
+  const Current current = EVERKERNEL_TRY(context_->enter());
+  return context_->staging().write(word, std::as_bytes(std::span(&address_, 1)));
+}
+
+OrderPlaces::OrderPlaces(std::shared_ptr<Context> context, std::unique_ptr<Memory> block,
+                         PinnedMemory twins)
+    : context_(std::move(context)), block_(std::move(block)), twins_(std::move(twins)) {
+  for (unsigned i = 0; i < kPlaces; ++i) {
+    const device::Wide address = driver_address(*block_) + i * kPlaceBytes;
+    std::memcpy(twins_.data() + kAddresses + i * sizeof address, &address, sizeof address);
+  }
 }
 
 Result<std::shared_ptr<OrderPlaces>> OrderPlaces::create(const std::shared_ptr<Context>& context) {
   auto block = EVERKERNEL_TRY(CudaMemory::create(context, kPlaces * kPlaceBytes));
-  return std::shared_ptr<OrderPlaces>(new OrderPlaces(context, std::move(block)));
+  auto twins =
+      EVERKERNEL_TRY(PinnedMemory::create(context, kAddresses + kPlaces * sizeof(device::Wide)));
+  return std::shared_ptr<OrderPlaces>(new OrderPlaces(context, std::move(block), std::move(twins)));
+}
+
+Result<void> OrderPlaces::copy(CuPointer target, std::size_t twin_offset,
+                               std::size_t size_bytes) const {
+  const Current current = EVERKERNEL_TRY(context_->enter());
+  return context_->check(context_->driver().cuMemcpyHtoDAsync(target, twins_.data() + twin_offset,
+                                                              size_bytes, context_->copy_stream()),
+                         "copying orders to the device");
 }
 
 Result<OrderPlace> OrderPlaces::take(std::size_t size_bytes) {
@@ -44,6 +77,7 @@ Result<OrderPlace> OrderPlaces::take(std::size_t size_bytes) {
   const auto free = static_cast<unsigned>(std::countr_one(in_use_));
   if (free == kPlaces || size_bytes > kPlaceBytes) {
     place.memory_ = EVERKERNEL_TRY(CudaMemory::create(context_, size_bytes));
+    place.context_ = context_;
     place.address_ = driver_address(*place.memory_);
     return place;
   }

@@ -22,8 +22,10 @@ class OrderPlace {
 
   // Where the device finds the orders.
   device::Wide address() const { return address_; }
-  // Copies orders there. Fails as Memory::write does.
+  // Begin to copy orders there, and their address to a word of the device. Work that is queued in
+  // the copy stream behind them finds both. Fail as Memory::write does.
   Result<void> write(std::span<const std::byte> orders) const;
+  Result<void> store_address(CuPointer word) const;
 
  private:
   friend class OrderPlaces;
@@ -31,12 +33,14 @@ class OrderPlace {
 
   std::shared_ptr<OrderPlaces> places_;  // null: none, or the place has memory of its own
   std::unique_ptr<Memory> memory_;
+  std::shared_ptr<const Context> context_;  // of memory of its own
   unsigned index_ = 0;
   device::Wide address_ = 0;
 };
 
 // Places for orders in one block, which is there before the kernel is launched: giving orders
-// allocates nothing. Not thread-safe.
+// allocates nothing. Each place has a twin in pinned memory, which holds the same orders: giving
+// them waits for no copy. Not thread-safe.
 class OrderPlaces : public std::enable_shared_from_this<OrderPlaces> {
  public:
   // Fails as CudaMemory::create does.
@@ -49,11 +53,12 @@ class OrderPlaces : public std::enable_shared_from_this<OrderPlaces> {
 
  private:
   friend class OrderPlace;
-  OrderPlaces(std::shared_ptr<Context> context, std::unique_ptr<Memory> block)
-      : context_(std::move(context)), block_(std::move(block)) {}
+  OrderPlaces(std::shared_ptr<Context> context, std::unique_ptr<Memory> block, PinnedMemory twins);
+  Result<void> copy(CuPointer target, std::size_t twin_offset, std::size_t size_bytes) const;
 
   std::shared_ptr<Context> context_;
   std::unique_ptr<Memory> block_;
+  PinnedMemory twins_;        // of the places, and behind them their addresses
   std::uint64_t in_use_ = 0;  // a bit for each place
 };
 

@@ -34,37 +34,41 @@ void raise(std::atomic<LongWord>& word, LongWord to) {
 // ---- pages ----
 
 Result<MappedPages> MappedPages::map(std::shared_ptr<const Context> context, const void* begin,
-                                     std::size_t size_bytes) {
+                                     std::size_t size_bytes, std::shared_ptr<const void> owner) {
   const Current current = EVERKERNEL_TRY(context->enter());
   const Driver& driver = context->driver();
   auto* const pages = const_cast<void*>(begin);
-  EVERKERNEL_TRY(context->check(
-      driver.cuMemHostRegister(pages, aligned(size_bytes, kPageBytes), kMapForDevice),
-      "mapping the memory of a queue"));
-  CuPointer pointer = 0;
-  const auto found = context->check(driver.cuMemHostGetDevicePointer(&pointer, pages, 0),
-                                    "cuMemHostGetDevicePointer");
-  MappedPages mapped(std::move(context), pages, pointer);
-  EVERKERNEL_TRY(found);
+  const std::size_t whole_bytes = aligned(size_bytes, kPageBytes);
+  context->reserve_place_to_keep();
+  const auto registered = context->check(
+      driver.cuMemHostRegister(pages, whole_bytes, kMapForDevice), "mapping the memory of a queue");
+  if (!registered) context->return_place_to_keep();
+  EVERKERNEL_TRY(registered);
+  MappedPages mapped(std::move(context), pages, whole_bytes, std::move(owner));
+  EVERKERNEL_TRY(
+      mapped.context_->check(driver.cuMemHostGetDevicePointer(&mapped.device_pointer_, pages, 0),
+                             "cuMemHostGetDevicePointer"));
   return mapped;
 }
 
 MappedPages::MappedPages(MappedPages&& other) noexcept
     : context_(std::move(other.context_)),
       begin_(std::exchange(other.begin_, nullptr)),
+      size_bytes_(other.size_bytes_),
+      owner_(std::move(other.owner_)),
       device_pointer_(other.device_pointer_) {}
 
 MappedPages& MappedPages::operator=(MappedPages&& other) noexcept {
   std::swap(context_, other.context_);
   std::swap(begin_, other.begin_);
+  std::swap(size_bytes_, other.size_bytes_);
+  std::swap(owner_, other.owner_);
   std::swap(device_pointer_, other.device_pointer_);
   return *this;
 }
 
 MappedPages::~MappedPages() {
-  if (begin_ == nullptr) return;
-  const auto current = context_->enter();
-  if (current) context_->driver().cuMemHostUnregister(begin_);
+  if (begin_ != nullptr) context_->unmap(begin_, size_bytes_, std::move(owner_));
 }
 
 // ---- queues ----
@@ -83,11 +87,10 @@ Result<std::unique_ptr<DeviceQueue>> DeviceQueue::create(const std::shared_ptr<C
                                                          Word number) {
   const protocol::QueueKernel& words = queue->words;
   const abi::QueueHeader& header = words.header();
-  context->reserve_place_to_keep();
-  auto producer_file =
-      EVERKERNEL_TRY(MappedPages::map(context, words.producer_file(), header.producer_bytes));
+  auto producer_file = EVERKERNEL_TRY(
+      MappedPages::map(context, words.producer_file(), header.producer_bytes, queue));
   auto kernel_file =
-      EVERKERNEL_TRY(MappedPages::map(context, words.kernel_file(), header.kernel_bytes));
+      EVERKERNEL_TRY(MappedPages::map(context, words.kernel_file(), header.kernel_bytes, queue));
   auto block = EVERKERNEL_TRY(CudaMemory::create(context, offsets_of(header.capacity).end));
   std::unique_ptr<DeviceQueue> made(new DeviceQueue(std::move(queue), number,
                                                     std::move(producer_file),

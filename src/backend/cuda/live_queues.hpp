@@ -12,13 +12,13 @@
 namespace everkernel::backend::cuda {
 
 // Pages of the host that the device reads and writes. Unmapping them waits for every kernel of the
-// device, so that they stay mapped while any kernel stays (Context::keep_while_kernels_stay).
+// device, so that they stay mapped, and their owner there, while any kernel stays (Context::unmap).
 class MappedPages {
  public:
-  // Maps the pages from `begin` on, which is on a page. Fails with `out_of_memory` and
-  // `unsupported`.
+  // Maps the pages from `begin` on, which is on a page. `owner` keeps them. Fails with
+  // `out_of_memory` and `unsupported`.
   static Result<MappedPages> map(std::shared_ptr<const Context> context, const void* begin,
-                                 std::size_t size_bytes);
+                                 std::size_t size_bytes, std::shared_ptr<const void> owner);
   MappedPages(MappedPages&& other) noexcept;
   MappedPages& operator=(MappedPages&& other) noexcept;
   ~MappedPages();
@@ -27,12 +27,18 @@ class MappedPages {
   CuPointer device_pointer() const { return device_pointer_; }
 
  private:
-  MappedPages(std::shared_ptr<const Context> context, void* begin, CuPointer device_pointer)
-      : context_(std::move(context)), begin_(begin), device_pointer_(device_pointer) {}
+  MappedPages(std::shared_ptr<const Context> context, void* begin, std::size_t size_bytes,
+              std::shared_ptr<const void> owner)
+      : context_(std::move(context)),
+        begin_(begin),
+        size_bytes_(size_bytes),
+        owner_(std::move(owner)) {}
 
   std::shared_ptr<const Context> context_;
   void* begin_;
-  CuPointer device_pointer_;
+  std::size_t size_bytes_;
+  std::shared_ptr<const void> owner_;
+  CuPointer device_pointer_ = 0;
 };
 
 // The device's part of one queue.
@@ -67,7 +73,7 @@ class DeviceQueue {
   Result<void> fill();
   void stage_taken(std::vector<std::byte>& image) const;
 
-  std::shared_ptr<LiveQueue> queue_;  // first: its files outlive their mappings
+  std::shared_ptr<LiveQueue> queue_;
   Word number_;
   Offsets offsets_;
   MappedPages producer_file_;

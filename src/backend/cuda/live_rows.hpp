@@ -46,20 +46,32 @@ struct alignas(128) LiveQueueRow {
   LiveStretch stretches[kStretches];  ///< by their number
 };
 
-/// What crews work by. Orders never change: the host writes new ones and then their address, and
-/// frees the old ones when no crew has them any more.
+/// What crews are to do when they hold no items any more.
+enum class Leaving : Word {
+  stay,    ///< look for others
+  leave,   ///< leave, each by itself
+  gather,  ///< wait for each other, and leave together (device/live_duty.cuh)
+};
+
+/// What crews work by. But for one word, orders never change: the host writes new ones and then
+/// their address, and frees the old ones when no crew has them any more.
 struct alignas(16) LiveOrders {
   Word epoch;                                 ///< counts the orders of a kernel
-  Word must_leave;                            ///< crews finish the items that they hold and leave
+  Leaving leaving;                            ///< whether crews are to leave, and how
   const void* table;                          ///< entries of the buffer table
   Word table_mask;                            ///< of the buffer table
   Word level_begin[abi::kPriorityCount + 1];  ///< where the queues of each priority begin
+  Word gathered;                              ///< crews that wait to leave; crews count it
   LiveQueueRow* const* queues;                ///< by priority, most urgent first, then by tenant
 };
 
+/// A bit of `gathered`: there were newer orders before all crews had gathered, and none leaves.
+inline constexpr Word kCalledOff = 1u << 31;
+
 /// What a crew is at, in one word: the epoch of its orders in the upper half. The lower half is 0
 /// while the crew looks or waits, and the number of a queue while it runs items of that queue
-/// alone. A crew that has not begun has 0 there: it reads the orders behind kSeatArrived.
+/// alone. A crew that has not begun, or has left together with all others, has 0 there: when it
+/// begins, it reads the orders behind kSeatArrived.
 inline constexpr Wide kSeatArrived = 0xFFFFFFFFu;  ///< the crew has no orders yet
 inline constexpr Wide kSeatLeft = ~Wide{0};        ///< the crew has left
 
@@ -89,7 +101,7 @@ struct alignas(128) LiveShared {
   alignas(128) LiveTotals totals;
   alignas(128) Wide prefetches;                     ///< IO slots of prefetches, one bit each
   Word hits_dropped;                                ///< emits, which have no place to go
-  Word unused;                                      ///< zero
+  Word parked;                                      ///< epoch by which crews left together last
   Word in_flight[abi::kControlTenantQuotas.count];  ///< items of tenants that are counted
 };
 
@@ -112,6 +124,7 @@ struct LiveParams {
   Word home_crews;        ///< crews that serve one priority each; 0: every crew serves all
   Word longest_pause_ns;  ///< between two looks of a kernel without work
   Word answer_cycles;     ///< for a host thread to answer an outcome with the next item
+  Word settled_epoch;     ///< orders up to this one do not ask crews to gather any more
 };
 
 }  // namespace everkernel::device

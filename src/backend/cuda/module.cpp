@@ -97,8 +97,10 @@ Result<Module> Module::load_bytes(std::shared_ptr<const Context> context,
   const Current current = EVERKERNEL_TRY(context->enter());
   context->reserve_place_to_keep();
   CuModule loaded = nullptr;
-  EVERKERNEL_TRY(context->check(context->driver().cuModuleLoadData(&loaded, code.bytes.data()),
-                                "cuModuleLoadData"));
+  const auto done = context->check(context->driver().cuModuleLoadData(&loaded, code.bytes.data()),
+                                   "cuModuleLoadData");
+  if (!done) context->return_place_to_keep();
+  EVERKERNEL_TRY(done);
   Module module(std::move(context), loaded);
   module.key_ = code.key;
   module.is_from_cache_ = code.is_from_cache;

@@ -102,6 +102,9 @@ class FaultyLive final : public LiveKernel, public Cuttable {
   void refresh_control(std::size_t word) override { inner_->refresh_control(word); }
   void mirror() override { inner_->mirror(); }
   void expect_sleeper() override { inner_->expect_sleeper(); }
+  Result<void> parked(const std::function<void()>& act, Clock::time_point deadline) override {
+    return inner_->parked(act, deadline);
+  }
   bool is_running() const override { return inner_->is_running(); }
   void look_again() override { inner_->look_again(); }
   void add_executions(std::vector<OpcodeTotal>& totals) const override {
@@ -241,7 +244,9 @@ class FaultyKernel final : public Kernel {
 
   std::string_view pipeline_id() const override { return inner_->pipeline_id(); }
   Word worker_count() const override { return inner_->worker_count(); }
-  Word live_worker_count() const override { return inner_->live_worker_count(); }
+  Word live_worker_count(Word multiprocessors) const override {
+    return inner_->live_worker_count(multiprocessors);
+  }
   Result<void> health() const override {
     if (!device_->is_alive(generation_)) return lost();
     return inner_->health();

@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -210,6 +211,7 @@ struct LiveLaunch {
   std::span<std::byte> io_queue = {};   ///< on a 64-byte line
   Doorbell* doorbell = nullptr;         ///< where workers sleep
   Word worker_count = 0;                ///< 0 = all workers of the kernel
+  Word multiprocessors = 0;             ///< of a GPU; 0 = all of them
 };
 
 /// How a kernel leaves its queues.
@@ -259,6 +261,15 @@ class LiveKernel {
   /// Called by a host thread that has counted itself among the sleepers of a queue and is about to
   /// sleep: a kernel whose workers cannot wake host threads begins to look for outcomes.
   virtual void expect_sleeper() {}
+  /// Calls `act`, which does not throw, when the kernel is not on its device, and starts it again.
+  /// Nothing of the queues changes by it. Workers on a CPU hold up no call of a device, so they
+  /// just go on. Fails with `timeout` if an item still runs at the deadline, or another thread has
+  /// the kernel parked; then `act` was not called and the kernel goes on. Fails with
+  /// `invalid_argument` after stop(), and with `device_lost`.
+  virtual Result<void> parked(const std::function<void()>& act, Clock::time_point) {
+    act();
+    return {};
+  }
   /// Adds the items that reached DONE, by opcode, to totals sorted by opcode: every built-in
   /// operation and every handler has a row.
   virtual void add_executions(std::vector<OpcodeTotal>& totals) const = 0;

@@ -2,6 +2,11 @@
 // (backend/cuda/live_rows.hpp): a crew that sees new ones acknowledges them in its seat when it has
 // nothing left of the old ones. Of the crews that serve a priority one looks, and the others wait
 // for its lock.
+//
+// A kernel that is parked must end as a whole, because a crew that has left cannot come back. So
+// crews that are told to gather count themselves in a word of the orders and wait. They leave if
+// the count becomes that of all crews, and go on if somebody has called it off: a crew that sees
+// newer orders first. Both are changes of one word, so all crews decide alike.
 #pragma once
 
 #include "backend/cuda/device/crew.cuh"
@@ -15,6 +20,9 @@
 #include "jit/device/words.cuh"
 
 namespace everkernel::device {
+
+/// Between two looks of a crew that waits for others to gather.
+inline constexpr Word kGatherPause = 200;
 
 /// What one crew is on duty for: the orders it works by, its seat, and whether it is the crew that
 /// looks at a priority.
@@ -37,9 +45,32 @@ class LiveDuty {
     epoch_ = load_field(&orders->epoch);
     queues_ = load_pointer(&orders->queues);
     runner_.set_table(load_pointer(&orders->table), load_field(&orders->table_mask));
-    const bool must_leave = load_field(&orders->must_leave) != 0;
+    const Leaving leaving{load_field(reinterpret_cast<const Word*>(&orders->leaving))};
+    const bool is_news = static_cast<int>(epoch_ - params_.settled_epoch) > 0;
+    must_gather_ = leaving == Leaving::gather && is_news;
     store_seat(0);
-    return !must_leave;
+    return leaving != Leaving::leave;
+  }
+
+  /// Waits until every crew is here, when all of them leave; false if there are newer orders
+  /// before, or SHUTDOWN is set. This crew holds nothing.
+  EK_DEVICE bool wait_for_all() {
+    const Words gathered = one_word(const_cast<Word*>(&orders_->gathered));
+    Word count = 0;
+    if (lane_index() == 0) {
+      count = gathered.fetch_add_acq_rel(0, 1) + 1;
+      if (count == params_.crew_count) one_word(&shared_.parked).store_relaxed(0, epoch_);
+    }
+    for (;;) {
+      const bool is_over = same_orders() != orders_ || same_shut_down();
+      if (lane_index() == 0) {
+        count = gathered.load_acquire(0);
+        if (is_over) count = call_off(gathered, count);
+      }
+      has_gathered_ = __shfl_sync(kAllLanes, count, 0) == params_.crew_count;
+      if (has_gathered_ || is_over) return has_gathered_;
+      sleep(kGatherPause);
+    }
   }
 
   EK_DEVICE bool serves_one_level() const { return params_.home_crews != 0; }
@@ -61,6 +92,8 @@ class LiveDuty {
   EK_DEVICE Word is_shut_down() const {
     return runner_.control().load_relaxed(abi::kControlShutdown.first);
   }
+  /// The same, equal on all lanes.
+  EK_DEVICE bool same_shut_down() const { return __shfl_sync(kAllLanes, is_shut_down(), 0) != 0; }
 
   /// Takes the lock of a priority that has queues and at which nobody looks. Each of the first
   /// lanes looks at one lock.
@@ -112,6 +145,16 @@ class LiveDuty {
   }
 
  private:
+  /// Keeps crews from leaving, unless all have gathered; returns the word. One lane calls it.
+  EK_DEVICE Word call_off(const Words& gathered, Word count) const {
+    while (count < params_.crew_count) {
+      const Word before = gathered.exchange_if(0, count, count | kCalledOff);
+      if (before == count) return count | kCalledOff;
+      count = before;
+    }
+    return count;
+  }
+
   /// A fence comes before it, so that whoever takes the lock finds what this crew has stored.
   EK_DEVICE void store_lock() const {
     one_word(&shared_.looking[level_].urgent).store_relaxed(0, urgent_);
@@ -132,6 +175,8 @@ class LiveDuty {
   const LiveOrders* orders_ = nullptr;
   LiveQueueRow* const* queues_ = nullptr;
   Word epoch_ = 0;
+  bool must_gather_ = false;
+  bool has_gathered_ = false;  // this crew leaves together with all others
 
   // While this crew looks.
   bool is_looking_ = false;

@@ -21,6 +21,8 @@ namespace everkernel::device {
 /// Looks without an item before pauses begin, and by how much they grow each time.
 inline constexpr Word kEagerLooks = 64;
 inline constexpr Word kPauseStep = 250;
+/// A pause is divided into parts of this length, between which the crew looks for new orders.
+inline constexpr Word kPausePart = 1000;
 /// Looks in a row whose items are taken before others get a turn.
 inline constexpr Word kTakesInARow = 4;
 /// Looks in a row after which the short way is left for once.
@@ -51,7 +53,8 @@ class LiveCrew : LiveVisits {
       if (looks_) finish();
     }
     fence();
-    if (looks_ && lane_index() == 0) WideWord(seat_).store_relaxed(kSeatLeft);
+    const Wide left = has_gathered_ ? 0 : kSeatLeft;
+    if (looks_ && lane_index() == 0) WideWord(seat_).store_relaxed(left);
   }
 
  private:
@@ -78,9 +81,10 @@ class LiveCrew : LiveVisits {
   EK_DEVICE bool follow() {
     for (Word pause = 100;; pause = pause < 1600 ? pause * 2 : pause) {
       const LiveOrders* const orders = same_orders();
-      if (__shfl_sync(kAllLanes, is_shut_down(), 0) != 0) return false;
+      if (same_shut_down()) return false;
       if (orders != orders_) {
         if (!acknowledge(orders)) return false;
+        if (must_gather_ && wait_for_all()) return false;
       } else if (begin_to_look() || pull()) {
         return true;
       }
@@ -153,8 +157,12 @@ class LiveCrew : LiveVisits {
   EK_DEVICE void rest() {
     if (++idle_looks_ <= kEagerLooks * rounds_) return;
     const Word grown = kPauseStep * (idle_looks_ / kEagerLooks);
-    const Word pause = grown < params_.longest_pause_ns ? grown : params_.longest_pause_ns;
-    if (pause != 0) sleep(pause);
+    Word left = grown < params_.longest_pause_ns ? grown : params_.longest_pause_ns;
+    while (left != 0 && same_orders() == orders_) {
+      const Word part = left < kPausePart ? left : kPausePart;
+      sleep(part);
+      left -= part;
+    }
   }
 
   /// Ends the items of the lanes, or keeps them in their slots.
