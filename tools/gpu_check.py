@@ -103,6 +103,7 @@ def make_steps(quick, programs):
         Step("random sessions", "random_session_test", 45, environment=CUDA, seconds=0.4,
              arguments=["--gtest_filter=RandomSessions.*"]),
         Step("endurance of sessions", "endurance_test", 30, environment={**CUDA, **endurance}),
+        Step("ends of sessions", "process_end_test", 15, environment=CUDA),
         Step("planned runs", "run_test", 40, environment=CUDA, shards=cores),
         Step("litmus", "cuda_litmus_test", 100, environment=rounds, seconds=0.2),
         sanitizer_step("memcheck", 25, [items, "--only=drains"]),
