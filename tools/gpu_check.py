@@ -105,6 +105,7 @@ def make_steps(quick, programs):
         Step("endurance of sessions", "endurance_test", 30, environment={**CUDA, **endurance}),
         # Calls that block run into their limits of five seconds.
         Step("calls beside sessions", "cuda_beside_session_test", 50),
+        Step("ends of sessions", "process_end_test", 15, environment=CUDA),
         Step("planned runs", "run_test", 40, environment=CUDA, shards=cores),
         Step("litmus", "cuda_litmus_test", 100, environment=rounds, seconds=0.2),
         sanitizer_step("memcheck", 25, [items, "--only=drains"]),

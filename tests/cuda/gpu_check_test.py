@@ -52,7 +52,7 @@ case $tool in {bad}) echo '========= ERROR SUMMARY: 3 errors'; exit 99;; esac
 echo '========= ERROR SUMMARY: 0 errors'
 """
 TESTS = ["cuda_conformance_test", "jit_test", "cuda_differential_test", "random_ring_test",
-         "random_job_test", "random_session_test", "endurance_test", "run_test",
+         "random_job_test", "random_session_test", "endurance_test", "process_end_test", "run_test",
          "cuda_beside_session_test", "cuda_litmus_test"]
 
 

@@ -38,18 +38,25 @@ constexpr int kFirstQueue = kFirstInherited;
 constexpr int kAnswerFile = kFirstInherited + static_cast<int>(kProducers);
 
 struct Row {
+  const char* name;
   EntryFormat format;
   bool is_wide;  // items with twelve arguments
   Word capacity;
-  std::uint64_t share;  // of all items, in thousandths
+  std::uint64_t share;       // of all items, in thousandths
+  bool has_tenants = false;  // a tenant for each producer, so that quotas count their items
 };
 
 // Most items go through large queues, because small ones make producers and kernel take turns.
 constexpr Row kRows[] = {
-    {EntryFormat::compact, false, 1 << 16, 595}, {EntryFormat::full, false, 1 << 16, 200},
-    {EntryFormat::full, true, 1 << 16, 140},     {EntryFormat::compact, false, 1024, 30},
-    {EntryFormat::full, true, 1024, 20},         {EntryFormat::compact, false, 64, 10},
-    {EntryFormat::full, false, 64, 4},           {EntryFormat::compact, false, 4, 1},
+    {"compact_65536", EntryFormat::compact, false, 1 << 16, 588},
+    {"full_65536", EntryFormat::full, false, 1 << 16, 200},
+    {"wide_65536", EntryFormat::full, true, 1 << 16, 140},
+    {"compact_1024", EntryFormat::compact, false, 1024, 30},
+    {"full_1024", EntryFormat::full, false, 1024, 20},
+    {"compact_64", EntryFormat::compact, false, 64, 8},
+    {"wide_64", EntryFormat::full, true, 64, 3},
+    {"compact_4", EntryFormat::compact, false, 4, 1},
+    {"tenants_1024", EntryFormat::compact, false, 1024, 10, true},
 };
 
 /// The answer of the other process, in memory that both map.
@@ -122,12 +129,12 @@ class Endurance : public testing::Test {
     if (answer_ != nullptr) ::munmap(answer_, sizeof(Answer));
   }
 
-  // Runs the items of a row, each producer as many; `number` makes them differ from row to row.
-  void run(const Row& row, std::uint64_t items_each, Word number) {
+  // Runs the items of a row, each producer as many.
+  void run(const Row& row, std::uint64_t items_each) {
     std::vector<Queue> own, given;
     for (Word i = 0; i < 2 * kProducers; ++i) {
       auto queue = session_->open_queue(
-          {.tenant = TenantId(i),
+          {.tenant = TenantId(row.has_tenants ? i : 0),
            .capacity = row.capacity,
            .entries = row.format,
            .first_ticket = (std::uint64_t{1} << 32) - 2 * std::uint64_t{row.capacity}});
@@ -144,9 +151,8 @@ class Endurance : public testing::Test {
       command.inherited.push_back(*descriptor);
     }
     command.inherited.push_back(file_.get());
-    const Share share{
-        .producer = number * 2 * kProducers, .items = items_each, .is_wide = row.is_wide};
-    command.args = {std::string(kClientOption), std::to_string(share.producer + kProducers),
+    const Share share{.items = items_each, .is_wide = row.is_wide};
+    command.args = {std::string(kClientOption), std::to_string(kProducers),
                     std::to_string(items_each), row.is_wide ? "1" : "0"};
     *answer_ = {};
     Process client(command);
@@ -180,34 +186,29 @@ class Endurance : public testing::Test {
   Sums expected_;
 };
 
-TEST_F(Endurance, no_item_is_lost_doubled_or_torn) {
+class EnduranceRows : public Endurance, public testing::WithParamInterface<Row> {};
+
+TEST_P(EnduranceRows, no_item_is_lost_doubled_or_torn) {
+  const Row& row = GetParam();
   const std::uint64_t total = number_from("EVERKERNEL_ITEMS").value_or(400'000);
-  std::uint64_t all = 0;
-  Word number = 0;
+  const std::uint64_t each =
+      std::max<std::uint64_t>(total * row.share / 1000 / (2 * kProducers), 16);
+  const std::uint64_t all = 2 * kProducers * each;
   const auto begin = Clock::now();
-  for (const Row& row : kRows) {
-    SCOPED_TRACE(fmt::format("entries of {} bytes, capacity {}, {} arguments",
-                             static_cast<Word>(row.format), row.capacity, row.is_wide ? 12 : 3));
-    const std::uint64_t each =
-        std::max<std::uint64_t>(total * row.share / 1000 / (2 * kProducers), 16);
-    const auto row_begin = Clock::now();
-    run(row, each, number++);
-    const double seconds = std::chrono::duration<double>(Clock::now() - row_begin).count();
-    all += 2 * kProducers * each;
-    fmt::print("  {:>2} bytes, {:>2} arguments, capacity {:>5}: {:>11} items, {:>8.2f} M/s\n",
-               static_cast<Word>(row.format), row.is_wide ? 12 : 3, row.capacity,
-               2 * kProducers * each, static_cast<double>(2 * kProducers * each) / seconds / 1e6);
-    std::fflush(stdout);
-    EXPECT_EQ(wrong_words(), std::vector<Word>());
-    if (HasFailure()) return;
-  }
-  const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+  run(row, each);
+  const double us = std::chrono::duration<double, std::micro>(Clock::now() - begin).count();
+  fmt::print("  {:>11} items, {:.2f} s, {:.2f} M/s\n", all, us / 1e6,
+             static_cast<double>(all) / us);
+  std::fflush(stdout);
   RecordProperty("items", fmt::format("{}", all));
-  RecordProperty("items_per_us", fmt::format("{:.2f}", static_cast<double>(all) / seconds / 1e6));
+  RecordProperty("items_per_us", fmt::format("{:.2f}", static_cast<double>(all) / us));
+  EXPECT_EQ(wrong_words(), std::vector<Word>());
   const StopReport report = session_->stop(StopMode::drain, kEndurancePatience);
   EXPECT_EQ(report.done, all);
   EXPECT_EQ(report.faulted + report.cancelled, 0u);
 }
+INSTANTIATE_TEST_SUITE_P(all, EnduranceRows, testing::ValuesIn(kRows),
+                         [](const auto& row) { return row.param.name; });
 
 // A control: the sums show an item that runs twice, and one with a word of another item.
 TEST_F(Endurance, the_sums_show_an_item_that_is_doubled_or_torn) {
