@@ -58,6 +58,8 @@ CUDA = {"EVERKERNEL_BACKEND": "cuda"}
 SUBJECT = {"EVERKERNEL_SUBJECT": "gpu"}
 # Under a sanitizer a batch is slow; with fewer trials it ends before the limit of its step.
 SLOW = {"EVERKERNEL_TRIALS": "10"}
+# A batch of this size takes some seconds.
+SMALL = {"EVERKERNEL_TRIALS": "100"}
 # For steps that spend their time in the compiler. One process runs on each core, because threads of
 # one process would wait for a lock of the compiler. malloc keeps freed memory for the next program.
 COMPILES = {
@@ -86,9 +88,12 @@ def make_steps(quick, programs):
     endurance = {"EVERKERNEL_ITEMS": "10000000" if quick else "1000000000"}
     return [
         Step("conformance", "cuda_conformance_test", 140, shards=cores,
-             arguments=["--gtest_filter=-*Session*"]),
+             arguments=["--gtest_filter=-*Session*:*sessions*"]),
         # Kernels that stay would take turns on the GPU: one process has it alone.
-        Step("sessions", "cuda_conformance_test", 60, arguments=["--gtest_filter=*Session*"]),
+        Step("sessions", "cuda_conformance_test", 60,
+             arguments=["--gtest_filter=*Session*:*sessions*"]),
+        Step("runs beside sessions", "run_test", 10, environment=CUDA,
+             arguments=["--gtest_filter=*session*"]),
         Step("handler tables", "jit_test", 125, environment={**COMPILES, **SUBJECT},
              arguments=["--gtest_filter=-Generator.*:LlvmText.*:Pages.*"], seconds=0.2,
              shards=cores),
@@ -98,7 +103,8 @@ def make_steps(quick, programs):
         Step("random arithmetic", "jit_test", 40, environment={**COMPILES, **SUBJECT},
              arguments=["--gtest_filter=Arithmetic*"], seconds=0.5, copies=cores),
         # These steps launch all the time: more processes would only wait for the GPU.
-        Step("random rings", "random_ring_test", 45, environment=CUDA, seconds=0.4, copies=2),
+        Step("random rings", "random_ring_test", 45, environment={**CUDA, **SMALL}, seconds=0.4,
+             copies=2),
         Step("random jobs", "random_job_test", 50, environment=CUDA, seconds=0.3, copies=4),
         Step("random sessions", "random_session_test", 45, environment=CUDA, seconds=0.4,
              arguments=["--gtest_filter=RandomSessions.*"]),
@@ -106,7 +112,8 @@ def make_steps(quick, programs):
         # Calls that block run into their limits of five seconds.
         Step("calls beside sessions", "cuda_beside_session_test", 50),
         Step("ends of sessions", "process_end_test", 15, environment=CUDA),
-        Step("planned runs", "run_test", 40, environment=CUDA, shards=cores),
+        Step("planned runs", "run_test", 40, environment=CUDA, shards=cores,
+             arguments=["--gtest_filter=-*session*"]),
         Step("litmus", "cuda_litmus_test", 100, environment=rounds, seconds=0.2),
         sanitizer_step("memcheck", 25, [items, "--only=drains"]),
         sanitizer_step("memcheck sessions", 35, [items, "--only=live"]),
