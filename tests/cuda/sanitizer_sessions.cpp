@@ -131,19 +131,16 @@ class Side {
     std::vector<Word> words(kInputWords);
     for (Word i = 0; i < kInputWords; ++i) words[i] = i * 2654435761u >> 7;
     checked(input_.write(0, words));
-    for (const Kind& kind : kKinds) {
-      queues_.push_back(checked(session_.open_queue({.tenant = TenantId(kind.tenant),
-                                                     .priority = kind.priority,
-                                                     .capacity = 2 * kItemsEach,
-                                                     .entries = kind.entries,
-                                                     .results = kind.results})));
-    }
+    while_parked([this] { open_queues(); });
   }
 
   // Publishes the items of every queue, then waits for each; gives how they ended.
   std::vector<Word> run(std::span<const Batch> batches, Word tag) {
-    // The table of buffers changes while items of the round before may still be on their way.
-    const DataBuffer spare = checked(kernel_.create_buffer({.handle = kSpare, .word_count = 64}));
+    // The table of buffers changes.
+    while_parked([this] {
+      spare_.reset();
+      spare_.emplace(checked(kernel_.create_buffer({.handle = kSpare, .word_count = 64})));
+    });
     std::vector<std::vector<TicketRange>> ranges(queues_.size());
     for (std::size_t i = 0; i < queues_.size(); ++i) {
       ranges[i] = publish(queues_[i], kKinds[i], batches[i], tag);
@@ -178,6 +175,23 @@ class Side {
   }
 
  private:
+  // The sanitizer knows the memory that was there when a kernel was launched: the kernel of a
+  // session is launched again behind whatever allocates or maps memory.
+  template <class Act>
+  void while_parked(const Act& act) {
+    checked(session_.parked(act, kPatience));
+  }
+
+  void open_queues() {
+    for (const Kind& kind : kKinds) {
+      queues_.push_back(checked(session_.open_queue({.tenant = TenantId(kind.tenant),
+                                                     .priority = kind.priority,
+                                                     .capacity = 2 * kItemsEach,
+                                                     .entries = kind.entries,
+                                                     .results = kind.results})));
+    }
+  }
+
   static std::vector<TicketRange> publish(Queue& queue, const Kind& kind, const Batch& batch,
                                           Word tag) {
     std::vector<TicketRange> ranges;
@@ -199,6 +213,7 @@ class Side {
 
   Megakernel kernel_;
   DataBuffer input_, output_;
+  std::optional<DataBuffer> spare_;
   Session session_;
   std::vector<Queue> queues_;
 };
