@@ -50,6 +50,7 @@ INSTANTIATE_TEST_SUITE_P(
         Row{"\tld.local.u32 \t%r1, [%rd1];\n", ""}, Row{"\tld.const.u32 \t%r1, [table];\n", ""},
         Row{"\tcvta.to.global.u64 \t%rd1, %rd2;\n", ""}, Row{"\tadd.s32 \t%r1, %r2, %r3;\n", ""},
         Row{"\tredux.sync.min.u32 \t%r1, %r2, %r3;\n", ""},
+        Row{"$L1:\n\tbar.warp.sync \t-1;\n\tbarrier.red.or.pred \t%p1, 0, %p2;\n", ""},
         Row{"// ld.global.u32 in a comment\n", ""}));
 
 INSTANTIATE_TEST_SUITE_P(
@@ -82,6 +83,10 @@ INSTANTIATE_TEST_SUITE_P(
             "does not say which memory it means"},
         Row{inlined("ld.global.nc.u32 %r1, [%rd1]; // ek:data"),
             "may be read from a cache that is not coherent"},
+        Row{"\tbar.warp.sync \t-1;\n$L1:\n\tbarrier.red.or.pred \t%p1, 0, %p2;\n",
+            "is reached by lanes that may be apart"},
+        Row{"\tbar.warp.sync \t-1;\n\t@%p1 bra \t$L1;\n\tbar.red.or.pred \t%p1, 0, %p2;\n",
+            "is reached by lanes that may be apart"},
         Row{"\tld.volatile.shared.u32 \t%r1, [board];\n", "is volatile: it has no order"},
         Row{".extern .func (.param .b32 r) vprintf\n", "calls a function outside the text"}));
 

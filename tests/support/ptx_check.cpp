@@ -6,6 +6,7 @@
 #include <array>
 #include <optional>
 #include <set>
+#include <span>
 
 namespace everkernel::test {
 namespace {
@@ -100,8 +101,22 @@ class Checker {
     }
   }
 
+  // Lanes of a warp may be apart behind a label or a branch, until they are told to meet.
+  void check_barrier(std::string_view statement, std::span<const std::string_view> parts) {
+    const auto starts = [&](std::string_view first, std::string_view second) {
+      return parts.size() > 1 && parts[0] == first && parts[1] == second;
+    };
+    const bool is_labelled = trimmed(statement).starts_with('$');
+    if (is_labelled || parts[0] == "bra") are_apart_ = true;
+    if (starts("bar", "warp")) are_apart_ = false;
+    const bool is_barrier =
+        (parts[0] == "bar" || parts[0] == "barrier") && is_one_of(std::string_view("red"), parts);
+    if (is_barrier && are_apart_) add("is reached by lanes that may be apart");
+  }
+
   void check_statement(std::string_view statement, std::string_view comment) {
     const auto parts = parts_of(instruction_of(statement));
+    check_barrier(statement, parts);
     if (!is_one_of(parts[0], kAccesses)) return;
     const auto has = [&](std::string_view part) { return is_one_of(part, parts); };
     const auto has_any = [&](const auto& list) {
@@ -140,6 +155,7 @@ class Checker {
   std::size_t line_ = 0;
   std::string_view text_ = {};
   bool is_inline_ = false;
+  bool are_apart_ = true;
 };
 
 }  // namespace

@@ -29,7 +29,8 @@ struct PtxReport {
 /// Checks a text. Every access to global memory, or to memory whose kind the text does not name, is
 /// in inline assembly and has a marker: `word` and `atomic` (with order and scope), `data`, `hit`,
 /// `table` or `row`. Only `table` and `row`, which no kernel writes, may be read through the
-/// non-coherent cache. No access is volatile, and no function is outside of the text.
+/// non-coherent cache. No access is volatile, and no function is outside of the text. Lanes of a
+/// warp meet before a barrier that combines values.
 PtxReport check_ptx(std::string_view ptx);
 
 /// The violations, one a line; empty if there is none.

@@ -98,7 +98,10 @@ struct GroupLanes {
   EK_DEVICE bool leads() const { return threadIdx.x == 0; }
   EK_DEVICE void meet() const { __syncthreads(); }
   EK_DEVICE void converge() const { __syncwarp(); }
-  EK_DEVICE bool meet_any(bool value) const { return __syncthreads_or(value) != 0; }
+  EK_DEVICE bool meet_any(bool value) const {
+    __syncwarp();  // ptxas may leave lanes that found `value` in different ways apart
+    return __syncthreads_or(value) != 0;
+  }
   EK_DEVICE Word from_leader(Word value) const {
     __shared__ Word board;
     __syncthreads();  // all lanes have read the previous value

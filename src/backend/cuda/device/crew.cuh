@@ -27,6 +27,7 @@ struct Crew {
   EK_DEVICE Wide from_leader(Wide value) const {
     if constexpr (kHasGroupHandlers) {
       __shared__ Wide board;
+      __syncwarp();  // see any()
       __syncthreads();
       if (leads()) board = value;
       __syncthreads();
@@ -37,6 +38,9 @@ struct Crew {
   }
   EK_DEVICE bool any(bool value) const {
     if constexpr (kHasGroupHandlers) {
+      // Lanes may have found `value` in different ways: ptxas leaves them apart up to the barrier,
+      // which all lanes of a warp have to reach together.
+      __syncwarp();
       return __syncthreads_or(value) != 0;
     } else {
       return __any_sync(kAllLanes, value) != 0;
