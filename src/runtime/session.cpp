@@ -55,8 +55,7 @@ Result<memory::SharedMemory> make_shared_memory(const SessionOptions& options) {
   return memory::SharedMemory::create(std::array{*control, *debug_log, *io_queue});
 }
 
-Result<void> fill_control(const SessionOptions& options, Word worker_count,
-                          std::span<std::byte> control) {
+Result<void> fill_control(const SessionOptions& options, Word quota, std::span<std::byte> control) {
   if (!options.control.empty()) {
     EVERKERNEL_TRY(protocol::ControlView::parse(options.control));
     std::ranges::copy(options.control, control.begin());
@@ -66,7 +65,6 @@ Result<void> fill_control(const SessionOptions& options, Word worker_count,
       {.tenant_count = options.tenant_count, .observable_slots = options.observable_slots},
       control));
   auto writer = *protocol::LiveControlWriter::bind(control);
-  const Word quota = std::max<Word>(worker_count, 2) - 1;
   for (Word tenant = 1; tenant < options.tenant_count; ++tenant) {
     EVERKERNEL_TRY(writer.set_tenant_quota(tenant, quota));
   }
@@ -628,8 +626,8 @@ Result<Session> Megakernel::start(const SessionOptions& options) {
                                         .capacity = options.capacity,
                                         .first_ticket = options.first_ticket}));
   auto shared_memory = EVERKERNEL_TRY(make_shared_memory(options));
-  const Word workers = state_->current_kernel()->live_worker_count(options.multiprocessors);
-  EVERKERNEL_TRY(fill_control(options, workers, shared_memory.part(Session::State::kControl)));
+  const Word quota = state_->current_kernel()->largest_share(options.multiprocessors);
+  EVERKERNEL_TRY(fill_control(options, quota, shared_memory.part(Session::State::kControl)));
   auto doorbell = EVERKERNEL_TRY(backend::Doorbell::create());
   return or_out_of_memory("session", [&]() -> Result<Session> {
     auto session = std::make_shared<Session::State>(state_, std::move(shared_memory), options,

@@ -191,8 +191,9 @@ class Kernel {
   virtual std::string_view pipeline_id() const = 0;
   /// Workers it runs with.
   virtual Word worker_count() const = 0;
-  /// Workers that serve a session on that many multiprocessors; 0 is all of them.
-  virtual Word live_worker_count(Word) const { return worker_count(); }
+  /// Items of one tenant that may run at one time in a session on that many multiprocessors (0 is
+  /// all of them), if its quota is not set: so few that other tenants find workers beside them.
+  virtual Word largest_share(Word) const { return std::max<Word>(worker_count(), 2) - 1; }
   /// Fails with `device_lost` if the device was lost since the kernel was compiled, even if it was
   /// revived meanwhile: the code is gone, and so is all memory of that time.
   virtual Result<void> health() const { return {}; }

@@ -37,7 +37,7 @@ struct SessionOptions {
   Word multiprocessors = 0;
   /// A control buffer to begin with instead (masks, quotas, counters). Without one, the quota of
   /// every tenant but the operator is one less than the workers, at least 1, so that no tenant can
-  /// hold them all.
+  /// hold them all; on a GPU with workers that serve one priority each it is less by as many.
   std::span<const std::byte> control = {};
 };
 

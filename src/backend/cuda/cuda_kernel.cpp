@@ -376,8 +376,10 @@ Result<void> CudaKernel::read_hits(std::size_t row, const HitBuffer& hits) {
 
 // ---- sessions and planned work ----
 
-Word CudaKernel::live_worker_count(Word multiprocessors) const {
-  return cuda::live_worker_count(*context_, code_.shape(), options_.worker_count, multiprocessors);
+Word CudaKernel::largest_share(Word multiprocessors) const {
+  const Word crews =
+      live_worker_count(*context_, code_.shape(), options_.worker_count, multiprocessors);
+  return largest_live_share(code_.shape(), crews);
 }
 
 // The code that serves sessions is compiled for the first one.
@@ -406,7 +408,8 @@ Result<std::unique_ptr<LiveKernel>> CudaKernel::start(const LiveLaunch& launch) 
   }
   LiveCode code = EVERKERNEL_TRY(live_code());
   code.sm_count = launch.multiprocessors == 0 ? sm_count : launch.multiprocessors;
-  code.worker_count = live_worker_count(launch.multiprocessors);
+  code.worker_count =
+      live_worker_count(*context_, code.crew, options_.worker_count, launch.multiprocessors);
   if (launch.worker_count != 0) {
     code.worker_count = std::min(code.worker_count, launch.worker_count);
   }

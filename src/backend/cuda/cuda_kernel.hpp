@@ -35,7 +35,7 @@ class CudaKernel final : public Kernel {
 
   std::string_view pipeline_id() const override { return pipeline_id_; }
   Word worker_count() const override { return worker_count_.load(std::memory_order_relaxed); }
-  Word live_worker_count(Word multiprocessors) const override;
+  Word largest_share(Word multiprocessors) const override;
   Result<void> health() const override { return context_->check_alive(); }
   CodeCounts code_counts() const override;
   Result<void> prepare(const CodeRequest& request) override;

@@ -77,6 +77,11 @@ Word live_worker_count(const Context& context, const CrewKernel& kernel, Word li
   return limit == 0 ? most : std::min(limit, most);
 }
 
+Word largest_live_share(const CrewKernel& kernel, Word crew_count) {
+  const Word left = std::max<Word>(home_crews_of(kernel, crew_count) * abi::kPriorityCount, 1);
+  return crew_count > left ? crew_count - left : 1;
+}
+
 // ---- starting ----
 
 Result<std::unique_ptr<LiveKernel>> CudaLiveKernel::start(LiveCode code, const LiveLaunch& launch) {

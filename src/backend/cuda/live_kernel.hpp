@@ -42,6 +42,10 @@ struct LiveCode {
 // `sm_count` 0 is every multiprocessor.
 Word live_worker_count(const Context& context, const CrewKernel& kernel, Word limit, Word sm_count);
 
+// Of that many crews, those that one tenant may hold if its quota is not set. Other tenants find as
+// many as serve one priority each, of every priority, or if there are none of those one.
+Word largest_live_share(const CrewKernel& kernel, Word crew_count);
+
 class CudaLiveKernel final : public LiveKernel {
  public:
   // Fails as the driver does, and with `unsupported` on a processor that cannot store 16 bytes as

@@ -244,8 +244,8 @@ class FaultyKernel final : public Kernel {
 
   std::string_view pipeline_id() const override { return inner_->pipeline_id(); }
   Word worker_count() const override { return inner_->worker_count(); }
-  Word live_worker_count(Word multiprocessors) const override {
-    return inner_->live_worker_count(multiprocessors);
+  Word largest_share(Word multiprocessors) const override {
+    return inner_->largest_share(multiprocessors);
   }
   Result<void> health() const override {
     if (!device_->is_alive(generation_)) return lost();

@@ -73,7 +73,10 @@ class LiveDuty {
     }
   }
 
+  /// Whether crews look at one priority each.
   EK_DEVICE bool serves_one_level() const { return params_.home_crews != 0; }
+  /// Whether this crew serves that priority alone.
+  EK_DEVICE bool is_home() const { return end_level_ - first_level_ == 1; }
 
   /// Says what this crew is at. Counts of items that ended come before it.
   EK_DEVICE void store_seat(Word queue_number) const {

@@ -23,6 +23,13 @@ inline constexpr Word kEagerLooks = 64;
 inline constexpr Word kPauseStep = 250;
 /// A pause is divided into parts of this length, between which the crew looks for new orders.
 inline constexpr Word kPausePart = 1000;
+/// Pauses of a crew that waits, in ns: they grow with every poll, and after that many polls they
+/// grow further, because every poll takes time from other kernels on the multiprocessor.
+inline constexpr Word kFirstPollPause = 100;
+inline constexpr Word kKeenPollPause = 1600;
+inline constexpr Word kKeenPolls = 64;
+inline constexpr Word kHomePollPause = 3200;
+inline constexpr Word kIdlePollPause = 6400;
 /// Looks in a row whose items are taken before others get a turn.
 inline constexpr Word kTakesInARow = 4;
 /// Looks in a row after which the short way is left for once.
@@ -79,7 +86,8 @@ class LiveCrew : LiveVisits {
   /// Waits until this crew is the one that looks at some priority, or holds a portion of a stream;
   /// false if it must leave.
   EK_DEVICE bool follow() {
-    for (Word pause = 100;; pause = pause < 1600 ? pause * 2 : pause) {
+    Word pause = kFirstPollPause;
+    for (Word polls = 0;; ++polls) {
       const LiveOrders* const orders = same_orders();
       if (same_shut_down()) return false;
       if (orders != orders_) {
@@ -89,7 +97,13 @@ class LiveCrew : LiveVisits {
         return true;
       }
       sleep(pause);
+      if (pause < (polls < kKeenPolls ? kKeenPollPause : idle_poll_pause())) pause *= 2;
     }
+  }
+  /// Crews of the priority come next if the crew that looks takes a long item.
+  EK_DEVICE Word idle_poll_pause() const {
+    if (!serves_one_level()) return kKeenPollPause;
+    return is_home() ? kHomePollPause : kIdlePollPause;
   }
   EK_DEVICE bool begin_to_look() {
     if (!take_lock()) return false;
@@ -135,7 +149,9 @@ class LiveCrew : LiveVisits {
     for (;;) {
       LiveLook look;
       begin_look(look);
-      const bool needs_care = end_look(look) || ++expresses_ % kExpressLooks == 0;
+      bool needs_care = end_look(look);
+      if (++look_count_ % kExpressLooks == 0) needs_care = true;
+      if (look.found != 0) found_at_ = look_count_;
       if (look.found != 0 && !needs_care && run_express(look)) {
         wait_for_answer(look.found);
         continue;
@@ -171,6 +187,7 @@ class LiveCrew : LiveVisits {
     const bool has_faulted = holds_ && ending == Ending::fault && item_.result != kPutBack;
     const bool is_done = holds_ && ending == Ending::done;
     const bool waits = holds_ && !is_done && !has_faulted;
+    note_visit(waits);
     if (waits) store_slot(item_, waiting_status(item_.result));
     __syncwarp();
     const bool is_claim = holds_ && item_.is_claim && item_.result != kPutBack;
@@ -202,7 +219,7 @@ class LiveCrew : LiveVisits {
   }
 
   Crew crew_;
-  Word takes_ = 0, expresses_ = 0;
+  Word takes_ = 0;
 };
 
 /// Serves live queues until the orders or SHUTDOWN say that crews leave.

@@ -14,8 +14,12 @@
 
 namespace everkernel::device {
 
-/// Looks after which the crew that looks sees whether portions are left that nobody pulls.
+/// Looks after which the crew that looks sees whether portions are left that nobody pulls, if crews
+/// look at every priority, and if they look at one each: then others see that before.
 inline constexpr Word kQuietLooks = 16;
+inline constexpr Word kQuietLevelLooks = 512;
+/// Times in a row that a crew which serves one priority alone has to find that nobody pulls.
+inline constexpr Word kLeftPolls = 8;
 /// Portions of one queue in a row after which a crew looks what else there is.
 inline constexpr Word kPullsInARow = 16;
 
@@ -26,7 +30,10 @@ class LivePulling : protected LiveTaking {
 
   /// Whether the crew that looks has to see whether portions are left that no other crew pulls:
   /// perhaps all of them run long items.
-  EK_DEVICE bool must_pull() { return has_streams_ && ++quiet_looks_ % kQuietLooks == 0; }
+  EK_DEVICE bool must_pull() {
+    const Word interval = serves_one_level() ? kQuietLevelLooks : kQuietLooks;
+    return has_streams_ && ++quiet_looks_ % interval == 0;
+  }
 
   /// Pulls a portion of a stretch, if there is one, and takes its items.
   EK_DEVICE bool pull() {
@@ -45,6 +52,7 @@ class LivePulling : protected LiveTaking {
     __syncwarp();
     const Word lanes = __ballot_sync(kAllLanes, has_more);
     if (lanes == 0) return false;
+    if (is_home() && !is_looking_ && !is_left_to_home(row, lowest_lane(lanes))) return false;
     turn_ = (turn_ + crew_index()) % kWarpLanes;
     const Word lane = in_turn(lanes);
     row =
@@ -54,10 +62,20 @@ class LivePulling : protected LiveTaking {
     leave_for_portion(row);
     return take_portion();
   }
+  /// Whether nobody has pulled the portions of that lane's queue for a while. A crew that serves
+  /// one priority alone pulls only then: while it pulls, nobody looks as soon as the crew that
+  /// looks takes a long item, and every crew that serves all priorities may be away with portions.
+  EK_DEVICE bool is_left_to_home(LiveQueueRow* row, Word lane) {
+    const Wide claim = lane_index() == lane ? Stretches{row}.load_claim() : 0;
+    const Wide seen = __shfl_sync(kAllLanes, claim, lane);
+    left_polls_ = seen == left_claim_ ? left_polls_ + 1 : 0;
+    left_claim_ = seen;
+    return left_polls_ >= kLeftPolls;
+  }
   /// Pulls the next portion of the same queue, if items of the last one were short and there are no
   /// new orders.
   EK_DEVICE bool pull_again() {
-    if (!may_pull_again_ || ++pulls_ % kPullsInARow == 0) return false;
+    if (is_home() || !may_pull_again_ || ++pulls_ % kPullsInARow == 0) return false;
     return pull_from(window_.row) && take_portion();
   }
   EK_DEVICE void stop_pulling() {
@@ -151,6 +169,9 @@ class LivePulling : protected LiveTaking {
   bool is_pulling_ = false;      // the seat names the queue of the portion
   bool may_pull_again_ = false;  // another one of the same queue may follow
   Word pulls_ = 0;
+  // Of a crew that serves one priority alone: the claim that it saw last, and how often in a row.
+  Wide left_claim_ = 0;
+  Word left_polls_ = 0;
   Word alone_ = 0;          // lanes of its items that run one by one
   Word alone_counted_ = 0;  // those that hold a share of their tenant's quota
 };

@@ -14,6 +14,10 @@ namespace everkernel::device {
 
 /// Looks between two visits of items that wait while none of them can go on.
 inline constexpr Word kMostSkips = 256;
+/// Looks between two visits of items that go on and wait again, if that many looks ago or less a
+/// look has found other items: a visit takes as long as several looks, in which nobody looks.
+inline constexpr Word kSkipsBesideOthers = 16;
+inline constexpr Word kBusyLooks = 64;
 
 /// A crew that visits items that wait.
 class LiveVisits : protected LivePulling {
@@ -44,6 +48,7 @@ class LiveVisits : protected LivePulling {
     item_.ticket -= 1 + (static_cast<Word>(item_.ticket) - 1 - place & item_.queue.capacity - 1);
     if (begin_again(__shfl_sync(kAllLanes, look.quota, lane))) {
       skips_ = 0;
+      is_visit_ = true;
       return true;
     }
     skips_ = skips_ < kMostSkips ? 2 * skips_ + 1 : skips_;
@@ -51,6 +56,14 @@ class LiveVisits : protected LivePulling {
     __syncwarp();
     item_ = {};
     return false;
+  }
+
+  /// Called when the items of the lanes have ended, or wait.
+  EK_DEVICE void note_visit(bool waits) {
+    if (!is_visit_) return;
+    is_visit_ = false;
+    const bool is_busy = look_count_ - found_at_ < kBusyLooks;
+    if (__any_sync(kAllLanes, waits) && is_busy) skips_ = kSkipsBesideOthers;
   }
 
   /// Whether the item, which all lanes of the warp have, can go on. If so it is held.
@@ -129,6 +142,10 @@ class LiveVisits : protected LivePulling {
     acquire_entries();
     __syncwarp();
   }
+
+  Word look_count_ = 0;    // looks of this crew
+  Word found_at_ = 0;      // the last one that found items
+  bool is_visit_ = false;  // the item waited before
 };
 
 }  // namespace everkernel::device
