@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -23,14 +22,11 @@
 #include "everkernel/abi/io_queue.hpp"
 #include "everkernel/backend/cpu/cpu_backend.hpp"
 #include "everkernel/backend/cuda/cuda_backend.hpp"
-#include "everkernel/ir/parser.hpp"
-#include "everkernel/ir/verifier.hpp"
 #include "everkernel/protocol/control.hpp"
 #include "everkernel/protocol/ring.hpp"
-#include "everkernel/protocol/ring_writer.hpp"
 #include "everkernel/runtime/megakernel.hpp"
 #include "harness.hpp"
-#include "runtime/state.hpp"
+#include "resident_items.hpp"
 
 namespace everkernel::bench {
 namespace {
@@ -45,21 +41,9 @@ constexpr std::string_view kStartOption = "--start=";
 
 // ---- handlers ----
 
-constexpr Word kInput = 1;
-constexpr Word kOutput = 2;
 constexpr Word kTable = 3;  // as in the text of dfa_records
 constexpr Word kOwnOutputs = 16;
 
-constexpr Word kItemWords = 256;
-constexpr float kFactor = 1.25f;  // exact in binary; products with it are rounded
-constexpr std::string_view kSaxpyWarp = R"(
-handler saxpy = 64 scope warp {
-  let base = param * 256;
-  each i in 0 .. 256 {
-    output[base + i] = bits_u32(1.25 * bits_f32(input[base + i]) + bits_f32(output[base + i]));
-  }
-}
-)";
 constexpr std::string_view kSaxpyGroup = R"(
 handler saxpy = 64 scope group {
   let base = param * 256;
@@ -114,78 +98,7 @@ constexpr std::string_view kStep = R"(
 handler step = 67 { for i in 0 .. len(output) { output[i] = rotl(output[i] * 5 + param, 7); } }
 )";
 
-ir::VerifiedProgram program_of(std::string_view text) {
-  return must(ir::verify(must(ir::parse(text))));
-}
-
-// ---- rings ----
-
-MegakernelOptions options_for(std::string_view handlers, Word slots) {
-  return {.slot_count = slots, .handlers = program_of(handlers)};
-}
-
-// Items 0, 1, 2, … of an opcode on two buffers, the number as parameter.
-std::vector<WorkItem> numbered_items(Word opcode, Word count) {
-  std::vector<WorkItem> items(count, WorkItem{opcode, kInput, kOutput, 0});
-  for (Word i = 0; i < count; ++i) items[i].param = i;
-  return items;
-}
-
-std::vector<std::byte> fresh_control() {
-  const protocol::ControlLayout layout{.tenant_count = 1};
-  std::vector<std::byte> control(must(protocol::control_bytes(layout)));
-  must(protocol::encode_control(layout, control));
-  return control;
-}
-
-// A resident ring of a megakernel, dispatched again and again.
-class ResidentRing {
- public:
-  ResidentRing(const Peers& peers, Megakernel& kernel, std::span<const WorkItem> items)
-      : peers_(peers), kernel_(kernel), slots_(static_cast<Word>(items.size())) {
-    std::vector<std::byte> ring(must(protocol::ring_bytes(slots_)));
-    must(protocol::encode_items({.items = items}, ring));
-    buffers_.emplace(must(kernel_.make_resident({.control = fresh_control(), .ring = ring})));
-  }
-
-  // Every slot is PUBLISHED again.
-  void republish() {
-    Word* const ring = buffers_->state().buffers[1].memory->device_address();
-    peers_.launch(peers_.kernel("republish"), peers_.whole_device(), ring, slots_);
-    peers_.wait();
-  }
-  void dispatch() {
-    const Submission submission(&*buffers_);
-    const auto report = must(kernel_.dispatch(
-        {.submissions = {&submission, 1}, .readback = Readback::none, .workspace = &workspace_}));
-    expect(report.stats.items_done == slots_, "a dispatch runs every slot");
-  }
-  double dispatch_ns() {
-    republish();
-    return host_ns([this] { dispatch(); });
-  }
-
- private:
-  const Peers& peers_;
-  Megakernel& kernel_;
-  Word slots_;
-  std::optional<ResidentBuffers> buffers_;
-  Workspace workspace_;
-};
-
 // ---- a dispatch beside a launch ----
-
-// The median time of many calls; `prepare` runs before each and is not timed.
-double median_ns(std::size_t calls, const auto& prepare, const auto& call) {
-  std::vector<double> times;
-  times.reserve(calls);
-  for (std::size_t i = 0; i < calls; ++i) {
-    prepare();
-    times.push_back(host_ns(call));
-  }
-  std::ranges::nth_element(times, times.begin() + static_cast<std::ptrdiff_t>(calls / 2));
-  return times[calls / 2];
-}
 
 void ask_dispatch(Suite& suite, const Options& options, const Peers& peers,
                   const BackendPointer& cuda) {
@@ -338,23 +251,6 @@ void ask_drain(Suite& suite, const Options& options, const Peers& peers,
 
 // ---- data ----
 
-// Calls `visit(first, words)` with the words of an endless pattern, piece by piece.
-void for_each_piece(std::size_t word_count, const auto& word_at, const auto& visit) {
-  constexpr std::size_t kPiece = std::size_t{1} << 22;
-  std::vector<Word> piece;
-  for (std::size_t first = 0; first < word_count; first += kPiece) {
-    piece.resize(std::min(kPiece, word_count - first));
-    for (std::size_t i = 0; i < piece.size(); ++i) piece[i] = word_at(first + i);
-    visit(first, std::span<const Word>(piece));
-  }
-}
-
-Word mixed(std::size_t index, Word salt) {
-  Word word = static_cast<Word>(index) * 2654435761u + salt;
-  word = (word ^ (word >> 15)) * 2246822519u;
-  return word ^ (word >> 13);
-}
-
 // Words on the device for peers; DataBuffers are the same for megakernels.
 class PeerWords {
  public:
@@ -373,67 +269,7 @@ class PeerWords {
   std::unique_ptr<backend::Memory> memory_;
 };
 
-DataBuffer make_buffer(Megakernel& kernel, Word handle, std::size_t word_count,
-                       memory::Access access = memory::Access::read_write) {
-  return must(kernel.create_buffer({.handle = handle, .word_count = word_count, .access = access}));
-}
-
 // ---- saxpy ----
-
-// Floats of 1 up to 2.
-Word saxpy_x(std::size_t i) {
-  return 0x3F800000u | (mixed(i, 1) >> 9);
-}
-Word saxpy_y(std::size_t i) {
-  return 0x3F800000u | (mixed(i, 2) >> 9);
-}
-
-void fill_saxpy(auto& x, auto& y, std::size_t words) {
-  for_each_piece(words, saxpy_x,
-                 [&](std::size_t first, auto piece) { must(x.write(first, piece)); });
-  for_each_piece(words, saxpy_y,
-                 [&](std::size_t first, auto piece) { must(y.write(first, piece)); });
-}
-
-// Whether y equals the result of that many runs, bit for bit.
-void check_saxpy(const auto& y, std::size_t words, int runs) {
-  std::vector<Word> found;
-  const auto expected_at = [&](std::size_t i) {
-    float value = std::bit_cast<float>(saxpy_y(i));
-    for (int run = 0; run < runs; ++run) {
-      const float product = kFactor * std::bit_cast<float>(saxpy_x(i));
-      value = product + value;
-    }
-    return std::bit_cast<Word>(value);
-  };
-  for_each_piece(words, expected_at, [&](std::size_t first, std::span<const Word> expected) {
-    found.resize(expected.size());
-    must(y.read(first, found));
-    expect(std::ranges::equal(found, expected), "saxpy gives what the CPU gives, bit for bit");
-  });
-}
-
-// Items of one scope, each with its own buffers.
-class SaxpyItems {
- public:
-  SaxpyItems(const Peers& peers, const BackendPointer& cuda, std::string_view handler, Word items)
-      : kernel_(must(Megakernel::create(cuda, options_for(handler, items)))),
-        x_(make_buffer(kernel_, kInput, words_of(items), memory::Access::read)),
-        y_(make_buffer(kernel_, kOutput, words_of(items))),
-        ring_(peers, kernel_, numbered_items(64, items)) {
-    fill_saxpy(x_, y_, words_of(items));
-    ring_.dispatch();
-    check_saxpy(y_, words_of(items), 1);
-  }
-
-  static std::size_t words_of(Word items) { return std::size_t{items} * kItemWords; }
-  double dispatch_ns() { return ring_.dispatch_ns(); }
-
- private:
-  Megakernel kernel_;
-  DataBuffer x_, y_;
-  ResidentRing ring_;
-};
 
 // The same work by kernels written by hand.
 class SaxpyPeers {

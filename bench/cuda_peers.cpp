@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "backend/cuda/cuda_memory.hpp"
 #include "backend/cuda/device.hpp"
 #include "backend/cuda/driver.hpp"
 
@@ -221,6 +222,146 @@ extern "C" __global__ void scan_records_wide(const uint4* __restrict__ input,
     if (found != 0) atomicAdd(output, found);
   }
 }
+
+// ---- streams ----
+
+// Entries that publishers store in memory of the host, read by warps that pull portions of them.
+// One scout watches the tails in host memory; kStreamClosed as a tail ends the kernel.
+inline constexpr Word kStreamClosed = 0xFFFFFFFFu;
+
+__device__ Word load_acquire_sys(const Word* word) {
+  Word value;
+  asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(word) : "memory");
+  return value;
+}
+__device__ void store_release_sys(Word* word, Word value) {
+  asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(word), "r"(value) : "memory");
+}
+__device__ Word load_acquire_gpu(const Word* word) {
+  Word value;
+  asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(word) : "memory");
+  return value;
+}
+__device__ void store_release_gpu(Word* word, Word value) {
+  asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(word), "r"(value) : "memory");
+}
+// A word of the device, loaded by one lane for its warp.
+__device__ Word shared_word(const Word* word) {
+  return __shfl_sync(0xFFFFFFFFu, (threadIdx.x & 31) == 0 ? load_acquire_gpu(word) : 0, 0);
+}
+__device__ Word pull(Word* head, Word count) {
+  return __shfl_sync(0xFFFFFFFFu, (threadIdx.x & 31) == 0 ? atomicAdd(head, count) : 0, 0);
+}
+
+// One ring of 64-byte entries for all publishers; a word for each portion says that it is done.
+// `state`: the head, the tail at word 32, the number of done entries at 64, a checksum at 96.
+extern "C" __global__ void __launch_bounds__(512)
+    stream_full(const uint4* entries, Word capacity, const Word* host_tail, Word* host_done,
+                Word* completions, Word* state) {
+  Word* const tail = state + 32;
+  Word* const done = state + 64;
+  if (blockIdx.x == 0) {
+    if (threadIdx.x != 0) return;
+    Word known_tail = 0, known_done = 0;
+    while (known_tail != kStreamClosed) {
+      const Word new_tail = load_acquire_sys(host_tail);
+      if (new_tail != known_tail) store_release_gpu(tail, new_tail);
+      known_tail = new_tail;
+      const Word new_done = load_acquire_gpu(done);
+      if (new_done != known_done) store_release_sys(host_done, new_done);
+      known_done = new_done;
+    }
+    return;
+  }
+  const Word lane = threadIdx.x & 31;
+  Word sum = 0;
+  for (;;) {
+    const Word base = pull(state, 32);
+    Word filled;
+    do filled = shared_word(tail);
+    while (filled != kStreamClosed && static_cast<int>(filled - base) < 32);
+    if (filled == kStreamClosed) break;
+    const uint4* const entry = entries + Wide{(base + lane) & (capacity - 1)} * 4;
+    const uint4 a = entry[0], b = entry[1], c = entry[2], d = entry[3];
+    sum += a.y + b.x + c.x + d.x;
+    __syncwarp();
+    if (lane == 0) {
+      store_release_sys(completions + (base & (capacity - 1)) / 32, base);
+      asm volatile("red.release.gpu.global.add.u32 [%0], 32;" ::"l"(done) : "memory");
+    }
+    __syncwarp();
+  }
+  if (sum != 0) atomicAdd(state + 96, sum);
+}
+
+// A queue of 16-byte entries for each publisher: the entries, a byte for the outcome of each of
+// them, the tail. Each entry has a lap bit. `state` has for each queue the head and, 32 words
+// behind it, what is filled; behind all queues the number of entries that were not as published.
+inline constexpr Word kStreamPlaces = 1u << 16;
+inline constexpr Word kStreamQueueQuads = kStreamPlaces + kStreamPlaces / 16 + 256;
+inline constexpr Word kStreamQueues = 8;
+inline constexpr Word kStreamPortion = 128;
+
+__device__ uint4 load_whole(const uint4* quad) {
+  Wide low, high;
+  asm volatile(
+      "{ .reg .b128 q;\nld.relaxed.sys.global.b128 q, [%2];\nmov.b128 {%0, %1}, q;\n}"
+      : "=l"(low), "=l"(high)
+      : "l"(quad)
+      : "memory");
+  return {static_cast<Word>(low), static_cast<Word>(low >> 32), static_cast<Word>(high),
+          static_cast<Word>(high >> 32)};
+}
+
+extern "C" __global__ void __launch_bounds__(256)
+    stream_compact(uint4* queues, Word queue_count, Word items_each, Word* state) {
+  const Word lane = threadIdx.x & 31;
+  if (blockIdx.x == 0) {
+    if (threadIdx.x >= queue_count) return;
+    const uint4* const queue = queues + Wide{threadIdx.x} * kStreamQueueQuads;
+    const Word* const host_tail =
+        reinterpret_cast<const Word*>(queue + kStreamPlaces + kStreamPlaces / 16);
+    for (Word known = 0; known < items_each;) {
+      const Word tail = load_acquire_sys(host_tail);
+      if (tail != known) store_release_gpu(state + threadIdx.x * 64 + 32, tail);
+      known = tail;
+    }
+    return;
+  }
+  const Word number = ((blockIdx.x - 1) * blockDim.x + threadIdx.x) / 32 % queue_count;
+  uint4* const queue = queues + Wide{number} * kStreamQueueQuads;
+  unsigned char* const outcomes = reinterpret_cast<unsigned char*>(queue + kStreamPlaces);
+  Word* const head = state + number * 64;
+  Word torn = 0;
+  for (;;) {
+    const Word base = pull(head, kStreamPortion);
+    if (base >= items_each) break;
+    Word filled;
+    while (filled = shared_word(head + 32), filled < base + kStreamPortion) __nanosleep(100);
+    if (filled == kStreamClosed) break;
+    uint4 entry[4];
+#pragma unroll
+    for (Word i = 0; i < 4; ++i) {
+      entry[i] = load_whole(queue + (base + i * 32 + lane) % kStreamPlaces);
+    }
+    const Word lap = (base / kStreamPlaces & 1) == 0 ? 0x80000000u : 0u;
+#pragma unroll
+    for (Word i = 0; i < 4; ++i) {
+      const Word ticket = base + i * 32 + lane;
+      if (entry[i].x != (lap | 9) || entry[i].y != ticket || entry[i].w != ~ticket) ++torn;
+    }
+    __syncwarp();
+    asm volatile("fence.acq_rel.sys;" ::: "memory");
+#pragma unroll
+    for (Word i = 0; i < 4; ++i) {
+      asm volatile("st.relaxed.sys.global.u8 [%0], %1;" ::"l"(
+                       outcomes + (base + i * 32 + lane) % kStreamPlaces),
+                   "r"(lap >> 24 | 1)
+                   : "memory");
+    }
+  }
+  if (torn != 0) atomicAdd(state + kStreamQueues * 64, torn);
+}
 )";
 
 CompileRequest request_for(int architecture) {
@@ -260,6 +401,10 @@ Result<std::unique_ptr<Peers>> Peers::open() {
       new Peers(context, std::move(current), std::move(stream), std::move(module)));
 }
 
+std::unique_ptr<backend::Memory> Peers::words(std::size_t count) const {
+  return must(CudaMemory::create(context_, count * sizeof(abi::Word)));
+}
+
 PinnedMemory Peers::pinned(std::size_t size_bytes) const {
   return must(PinnedMemory::create(context_, size_bytes));
 }
@@ -278,7 +423,7 @@ void Peers::synchronize() const {
                        "cuStreamSynchronize"));
 }
 
-Graph::Graph(const Peers& peers) : peers_(peers) {
+Graph::Graph(const Peers& peers, Order order) : peers_(peers), order_(order) {
   const Context& context = *peers_.context_;
   must(context.check(context.driver().cuGraphCreate(&graph_, 0), "cuGraphCreate"));
 }
@@ -296,10 +441,12 @@ void Graph::add_node(CuFunction kernel, const Grid& grid, void** arguments) {
   node.block[0] = grid.thread_count;
   node.shared_bytes = grid.shared_bytes;
   node.arguments = arguments;
-  CuGraphNode made = nullptr;
   const Context& context = *peers_.context_;
-  must(context.check(context.driver().cuGraphAddKernelNode(&made, graph_, nullptr, 0, &node),
-                     "cuGraphAddKernelNode"));
+  const CuGraphNode before = last_;
+  const std::size_t waits_for = order_ == Order::chain && before != nullptr ? 1 : 0;
+  must(context.check(
+      context.driver().cuGraphAddKernelNode(&last_, graph_, &before, waits_for, &node),
+      "cuGraphAddKernelNode"));
 }
 
 void Graph::finish() {

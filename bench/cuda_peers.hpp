@@ -68,6 +68,8 @@ class Peers {
               const Arguments&... arguments) const {
     must(context_->launch(kernel, grid, stream_.get(), arguments...));
   }
+  /// Zeroed words on the device.
+  std::unique_ptr<backend::Memory> words(std::size_t count) const;
   /// Memory of the host that the device reads and writes.
   backend::cuda::PinnedMemory pinned(std::size_t size_bytes) const;
   /// Polls for the end of all launches, which sees it soonest.
@@ -87,11 +89,13 @@ class Peers {
   friend class Graph;
 };
 
-/// A graph of independent kernels, recorded once and launched together.
+/// A graph of kernels, recorded once and launched together.
 class Graph {
  public:
+  /// Whether each kernel waits for the one that was added before it.
+  enum class Order { independent, chain };
   /// An empty graph. `peers` outlives it.
-  explicit Graph(const Peers& peers);
+  explicit Graph(const Peers& peers, Order order = Order::independent);
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
   ~Graph();
@@ -112,7 +116,9 @@ class Graph {
   void add_node(backend::cuda::CuFunction kernel, const backend::cuda::Grid& grid,
                 void** arguments);
   const Peers& peers_;
+  Order order_;
   backend::cuda::CuGraph graph_ = nullptr;
+  backend::cuda::CuGraphNode last_ = nullptr;
   backend::cuda::CuGraphExec executable_ = nullptr;
 };
 

@@ -1,6 +1,6 @@
 // The time of one item through a session on a GPU, from publishing it to seeing how it ended,
-// compared with a word that goes to the GPU and back, and with launches; the same beside work of
-// others (live_isolation.cpp); and the rate of a flood.
+// compared with a word that goes to the GPU and back, and with launches; and the same beside work
+// of others (live_isolation.cpp).
 //
 // Every figure is a percentile of many items in a row. The kernel of a session is there only while
 // its contender is measured.
@@ -13,10 +13,8 @@
 #include <cstdio>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <vector>
 
 #include "cuda_peers.hpp"
@@ -178,65 +176,6 @@ void ask_items(Suite& suite, const Options& options, const Peers& peers, Megaker
        .figures = percentile_names()});
 }
 
-// ---- floods ----
-
-/// Items that a number of threads publish in batches, each into a queue of its own.
-double stream_ns(Megakernel& kernel, abi::EntryFormat entries, unsigned publishers,
-                 std::size_t items_each) {
-  constexpr std::size_t kBatch = 1024;
-  Session session = must(kernel.start());
-  std::vector<Queue> queues;
-  for (unsigned i = 0; i < publishers; ++i) {
-    queues.push_back(must(session.open_queue({.capacity = 1 << 16, .entries = entries})));
-  }
-  return host_ns([&] {
-    std::vector<std::jthread> threads;
-    for (Queue& queue : queues) {
-      threads.emplace_back([&queue, items_each] {
-        const std::vector<abi::WorkItem> batch(kBatch, abi::WorkItem{});
-        for (std::size_t sent = 0; sent < items_each; sent += kBatch) {
-          must(queue.publish_items(batch, kPatience));
-        }
-        must(queue.wait_all(kPatience));
-      });
-    }
-  });
-}
-
-void ask_streams(Suite& suite, const Options& options, const Peers& peers, Megakernel& kernel) {
-  const std::size_t items = options.scale(std::size_t{1} << 22, 1 << 12);
-  const auto nodes = static_cast<std::size_t>(options.scale(10'000, 16));
-  for (const unsigned publishers : {1u, 4u}) {
-    const auto streamed = [&, publishers, items](std::string name, abi::EntryFormat entries) {
-      return Contender{.name = std::move(name), .measure = [&kernel, publishers, items, entries] {
-                         return stream_ns(kernel, entries, publishers, items / publishers);
-                       }};
-    };
-    suite.ask({.name = fmt::format("streams_of_{}_publishers", publishers),
-               .text = "items without work, published in batches, against nodes of a CUDA graph",
-               .items = items,
-               .contenders = {{.name = "independent nodes of a CUDA graph, scaled",
-                               .measure =
-                                   [&, nodes, items] {
-                                     Graph graph(peers);
-                                     const auto nothing = peers.kernel("nothing");
-                                     for (std::size_t i = 0; i < nodes; ++i) {
-                                       graph.add(nothing, {.block_count = 1, .thread_count = 1});
-                                     }
-                                     graph.finish();
-                                     const double ns = host_ns([&] {
-                                       graph.launch();
-                                       peers.synchronize();
-                                     });
-                                     return ns * static_cast<double>(items) /
-                                            static_cast<double>(nodes);
-                                   }},
-                              streamed("compact entries", abi::EntryFormat::compact),
-                              streamed("full entries", abi::EntryFormat::full)},
-               .rounds = 5});
-  }
-}
-
 // ---- the program ----
 
 int ask_all(Suite& suite, const Options& options, const Peers& peers) {
@@ -252,21 +191,14 @@ int ask_all(Suite& suite, const Options& options, const Peers& peers) {
     }
     std::fflush(stdout);
   };
-  const bool asks_items = options.asks_for("one_live_item", percentile_names());
-  const bool asks_streams =
-      options.asks_for("streams_of_1_publishers") || options.asks_for("streams_of_4_publishers");
-  std::optional<Megakernel> kernel;
-  std::optional<DataBuffer> buffer;
-  const auto with_kernel = [&](const auto& ask) {
-    if (!kernel) {
-      kernel.emplace(make_live_kernel(backend));
-      buffer.emplace(must(kernel->create_buffer({.handle = kBuffer, .word_count = 16})));
-    }
-    ask(suite, options, peers, *kernel);
-  };
-  if (asks_items) answer("one_live_item", [&] { with_kernel(ask_items); });
+  if (options.asks_for("one_live_item", percentile_names())) {
+    answer("one_live_item", [&] {
+      Megakernel kernel = make_live_kernel(backend);
+      const DataBuffer buffer = must(kernel.create_buffer({.handle = kBuffer, .word_count = 16}));
+      ask_items(suite, options, peers, kernel);
+    });
+  }
   ask_isolation(suite, options, peers, backend, answer);
-  if (asks_streams) answer("streams", [&] { with_kernel(ask_streams); });
   if (!unanswered.empty()) suite.note("unanswered", unanswered);
   const int status = suite.finish();
   return unanswered.empty() ? status : 1;

@@ -83,6 +83,7 @@ def make_steps(quick, programs):
     smoke = ["--smoke"] if quick else []
     groups = "--items=4096" if quick else "--items=8192"
     rounds = {"EVERKERNEL_LITMUS_ROUNDS": "1000000"} if quick else {}
+    endurance = {"EVERKERNEL_ITEMS": "10000000" if quick else "1000000000"}
     return [
         Step("conformance", "cuda_conformance_test", 140, shards=cores,
              arguments=["--gtest_filter=-*Session*"]),
@@ -101,8 +102,9 @@ def make_steps(quick, programs):
         Step("random jobs", "random_job_test", 50, environment=CUDA, seconds=0.3, copies=4),
         Step("random sessions", "random_session_test", 45, environment=CUDA, seconds=0.4,
              arguments=["--gtest_filter=RandomSessions.*"]),
+        Step("endurance of sessions", "endurance_test", 30, environment={**CUDA, **endurance}),
         Step("planned runs", "run_test", 40, environment=CUDA, shards=cores),
-        Step("litmus", "cuda_litmus_test", 80, environment=rounds, seconds=0.15),
+        Step("litmus", "cuda_litmus_test", 100, environment=rounds, seconds=0.2),
         sanitizer_step("memcheck", 25, [items, "--only=drains"]),
         sanitizer_step("memcheck sessions", 35, [items, "--only=live"]),
         # No test compares all memory; memcheck finds writes outside of allocations.
@@ -116,7 +118,8 @@ def make_steps(quick, programs):
         sanitizer_step("synccheck sessions", 25, [items, "--only=live"]),
         sanitizer_step("racecheck", 15, [groups, "--only=groups"]),
         Step("benchmarks", "cuda_bench", 90, "bench", smoke, has_targets=True),
-        Step("live benchmarks", "live_bench", 60, "bench", smoke),
+        Step("live benchmarks", "live_bench", 45, "bench", smoke, has_targets=True),
+        Step("live rates", "live_rate_bench", 45, "bench", smoke, has_targets=True),
     ]
 
 
@@ -330,12 +333,22 @@ def judge_bench(result, ending, path):
         result.update(status="passed", detail=f'{len(result["bench"]["results"])} figures')
 
 
-def judge_targets(bench):
-    """A row that says which figures reached their targets."""
+def missed_text(row):
+    """A figure that missed a target: its time, and what it is compared with."""
+    compared = [f'{each["times"]:.2f} times and {each["more_ns"] / 1e3:+.2f} us beside '
+                f'"{each["than"]}"' for each in row.get("comparisons", [])]
+    if "least_ratio" in row or not compared:
+        compared.append(f'{row["ratio_to_floor"]:.2f} x floor')
+    time_ns = row["median_ns"]
+    time_text = f"{time_ns / 1e6:.2f} ms" if time_ns >= 1e6 else f"{time_ns / 1e3:.2f} us"
+    return f'{row["question"]} / {row["contender"]}: {", ".join(compared)}, {time_text}'
+
+
+def judge_targets(name, bench):
+    """A row that says which figures of a step reached their targets."""
     rows = [row for row in (bench or {}).get("results", []) if "meets_target" in row]
-    missed = [f'{row["question"]} / {row["contender"]}: {row["ratio_to_floor"]:.2f} x floor, '
-              f'{row["median_ns"] / 1e6:.2f} ms' for row in rows if not row["meets_target"]]
-    result = {"name": "bench targets", "seconds": 0, "missed": missed}
+    missed = [missed_text(row) for row in rows if not row["meets_target"]]
+    result = {"name": f"targets of {name}", "seconds": 0, "missed": missed}
     if not rows:
         return {**result, "status": "missing", "detail": "no figure has a target"}
     detail = f"{len(rows) - len(missed)} of {len(rows)} met"
@@ -369,7 +382,7 @@ def make_command(step, program, report):
             "--error-exitcode", "99", "--print-limit", "20", *command]
 
 
-def run_step(step, folder, limit, scratch):
+def run_step(step, folder, limit, scratch, code):
     result = {"name": step.name, "program": step.program, "limit_seconds": round(limit, 1),
               "seconds": 0}
     program = folder / step.program
@@ -379,7 +392,7 @@ def run_step(step, folder, limit, scratch):
         return {**result, "status": "missing", "detail": "there is no compute-sanitizer"}
     if limit < 1:
         return {**result, "status": "timeout", "detail": "no time was left for it"}
-    environment = {CACHE_VARIABLE: str(scratch / "code"), **step.environment}
+    environment = {CACHE_VARIABLE: str(code), **step.environment}
     if step.seconds:
         environment["EVERKERNEL_SECONDS"] = str(max(1, int(limit * step.seconds)))
     environments = [dict(environment) for _ in range(step.copies * step.shards)]
@@ -422,20 +435,21 @@ def run_step(step, folder, limit, scratch):
     return result
 
 
-def run_steps(steps, folder, end, quick, keep):
+def run_steps(steps, folder, end, options, keep):
     """Runs all steps, and calls keep(results) after each, so that a kill loses no results."""
     results = []
     with tempfile.TemporaryDirectory() as scratch:
+        code = options.code.resolve() if options.code is not None else Path(scratch) / "code"
         for index, step in enumerate(steps):
             left = end - time.monotonic()
             shares = sum(other.share for other in steps[index:])
             print(f"{step.name} …", flush=True)
-            result = run_step(step, folder, left * step.share / shares, Path(scratch))
+            result = run_step(step, folder, left * step.share / shares, Path(scratch), code)
             print(f'  {result["status"]}: {result["detail"]} ({result["seconds"]:.1f} s)',
                   flush=True)
             results.append(result)
-            if step.has_targets and not quick:
-                results.append(judge_targets(result.get("bench")))
+            if step.has_targets and not options.quick:
+                results.append(judge_targets(step.name, result.get("bench")))
             keep(results)
 
 
@@ -517,6 +531,8 @@ def parse(arguments):
                         "sessions; without it both")
     parser.add_argument("--only", metavar="STEP", help="the name of one step")
     parser.add_argument("--programs", type=int, default=0, help="random programs that are enough")
+    parser.add_argument("--code", type=Path, default=None, help="a folder where compiled code is "
+                        "kept between checks; without it everything is compiled")
     return parser.parse_args(arguments)
 
 
@@ -559,7 +575,7 @@ def main(arguments):
         keep([])
         print(f'skipped: {gpu["reason"]}')
         return NO_GPU
-    run_steps(steps, folder, begin + options.budget, options.quick, keep)
+    run_steps(steps, folder, begin + options.budget, options, keep)
     is_passed = all(step["status"] == "passed" for step in report["steps"])
     report["verdict"] = "passed" if is_passed else "failed"
     keep(report["steps"])

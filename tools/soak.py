@@ -68,6 +68,9 @@ def make_parts():
     return [
         # Fixed length.
         Part("stress", test("stress_test"), environment={"EVERKERNEL_ITEMS": "200000000"}),
+        Part("endurance", test("endurance_test"), environment={"EVERKERNEL_ITEMS": "200000000"}),
+        Part("endurance under TSan", test("endurance_test", folder=TSAN),
+             environment={"EVERKERNEL_ITEMS": "4000000"}),
         Part("properties", test("property_test"), environment=cases),
         Part("properties of handler text", test("ir_property_test"), environment=cases),
         Part("properties of planning", test("planner_property_test"), environment=cases),

@@ -44,8 +44,11 @@ class DeviceWords {
   Word* address() const { return memory_->device_address(); }
   std::vector<Word> read() const {
     std::vector<Word> words(count_);
-    needed(memory_->read(0, std::as_writable_bytes(std::span(words))));
+    read_into(words);
     return words;
+  }
+  void read_into(std::span<Word> words) const {
+    needed(memory_->read(0, std::as_writable_bytes(words)));
   }
   void write(std::size_t first, std::span<const Word> words) {
     needed(memory_->write(first * sizeof(Word), std::as_bytes(words)));

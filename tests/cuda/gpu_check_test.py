@@ -52,7 +52,7 @@ case $tool in {bad}) echo '========= ERROR SUMMARY: 3 errors'; exit 99;; esac
 echo '========= ERROR SUMMARY: 0 errors'
 """
 TESTS = ["cuda_conformance_test", "jit_test", "cuda_differential_test", "random_ring_test",
-         "random_job_test", "random_session_test", "run_test", "cuda_litmus_test"]
+         "random_job_test", "random_session_test", "endurance_test", "run_test", "cuda_litmus_test"]
 
 
 class GpuCheck(unittest.TestCase):
@@ -65,7 +65,8 @@ class GpuCheck(unittest.TestCase):
         self.program("sanitizer_workload", "#!/bin/sh\n")
         self.program("compute-sanitizer", SANITIZER.format(bad="none"))
         self.program("cuda_bench", BENCH % ("0.9", "true"))
-        self.program("live_bench", (BENCH % ("0.9", "true")).replace(', "meets_target": true', ""))
+        self.program("live_rate_bench", BENCH % ("0.9", "true"))
+        self.program("live_bench", BENCH % ("0.9", "true"))
         self.program("everkernel", "#!/bin/sh\necho a driver talks >&2\n"
                      f"cat <<END\n{INFO % FOUND}\nEND\n")
         self.program("nvidia-smi", "#!/bin/sh\necho 'A GPU, 999.9, 1 MiB'\n")
@@ -108,10 +109,14 @@ class GpuCheck(unittest.TestCase):
         self.assertNotIn(tempfile.gettempdir(), json.dumps(report))
         bench = self.step(report, "benchmarks")["bench"]
         self.assertEqual(bench["results"][0]["ratio_to_floor"], 0.9)
-        self.assertEqual(self.step(report, "bench targets")["detail"], "1 of 1 met")
+        self.assertEqual(self.step(report, "targets of benchmarks")["detail"], "1 of 1 met")
+        self.assertEqual(self.step(report, "targets of live rates")["detail"], "1 of 1 met")
+        self.assertEqual(self.step(report, "targets of live benchmarks")["detail"], "1 of 1 met")
         sessions = self.step(report, "random sessions")
         self.assertEqual(sessions["environment"]["EVERKERNEL_BACKEND"], "cuda")
         self.assertEqual(self.step(report, "sessions")["processes"], 1)
+        endurance = self.step(report, "endurance of sessions")
+        self.assertEqual(endurance["environment"]["EVERKERNEL_ITEMS"], "1000000000")
         self.assertEqual(self.step(report, "live benchmarks")["detail"], "1 figures")
         for name in [step["name"] for step in report["steps"]]:
             self.assertIn(name, self.output)
@@ -196,6 +201,16 @@ class GpuCheck(unittest.TestCase):
         rings = self.step(report, "random rings")
         self.assertIn("does not say", rings["detail"])
         self.assertRegex(rings["output_tail"], r"seconds \d+")  # the step passed its time on
+
+    def test_compiled_code_is_kept_where_it_was_asked_to_be(self):
+        code = self.folder / "code"
+        code.mkdir()
+        self.program("run_test", PASSES.replace(
+            "exit 0", 'echo kept > "$EVERKERNEL_TEST_CACHE_DIR/one.code"; exit 0'))
+        status, report = self.check("--only", "planned runs", "--code", str(code))
+        self.assertEqual(status, 0, self.output)
+        self.assertEqual((code / "one.code").read_text(), "kept\n")
+        self.assertNotIn(str(self.folder), json.dumps(report))
 
     def test_processes_of_a_step_count_together(self):
         cores = len(os.sched_getaffinity(0))
@@ -298,13 +313,22 @@ class GpuCheck(unittest.TestCase):
         status, report = self.check()
         self.assertEqual(status, 1, self.output)
         self.assertEqual(self.step(report, "benchmarks")["status"], "passed")
-        self.assertEqual(self.step(report, "bench targets")["status"], "failed")
+        self.assertEqual(self.step(report, "targets of benchmarks")["status"], "failed")
+
+    def test_a_target_beside_another_contender_that_is_missed(self):
+        compared = '"comparisons": [{"than": "alone", "times": 2.5, "more_ns": 3000}]'
+        self.program("live_bench",
+                     (BENCH % ("0.1", "false")).replace('"least_ratio": 0.5', compared))
+        status, report = self.check()
+        self.assertEqual(status, 1, self.output)
+        missed = self.step(report, "targets of live benchmarks")["missed"]
+        self.assertEqual(missed, ['q / c: 2.50 times and +3.00 us beside "alone", 0.01 us'])
 
     def test_a_quick_run_judges_no_targets(self):
         self.program("cuda_bench", BENCH % ("0.1", "false"))
         status, report = self.check("--quick")
         self.assertEqual(status, 0, self.output)
-        self.assertNotIn("bench targets", [step["name"] for step in report["steps"]])
+        self.assertNotIn("targets of benchmarks", [step["name"] for step in report["steps"]])
 
 
 def is_running(process):

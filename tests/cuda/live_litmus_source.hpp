@@ -6,11 +6,15 @@
 
 namespace everkernel::test {
 
-/// Words of device memory that an item writes: 4 KiB.
-inline constexpr unsigned kLiveWords = 1024;
-/// Words and bytes from one entry to the next, and from one outcome: a line of their own.
-inline constexpr unsigned kEntryStride = 32;
-inline constexpr unsigned kOutcomeStride = 128;
+/// Words of device memory that an item writes: of a lane, of a warp, and of a block whose words the
+/// driver copies.
+inline constexpr unsigned kLaneWords = 16;
+inline constexpr unsigned kWarpWords = 1024;
+inline constexpr unsigned kCopiedWords = 64;
+/// Words of an entry. Neighbours lie beside each other, as in queues; outcomes do, too.
+inline constexpr unsigned kEntryWords = 4;
+/// Bytes that blocks store beside each other in one line.
+inline constexpr unsigned kLineOfBytes = 128;
 
 inline constexpr std::string_view kLiveLitmusSource = R"cuda(
 #include "backend/cuda/device/live_memory.cuh"
@@ -21,7 +25,8 @@ namespace everkernel::device {
 
 inline constexpr Word kClosed = 0xFFFFFFFFu;
 inline constexpr Word kSeen = 0, kStale = 1;  // findings
-inline constexpr Word kLiveWords = 1024, kEntryStride = 32, kOutcomeStride = 128;
+inline constexpr Word kLaneWords = 16, kWarpWords = 1024, kCopiedWords = 64;
+inline constexpr Word kEntryWords = 4, kLineOfBytes = 128;
 
 // The byte by which the host knows that a round has ended.
 EK_DEVICE Word byte_of(Word round) { return 0x80 | (round & 0x7F); }
@@ -72,7 +77,7 @@ EK_DEVICE void take_entries(const Word* entries, Word* outcomes, Word* findings)
   const Word cell = blockIdx.x * blockDim.x + threadIdx.x;
   Word round = 0, seen = 0, stale = 0;
   for (;;) {
-    const Quad quad = Load::load(entries + Wide{cell} * kEntryStride);
+    const Quad quad = Load::load(entries + Wide{cell} * kEntryWords);
     if (quad.a == kClosed) break;
     if (quad.a == round && quad.d == (round == 0 ? 0 : round + 3)) continue;
     if (quad.b != quad.a + 1 || quad.c != quad.a + 2 || quad.d != quad.a + 3) {
@@ -81,7 +86,7 @@ EK_DEVICE void take_entries(const Word* entries, Word* outcomes, Word* findings)
     }
     round = quad.a;
     ++seen;
-    store_outcome_byte(outcomes, cell * kOutcomeStride, byte_of(round));
+    store_outcome_byte(outcomes, cell, byte_of(round));
   }
   add_finding(findings, kSeen, seen);
   add_finding(findings, kStale, stale);
@@ -112,17 +117,16 @@ struct Merged {
   }
 };
 
-// Each block stores a byte in every round, all beside each other.
+// Each thread stores a byte in every round. Those of a line come from different blocks.
 template <class Store>
 EK_DEVICE void store_bytes(const Word* round_word, Word* outcomes) {
-  if (threadIdx.x != 0) return;
   Word seen = 0;
   for (;;) {
     const Word round = load_entry_quad(round_word).a;
     if (round == kClosed) break;
     if (round == seen) continue;
     seen = round;
-    Store::store(outcomes, blockIdx.x, byte_of(round));
+    Store::store(outcomes, threadIdx.x * kLineOfBytes + blockIdx.x, byte_of(round));
   }
 }
 extern "C" __global__ void bytes_Bytes(const Word* round_word, Word* outcomes) {
@@ -134,43 +138,85 @@ extern "C" __global__ void bytes_Merged(const Word* round_word, Word* outcomes) 
 
 // ---- what items write --------------------------------------------------------------------------
 
-// Blocks of one warp. Each even block writes the words of its pair in every round, the block behind
-// it reads them. The host publishes the second item when it has seen the outcome of the first.
-template <bool kFences, bool kAcquires>
+// Places of items: a lane or a warp each, of which even blocks write the words and odd blocks read
+// them. The host publishes the second item of a place when it has seen the outcome of the first.
+// While a reader waits it loads the words, so that the first-level cache has those of the last
+// round: without the acquire its item would read them.
+template <Word kWidth, Word kWords, bool kAcquires>
 EK_DEVICE void run_items(const Word* entries, Word* outcomes, Word* data, Word* findings) {
-  const Word lane = lane_index();
   const bool writes = blockIdx.x % 2 == 0;
-  const Word* const entry = entries + Wide{blockIdx.x} * kEntryStride;
-  Word* const words = data + Wide{blockIdx.x / 2} * kLiveWords;
+  const Word lane = threadIdx.x % kWidth;
+  const Word places = gridDim.x / 2 * (blockDim.x / kWidth);
+  const Word place = (blockIdx.x / 2 * blockDim.x + threadIdx.x) / kWidth;
+  const Word cell = writes ? place : places + place;
+  // Words of neighbours lie beside each other.
+  Word* const words = kWidth == 1 ? data + place : data + Wide{place} * kWords;
+  const Word stride = kWidth == 1 ? places : 1;
   Word round = 0, seen = 0, stale = 0;
+  for (bool is_open = true; __any_sync(kAllLanes, is_open);) {
+    for (Word i = lane; i < kWords && !writes; i += kWidth) load_plain(words + Wide{i} * stride);
+    Word found = load_entry_quad(entries + Wide{cell} * kEntryWords).a;
+    if (kWidth == kWarpLanes) found = __shfl_sync(kAllLanes, found, 0);
+    is_open = found != kClosed;
+    if (!is_open || found == round) continue;
+    round = found;
+    if (kAcquires) acquire_entries();
+    if (kWidth == kWarpLanes) __syncwarp();
+    for (Word i = lane; i < kWords; i += kWidth) {
+      Word* const word = words + Wide{i} * stride;
+      if (writes) store_plain(word, round + i);
+      if (!writes && load_plain(word) != round + i) ++stale;
+    }
+    fence();
+    if (kWidth == kWarpLanes) __syncwarp();
+    if (lane != 0) continue;
+    ++seen;
+    store_outcome_byte(outcomes, cell, byte_of(round));
+  }
+  add_finding(findings, kSeen, writes ? 0 : seen);
+  add_finding(findings, kStale, stale);
+}
+#define EK_ITEMS(name, width, words, acquires)                                                    \
+  extern "C" __global__ void items_##name(const Word* entries, Word* outcomes, Word* data,        \
+                                          Word* findings) {                                       \
+    run_items<width, words, acquires>(entries, outcomes, data, findings);                         \
+  }
+EK_ITEMS(OfLanes, 1, kLaneWords, true)
+EK_ITEMS(OfWarps, kWarpLanes, kWarpWords, true)
+EK_ITEMS(WithoutAcquire, kWarpLanes, kWarpWords, false)
+
+// Each block writes words, which the host copies by the driver when it has seen the outcome.
+// Threads behind the first warp may be late: they sleep before they write.
+inline constexpr Word kLateNs = 100'000;
+template <bool kAreLate, bool kWaits>
+EK_DEVICE void write_for_copies(const Word* entries, Word* outcomes, Word* data, Word* findings) {
+  const Word* const entry = entries + Wide{blockIdx.x} * kEntryWords;
+  Word* const words = data + Wide{blockIdx.x} * kCopiedWords;
+  Word round = 0, seen = 0;
   for (;;) {
     const Word found = __shfl_sync(kAllLanes, load_entry_quad(entry).a, 0);
     if (found == kClosed) break;
     if (found == round) continue;
     round = found;
-    if (kAcquires) acquire_entries();
-    __syncwarp();
-    for (Word i = lane; i < kLiveWords; i += kWarpLanes) {
-      if (writes) store_plain(words + i, round + i);
-      if (!writes && load_plain(words + i) != round + i) ++stale;
-    }
-    if (kFences) fence();
-    __syncwarp();
-    if (lane != 0) continue;
+    acquire_entries();
+    if (kAreLate && threadIdx.x >= kWarpLanes) __nanosleep(kLateNs);
+    for (Word i = threadIdx.x; i < kCopiedWords; i += blockDim.x) store_plain(words + i, round + i);
+    fence();
+    if (kWaits) __syncthreads();
+    if (threadIdx.x != 0) continue;
     ++seen;
-    store_outcome_byte(outcomes, blockIdx.x * kOutcomeStride, byte_of(round));
+    store_outcome_byte(outcomes, blockIdx.x, byte_of(round));
   }
-  add_finding(findings, kSeen, writes ? 0 : seen);
-  add_finding(findings, kStale, stale);
+  add_finding(findings, kSeen, seen);
 }
-#define EK_ITEMS(name, fences, acquires)                                                          \
-  extern "C" __global__ void items_##name(const Word* entries, Word* outcomes, Word* data,        \
-                                          Word* findings) {                                       \
-    run_items<fences, acquires>(entries, outcomes, data, findings);                               \
+#define EK_COPIES(name, are_late, waits)                                                          \
+  extern "C" __global__ void copies_##name(const Word* entries, Word* outcomes, Word* data,       \
+                                           Word* findings) {                                      \
+    write_for_copies<are_late, waits>(entries, outcomes, data, findings);                         \
   }
-EK_ITEMS(Ordered, true, true)
-EK_ITEMS(WithoutFence, false, true)
-EK_ITEMS(WithoutAcquire, true, false)
+EK_COPIES(Ordered, false, true)
+EK_COPIES(Late, true, true)
+EK_COPIES(WithoutBarrier, true, false)
 
 }  // namespace everkernel::device
 )cuda";

@@ -20,6 +20,14 @@
 
 namespace everkernel::test {
 
+/// The first of the descriptors that a program inherits by Command::inherited.
+inline constexpr int kFirstInherited = 200;
+
+/// The path of the running program, which tests start again in another role.
+inline std::string own_program() {
+  return std::filesystem::read_symlink("/proc/self/exe").string();
+}
+
 /// How a program is run.
 struct Command {
   std::string program = {};                   ///< path of the executable
@@ -29,6 +37,7 @@ struct Command {
   int stdout_descriptor = -1;                 ///< a descriptor instead of being captured
   bool stdout_closed = false;                 ///< run it as `>&-` does
   bool stderr_closed = false;                 ///< run it as `2>&-` does
+  std::vector<int> inherited = {};            ///< it gets copies from kFirstInherited on
   std::chrono::milliseconds timeout{20'000};  ///< then it is killed
 };
 
@@ -85,6 +94,10 @@ class Process {
                        command.stdout_path.empty() ? out().native() : command.stdout_path);
     }
     detail::redirect(actions, STDERR_FILENO, command.stderr_closed, err());
+    for (std::size_t i = 0; i < command.inherited.size(); ++i) {
+      posix_spawn_file_actions_adddup2(&actions, command.inherited[i],
+                                       kFirstInherited + static_cast<int>(i));
+    }
     posix_spawn_file_actions_addchdir_np(&actions, command.folder.c_str());
     std::vector<std::string> words = command.args;
     words.insert(words.begin(), command.program);
