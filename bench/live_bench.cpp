@@ -1,6 +1,6 @@
 // The time of one item through a session on a GPU, from publishing it to seeing how it ended,
-// compared with a word that goes to the GPU and back, and with launches; the same beside work of
-// others (live_isolation.cpp); and the rate of a flood.
+// compared with a word that goes to the GPU and back, and with launches; and the same beside work
+// of others (live_isolation.cpp).
 //
 // Every figure is a percentile of many items in a row. The kernel of a session is there only while
 // its contender is measured.
@@ -142,7 +142,9 @@ void ask_items(Suite& suite, const Options& options, const Peers& peers, Megaker
                      .measure_all = [&items, scene] { return items.live(scene); },
                      .comparisons = std::move(comparisons)};
   };
-  // A call of a session is one more contender: items.calls({}, [](Session& session, Queue&) {...}).
+  // A call is timed like an item. "parked with an empty function" is one more contender, whose
+  // `measure_all` is items.calls({}, [](Session& session, Queue&) { ... }); `most_ns` limits its
+  // p50.
   suite.ask(
       {.name = "one_live_item",
        .text = "one item, from publishing it to seeing its end",

@@ -128,7 +128,7 @@ def make_steps(quick, programs):
         sanitizer_step("synccheck sessions", 25, [items, "--only=live"]),
         sanitizer_step("racecheck", 15, [groups, "--only=groups"]),
         Step("benchmarks", "cuda_bench", 90, "bench", smoke, has_targets=True),
-        Step("live benchmarks", "live_bench", 45, "bench", smoke),
+        Step("live benchmarks", "live_bench", 45, "bench", smoke, has_targets=True),
         Step("live rates", "live_rate_bench", 45, "bench", smoke, has_targets=True),
     ]
 
@@ -343,11 +343,21 @@ def judge_bench(result, ending, path):
         result.update(status="passed", detail=f'{len(result["bench"]["results"])} figures')
 
 
+def missed_text(row):
+    """A figure that missed a target: its time, and what it is compared with."""
+    compared = [f'{each["times"]:.2f} times and {each["more_ns"] / 1e3:+.2f} us beside '
+                f'"{each["than"]}"' for each in row.get("comparisons", [])]
+    if "least_ratio" in row or not compared:
+        compared.append(f'{row["ratio_to_floor"]:.2f} x floor')
+    time_ns = row["median_ns"]
+    time_text = f"{time_ns / 1e6:.2f} ms" if time_ns >= 1e6 else f"{time_ns / 1e3:.2f} us"
+    return f'{row["question"]} / {row["contender"]}: {", ".join(compared)}, {time_text}'
+
+
 def judge_targets(name, bench):
     """A row that says which figures of a step reached their targets."""
     rows = [row for row in (bench or {}).get("results", []) if "meets_target" in row]
-    missed = [f'{row["question"]} / {row["contender"]}: {row["ratio_to_floor"]:.2f} x floor, '
-              f'{row["median_ns"] / 1e6:.2f} ms' for row in rows if not row["meets_target"]]
+    missed = [missed_text(row) for row in rows if not row["meets_target"]]
     result = {"name": f"targets of {name}", "seconds": 0, "missed": missed}
     if not rows:
         return {**result, "status": "missing", "detail": "no figure has a target"}

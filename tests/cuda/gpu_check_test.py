@@ -67,7 +67,7 @@ class GpuCheck(unittest.TestCase):
         self.program("compute-sanitizer", SANITIZER.format(bad="none"))
         self.program("cuda_bench", BENCH % ("0.9", "true"))
         self.program("live_rate_bench", BENCH % ("0.9", "true"))
-        self.program("live_bench", (BENCH % ("0.9", "true")).replace(', "meets_target": true', ""))
+        self.program("live_bench", BENCH % ("0.9", "true"))
         self.program("everkernel", "#!/bin/sh\necho a driver talks >&2\n"
                      f"cat <<END\n{INFO % FOUND}\nEND\n")
         self.program("nvidia-smi", "#!/bin/sh\necho 'A GPU, 999.9, 1 MiB'\n")
@@ -112,6 +112,7 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(bench["results"][0]["ratio_to_floor"], 0.9)
         self.assertEqual(self.step(report, "targets of benchmarks")["detail"], "1 of 1 met")
         self.assertEqual(self.step(report, "targets of live rates")["detail"], "1 of 1 met")
+        self.assertEqual(self.step(report, "targets of live benchmarks")["detail"], "1 of 1 met")
         sessions = self.step(report, "random sessions")
         self.assertEqual(sessions["environment"]["EVERKERNEL_BACKEND"], "cuda")
         self.assertEqual(self.step(report, "sessions")["processes"], 1)
@@ -314,6 +315,15 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(status, 1, self.output)
         self.assertEqual(self.step(report, "benchmarks")["status"], "passed")
         self.assertEqual(self.step(report, "targets of benchmarks")["status"], "failed")
+
+    def test_a_target_beside_another_contender_that_is_missed(self):
+        compared = '"comparisons": [{"than": "alone", "times": 2.5, "more_ns": 3000}]'
+        self.program("live_bench",
+                     (BENCH % ("0.1", "false")).replace('"least_ratio": 0.5', compared))
+        status, report = self.check()
+        self.assertEqual(status, 1, self.output)
+        missed = self.step(report, "targets of live benchmarks")["missed"]
+        self.assertEqual(missed, ['q / c: 2.50 times and +3.00 us beside "alone", 0.01 us'])
 
     def test_a_quick_run_judges_no_targets(self):
         self.program("cuda_bench", BENCH % ("0.1", "false"))
