@@ -7,6 +7,7 @@
 #include "backend/cuda/device/crew.cuh"
 #include "backend/cuda/device/live_counts.cuh"
 #include "backend/cuda/device/live_items.cuh"
+#include "backend/cuda/device/live_marks.cuh"
 #include "backend/cuda/device/live_memory.cuh"
 #include "backend/cuda/live_rows.hpp"
 #include "everkernel/abi/control.hpp"
@@ -21,7 +22,7 @@ namespace everkernel::device {
 class LiveDuty {
  protected:
   EK_DEVICE explicit LiveDuty(const LiveParams& params)
-      : params_(params), shared_(*params.shared), runner_(params), counts_(params) {
+      : params_(params), shared_(*params.shared), runner_(params), counts_(params), marker_(params) {
     const Word crew = crew_index();
     seat_ = params.seats + crew;
     looks_ = !kHasGroupHandlers || threadIdx.x < kWarpLanes;
@@ -29,6 +30,7 @@ class LiveDuty {
       first_level_ = crew / params.home_crews;
       end_level_ = first_level_ + 1;
     }
+    if (looks_) marker_.arrive();
   }
 
   /// Takes orders over, when nothing of the old ones is in use; false if crews are to leave.
@@ -38,6 +40,7 @@ class LiveDuty {
     queues_ = load_pointer(&orders->queues);
     runner_.set_table(load_pointer(&orders->table), load_field(&orders->table_mask));
     const bool must_leave = load_field(&orders->must_leave) != 0;
+    marker_.acknowledge(epoch_);
     store_seat(0);
     return !must_leave;
   }
@@ -111,6 +114,20 @@ class LiveDuty {
     is_looking_ = false;
   }
 
+  /// The crew begins to run items `ticket` + i of a queue, for the bits i of `lanes`, that may take
+  /// long.
+  EK_DEVICE void begin_run(Word queue_number, Wide ticket, Word lanes, Word opcode) {
+    runner_.set_abort(marker_.begin(queue_number, ticket, lanes, opcode));
+    is_marked_ = true;
+  }
+  /// Their outcomes are stored.
+  EK_DEVICE void end_run() {
+    if (!is_marked_) return;
+    marker_.end();
+    runner_.set_abort(nullptr);
+    is_marked_ = false;
+  }
+
  private:
   /// A fence comes before it, so that whoever takes the lock finds what this crew has stored.
   EK_DEVICE void store_lock() const {
@@ -124,6 +141,8 @@ class LiveDuty {
   LiveShared& shared_;
   LiveRunner runner_;
   LiveCounts counts_;
+  LiveMarker marker_;
+  bool is_marked_ = false;  // the items that run
   Wide* seat_;
   bool looks_;  // of the warp that looks
   Word first_level_ = 0, end_level_ = abi::kPriorityCount;

@@ -184,6 +184,7 @@ class LiveCrew : LiveVisits {
     __syncwarp();
     idle_looks_ = 0;
     if (!is_long_) return wait_for_answer(__ballot_sync(kAllLanes, holds_));
+    end_run();
     if (alone_ != 0) return;
     if (is_pulling_) {
       if (lane_index() == 0) Stretches{window_.row}.end(portion_);

@@ -258,7 +258,12 @@ class LiveTaking : protected LiveExpress {
       if (holds_ && is(item_.opcode, Opcode::packed_slot)) store_slot(item_, SlotStatus::claimed);
       __syncwarp();
     }
-    if (is_long_) leave_looking_for(__shfl_sync(kAllLanes, item_.queue.number, owner));
+    if (!is_long_) return;
+    const Word number = __shfl_sync(kAllLanes, item_.queue.number, owner);
+    leave_looking_for(number);
+    const Word count = is_single_ ? 1 : static_cast<Word>(__popc(takers));
+    begin_run(number, __shfl_sync(kAllLanes, item_.ticket, owner), ~0u >> (kWarpLanes - count),
+              __shfl_sync(kAllLanes, item_.opcode, owner));
   }
 
   // The items of the lanes.
