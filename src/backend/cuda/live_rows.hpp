@@ -140,7 +140,7 @@ struct LiveParams {
   Word handler_count;
   Wide fuel_per_item;     ///< turns of loops
   Word home_crews;        ///< crews that serve one priority each; 0: every crew serves all
-  Word longest_pause_ns;  ///< between two looks of a kernel without work
+  Word longest_pause_ns;  ///< between two looks of a kernel without work; 0: it never pauses
   Word answer_cycles;     ///< for a host thread to answer an outcome with the next item
 };
 

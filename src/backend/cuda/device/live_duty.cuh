@@ -22,7 +22,7 @@ namespace everkernel::device {
 class LiveDuty {
  protected:
   EK_DEVICE explicit LiveDuty(const LiveParams& params)
-      : params_(params), shared_(*params.shared), runner_(params), counts_(params), marker_(params) {
+      : params_(params), shared_(*params.shared), runner_(params), counts_(params) {
     const Word crew = crew_index();
     seat_ = params.seats + crew;
     looks_ = !kHasGroupHandlers || threadIdx.x < kWarpLanes;
@@ -30,7 +30,7 @@ class LiveDuty {
       first_level_ = crew / params.home_crews;
       end_level_ = first_level_ + 1;
     }
-    if (looks_) marker_.arrive();
+    if (looks_) marker().arrive();
   }
 
   /// Takes orders over, when nothing of the old ones is in use; false if crews are to leave.
@@ -40,10 +40,12 @@ class LiveDuty {
     queues_ = load_pointer(&orders->queues);
     runner_.set_table(load_pointer(&orders->table), load_field(&orders->table_mask));
     const bool must_leave = load_field(&orders->must_leave) != 0;
-    marker_.acknowledge(epoch_);
+    marker().acknowledge(epoch_);
     store_seat(0);
     return !must_leave;
   }
+
+  EK_DEVICE LiveMarker marker() const { return {params_}; }
 
   EK_DEVICE bool serves_one_level() const { return params_.home_crews != 0; }
 
@@ -114,20 +116,6 @@ class LiveDuty {
     is_looking_ = false;
   }
 
-  /// The crew begins to run items `ticket` + i of a queue, for the bits i of `lanes`, that may take
-  /// long.
-  EK_DEVICE void begin_run(Word queue_number, Wide ticket, Word lanes, Word opcode) {
-    runner_.set_abort(marker_.begin(queue_number, ticket, lanes, opcode));
-    is_marked_ = true;
-  }
-  /// Their outcomes are stored.
-  EK_DEVICE void end_run() {
-    if (!is_marked_) return;
-    marker_.end();
-    runner_.set_abort(nullptr);
-    is_marked_ = false;
-  }
-
  private:
   /// A fence comes before it, so that whoever takes the lock finds what this crew has stored.
   EK_DEVICE void store_lock() const {
@@ -141,8 +129,6 @@ class LiveDuty {
   LiveShared& shared_;
   LiveRunner runner_;
   LiveCounts counts_;
-  LiveMarker marker_;
-  bool is_marked_ = false;  // the items that run
   Wide* seat_;
   bool looks_;  // of the warp that looks
   Word first_level_ = 0, end_level_ = abi::kPriorityCount;

@@ -7,6 +7,7 @@
 #include "backend/cuda/device/crew.cuh"
 #include "backend/cuda/device/handlers.cuh"
 #include "backend/cuda/device/io.cuh"
+#include "backend/cuda/device/live_marks.cuh"
 #include "backend/cuda/device/live_memory.cuh"
 #include "backend/cuda/device/packed.cuh"
 #include "backend/cuda/device/visitor.cuh"
@@ -93,9 +94,6 @@ class LiveRunner {
     table_ = {static_cast<const BufferEntry*>(entries), mask};
   }
 
-  /// The abort word of the items that run; null for items that end soon by construction.
-  EK_DEVICE void set_abort(Word* abort) { abort_ = abort; }
-
   EK_DEVICE Words control() const { return {params_.control, params_.control_words}; }
   EK_DEVICE Words io() const { return {params_.io_queue, params_.io_words}; }
 
@@ -129,16 +127,14 @@ class LiveRunner {
     if constexpr (kHasGroupHandlers) {
       __shared__ LiveItem board;
       __shared__ BufferTable table;
-      __shared__ Word* abort;
       __syncthreads();
       if (threadIdx.x == 0) {
         board = item;
         table = table_;
-        abort = abort_;
       }
       __syncthreads();
       if (board.kind != Kind::group) return;
-      Item frame = make_frame(board, table, one_word(abort));
+      Item frame = make_frame(board, table);
       const Word ended = run_group_handler(board.handler, frame);
       __syncthreads();  // writes of all threads come before the fence of the one that ends the item
       if (threadIdx.x < kWarpLanes) {
@@ -190,8 +186,10 @@ class LiveRunner {
   }
 
  private:
+  /// Items that end soon by construction have no mark: trusted ones may ask their queue.
   EK_DEVICE Words abort_of(const LiveItem& item) const {
-    return one_word(abort_ != nullptr ? abort_ : &item.queue.row->abort);
+    Word* const abort = crew_notes().abort;
+    return one_word(abort != nullptr ? abort : &item.queue.row->abort);
   }
 
   EK_DEVICE ItemSinks sinks() const {
@@ -200,10 +198,9 @@ class LiveRunner {
   }
 
   EK_DEVICE Item make_frame(const LiveItem& item) const {
-    return make_frame(item, table_, abort_of(item));
+    return make_frame(item, table_);
   }
-  EK_DEVICE Item make_frame(const LiveItem& item, const BufferTable& table,
-                            const Words& abort) const {
+  EK_DEVICE Item make_frame(const LiveItem& item, const BufferTable& table) const {
     Item frame;
 #pragma unroll
     for (Word i = 0; i < abi::kSlotArgs; ++i) frame.args[i] = item.args[i];
@@ -220,7 +217,7 @@ class LiveRunner {
     frame.control = control();
     frame.buffers = table;
     frame.fuel = static_cast<Fuel>(params_.fuel_per_item);
-    frame.abort = abort;
+    frame.abort = abort_of(item);
     frame.sinks = sinks();
     return frame;
   }
@@ -303,7 +300,6 @@ class LiveRunner {
 
   const LiveParams& params_;
   BufferTable table_ = {};
-  Word* abort_ = nullptr;
 };
 
 }  // namespace everkernel::device

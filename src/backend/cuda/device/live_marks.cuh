@@ -44,17 +44,27 @@ EK_DEVICE void store_mark_quad(const void* at, const Quad& quad) {
       : "memory");
 }
 
+/// What a crew seldom needs, in shared memory: registers are for looking.
+struct CrewNotes {
+  Word* abort;      ///< word that ends the items that run; null while none is marked
+  Word number;      ///< of the last run
+  Word idle_since;  ///< on the device's clock, its lower half
+  Word pause;       ///< the last one between two looks, in nanoseconds; 0: none yet
+};
+EK_DEVICE CrewNotes& crew_notes() {
+  __shared__ CrewNotes notes[kHasGroupHandlers ? 1 : EVERKERNEL_BLOCK_THREADS / kWarpLanes];
+  return notes[kHasGroupHandlers ? 0 : threadIdx.x / kWarpLanes];
+}
+
 /// The mark of one crew. All lanes of the warp that looks call its functions together.
-class LiveMarker {
- public:
-  EK_DEVICE explicit LiveMarker(const LiveParams& params)
-      : mark_(params.marks + crew_index()),
-        aborts_(params.aborts + Wide{crew_index()} * kAbortWords),
-        passes_(params.passes) {}
+struct LiveMarker {
+  const LiveParams& params;
 
   /// Called before the first orders: the kernel that had the marks before this one counted on.
-  EK_DEVICE void arrive() {
-    number_ = load_field(&mark_->state) / 2;
+  EK_DEVICE void arrive() const {
+    const Word number = load_field(&mark()->state) / 2;
+    if (lane_index() == 0) crew_notes() = {nullptr, number, 0, 0};
+    __syncwarp();
     clear_aborts();
   }
 
@@ -62,56 +72,64 @@ class LiveMarker {
   EK_DEVICE void acknowledge(Word epoch) const {
     const Wide now = device_time();
     if (lane_index() == 0) {
-      store_mark_quad(&mark_->epoch, {epoch, 0, static_cast<Word>(now), high_half(now)});
+      store_mark_quad(&mark()->epoch, {epoch, 0, static_cast<Word>(now), high_half(now)});
     }
     __syncwarp();
   }
 
-  /// Marks a run of the items `ticket` + i of a queue, for the bits i of `lanes`. Gives its abort
-  /// word.
-  EK_DEVICE Word* begin(Word queue, Wide ticket, Word lanes, Word opcode) {
-    const Word state = ++number_ * 2 + 1;
+  /// Marks a run of the items `ticket` + i of a queue, for the bits i of `lanes`. The first one has
+  /// that opcode.
+  EK_DEVICE void begin(Word queue, Wide ticket, Word lanes, Word opcode) const {
     const Wide now = device_time();
+    const Word number = crew_notes().number + 1;
+    const Word state = number * 2 + 1;
     Quad quad{state, queue, static_cast<Word>(now), high_half(now)};
     if (lane_index() == 1) quad = {state, lanes, static_cast<Word>(ticket), high_half(ticket)};
     if (lane_index() == 2) quad = {state, opcode, multiprocessor(), 0};
-    if (lane_index() < kQuads) store_mark_quad(&mark_->state + 4 * lane_index(), quad);
+    if (lane_index() < kQuads) store_mark_quad(&mark()->state + 4 * lane_index(), quad);
     __syncwarp();
-    return aborts_ + number_ % kAbortWords;
+    if (lane_index() == 0) {
+      crew_notes().number = number;
+      crew_notes().abort = aborts() + number % kAbortWords;
+    }
+    __syncwarp();
   }
 
-  /// The items of the run have ended, and their outcomes are stored.
-  EK_DEVICE void end() {
-    if (lane_index() == 0) one_word(&mark_->state).store_relaxed(0, number_ * 2);
+  /// The items of the run, if one is marked, have ended, and their outcomes are stored.
+  EK_DEVICE void end() const {
+    if (crew_notes().abort == nullptr) return;
+    const Word number = crew_notes().number;
     __syncwarp();
-    if ((number_ + 1) % kAbortWords == 0) clear_aborts();
+    if (lane_index() == 0) {
+      one_word(&mark()->state).store_relaxed(0, number * 2);
+      crew_notes().abort = nullptr;
+    }
+    __syncwarp();
+    if ((number + 1) % kAbortWords == 0) clear_aborts();
   }
 
  private:
   static constexpr Word kQuads = 3;
+  /// Nanoseconds between two looks whether the pass of the host is over.
+  static constexpr Word kPassLook = 1000;
 
+  EK_DEVICE LiveMark* mark() const { return params.marks + crew_index(); }
+  EK_DEVICE Word* aborts() const { return params.aborts + Wide{crew_index()} * kAbortWords; }
   EK_DEVICE static Word high_half(Wide value) { return static_cast<Word>(value >> 32); }
 
   /// Clears the abort words, which no pass of the host writes any more for runs up to this one.
   EK_DEVICE void clear_aborts() const {
+    static_assert(kAbortWords == kWarpLanes);
     fence_all();  // a pass that this crew does not see has not read its mark, and finds it idle
     for (;;) {
-      const Wide passes = WideWord(&passes_->begun_and_over).load_relaxed();
+      const Wide passes = WideWord(&params.passes->begun_and_over).load_relaxed();
       if (__all_sync(kAllLanes, high_half(passes) == static_cast<Word>(passes))) break;
       sleep(kPassLook);
     }
-    static_assert(kAbortWords == kWarpLanes);
-    one_word(aborts_ + lane_index()).store_relaxed(0, 0);
+    one_word(aborts() + lane_index()).store_relaxed(0, 0);
     fence();
     __syncwarp();
   }
-  /// Nanoseconds between two looks whether the pass of the host is over.
-  static constexpr Word kPassLook = 1000;
-
-  LiveMark* mark_;
-  Word* aborts_;
-  const LivePasses* passes_;
-  Word number_ = 0;  // of the last run
 };
 
 }  // namespace everkernel::device

@@ -114,20 +114,11 @@ class LivePulling : protected LiveTaking {
     if (is_alone) store_slot(item_, SlotStatus::claimed);
     holds_ = holds_ && !is_alone;
     if (!holds_) item_.kind = Kind::nothing;
-    if (!takes_shorts_) mark_portion();
     is_single_ = false;
     is_long_ = true;
     acquire_entries();
     __syncwarp();
     return true;
-  }
-  /// Marks the items of a portion of which one may take long.
-  EK_DEVICE void mark_portion() {
-    const Word holders = __ballot_sync(kAllLanes, holds_);
-    if (holders == 0) return;
-    const Word first = lowest_lane(holders);
-    begin_run(window_.number, portion_.first + first, holders >> first,
-              __shfl_sync(kAllLanes, item_.opcode, first));
   }
   /// Takes the next item of the portion that all threads of the crew run together. It lies in its
   /// slot.
@@ -143,7 +134,6 @@ class LivePulling : protected LiveTaking {
     if (!is(item_.opcode, Opcode::packed_slot)) classify(item_, false);
     is_single_ = true;
     holds_ = lane_index() == 0;
-    begin_run(window_.number, item_.ticket, 1, item_.opcode);
   }
 
   /// Lets a ticket of a portion wait until its entry is there, or its tenant may run. If its place

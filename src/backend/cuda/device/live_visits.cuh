@@ -124,7 +124,6 @@ class LiveVisits : protected LivePulling {
     is_long_ = !item_.is_short && item_.kind != Kind::fence;
     if (is_long_) {
       leave_looking_for(item_.queue.number);
-      begin_run(item_.queue.number, item_.ticket, 1, item_.opcode);
     }
     if (!is_single_ && !holds_) item_.kind = Kind::nothing;
     acquire_entries();
