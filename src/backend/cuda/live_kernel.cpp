@@ -295,7 +295,6 @@ std::uint64_t CudaLiveKernel::close(LiveQueue& queue, Clock::time_point deadline
   if (closing == nullptr) return 0;
   auto untouched = wait_acknowledged(deadline, closing->number());
   if (!untouched && untouched.error().code == Code::timeout) {
-    note(closing->abort());
     untouched = wait_for_runs(deadline_after(kAbortTimeout), closing->number());
   }
   if (!untouched) {
@@ -660,12 +659,6 @@ Result<void> CudaLiveKernel::give_order_to_leave() {
   return give_orders();
 }
 
-Result<void> CudaLiveKernel::abort_all() {
-  const std::scoped_lock held(lock_);
-  for (const auto& queue : queues_) EVERKERNEL_TRY(queue->abort());
-  return {};
-}
-
 // Tells crews to leave and waits for them: until the deadline for items that run, and then until
 // these are aborted.
 void CudaLiveKernel::end_kernel(Clock::time_point deadline) {
@@ -681,7 +674,6 @@ void CudaLiveKernel::end_kernel(Clock::time_point deadline) {
   };
   note(give_order_to_leave());
   if (wait_until(deadline)) return;
-  note(abort_all());
   for (const auto end = deadline_after(kAbortTimeout); Clock::now() < end;) {
     note(marks_->end_runs([](const LiveMarks::Run&) { return true; }));
     if (wait_until(Clock::now() + kEndInterval)) return;

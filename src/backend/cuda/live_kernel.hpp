@@ -87,7 +87,6 @@ class CudaLiveKernel final : public LiveKernel {
   void free_retired();
   std::shared_ptr<DeviceQueue> take_queue(const LiveQueue& queue);
   std::uint64_t cancel_taken(DeviceQueue& queue) const;
-  Result<void> abort_all();
   Result<void> wait_for_runs(Clock::time_point deadline, Word closed_queue);
   Result<void> compare_clocks();
   const DeviceQueue* find_queue(Word number) const;

@@ -42,8 +42,6 @@ struct alignas(128) LiveQueueRow {
   Wide head;             ///< the next ticket; the crew that looks stores it
   Word waiting_count;    ///< bits that are set in `waiting`
   Word next_waiting;     ///< the place from which the crew that looks searches for the next one
-  Word abort;            ///< the host sets it: short trusted handlers that ask are told to end
-  Word unused;           ///< zero
   alignas(128) Wide claim;            ///< number of the present stretch, portions of it pulled
   LiveStretch stretches[kStretches];  ///< by their number
 };
@@ -88,6 +86,7 @@ struct alignas(64) LiveMark {
 /// over, in the lower one. Only the host writes it.
 struct alignas(128) LivePasses {
   Wide begun_and_over;
+  Word never;  ///< zero: the abort word of items that end soon by construction
 };
 
 /// Items that ended, since the kernel began.

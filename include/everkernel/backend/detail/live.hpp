@@ -165,8 +165,8 @@ class LiveQueue {
   /// A word that changes too, for a thread that follows several queues; null if there is none. That
   /// thread counts as a sleeper of each.
   std::atomic<std::atomic<std::uint32_t>*> follower{nullptr};
-  /// What trusted handlers that are declared short see as the request to end; accessed atomically.
-  /// An item that may take long has a word of its own.
+  /// Non-zero ends short items that wait for their code; accessed atomically. An item that may take
+  /// long has a word of its own.
   alignas(64) Word abort = 0;
   /// What the kernel that has the queue open keeps beside it; null while none has.
   std::atomic<void*> kernel_part{nullptr};

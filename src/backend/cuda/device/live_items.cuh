@@ -108,7 +108,7 @@ class LiveRunner {
       const Word source = item.args[0], target = item.args[1], count = item.args[2];
       item.result = copy_fault({control(), item.queue.tenant}, source, target, count);
       if (item.result == kDone) {
-        item.result = copy_words(WarpLanes(), control(), abort_of(item), source, target, count);
+        item.result = copy_words(WarpLanes(), control(), abort_word(), source, target, count);
       }
       __syncwarp();
     }
@@ -186,10 +186,8 @@ class LiveRunner {
   }
 
  private:
-  /// Items that end soon by construction have no mark: trusted ones may ask their queue.
-  EK_DEVICE Words abort_of(const LiveItem& item) const {
-    Word* const abort = crew_notes().abort;
-    return one_word(abort != nullptr ? abort : &item.queue.row->abort);
+  EK_DEVICE static Words abort_word() {
+    return one_word(crew_notes().abort);
   }
 
   EK_DEVICE ItemSinks sinks() const {
@@ -217,7 +215,7 @@ class LiveRunner {
     frame.control = control();
     frame.buffers = table;
     frame.fuel = static_cast<Fuel>(params_.fuel_per_item);
-    frame.abort = abort_of(item);
+    frame.abort = abort_word();
     frame.sinks = sinks();
     return frame;
   }
@@ -235,7 +233,7 @@ class LiveRunner {
   EK_DEVICE Word run_builtin(LiveItem& item) const {
     if (is(item.operation, Opcode::nop)) return kDone;
     if (is_plain_builtin(item.operation)) {
-      return run_plain_builtin({control(), item.queue.tenant}, table_, abort_of(item),
+      return run_plain_builtin({control(), item.queue.tenant}, table_, abort_word(),
                                item.operation,
                                {item.args[0], item.args[1], item.args[2], item.args[3]});
     }

@@ -46,7 +46,7 @@ EK_DEVICE void store_mark_quad(const void* at, const Quad& quad) {
 
 /// What a crew seldom needs, in shared memory: registers are for looking.
 struct CrewNotes {
-  Word* abort;      ///< word that ends the items that run; null while none is marked
+  Word* abort;      ///< word that ends the items that run; while none is marked, always zero
   Word number;      ///< of the last run
   Word idle_since;  ///< on the device's clock, its lower half
   Word pause;       ///< the last one between two looks, in nanoseconds; 0: none yet
@@ -63,7 +63,7 @@ struct LiveMarker {
   /// Called before the first orders: the kernel that had the marks before this one counted on.
   EK_DEVICE void arrive() const {
     const Word number = load_field(&mark()->state) / 2;
-    if (lane_index() == 0) crew_notes() = {nullptr, number, 0, 0};
+    if (lane_index() == 0) crew_notes() = {never(), number, 0, 0};
     __syncwarp();
     clear_aborts();
   }
@@ -97,12 +97,12 @@ struct LiveMarker {
 
   /// The items of the run, if one is marked, have ended, and their outcomes are stored.
   EK_DEVICE void end() const {
-    if (crew_notes().abort == nullptr) return;
+    if (crew_notes().abort == never()) return;
     const Word number = crew_notes().number;
     __syncwarp();
     if (lane_index() == 0) {
       one_word(&mark()->state).store_relaxed(0, number * 2);
-      crew_notes().abort = nullptr;
+      crew_notes().abort = never();
     }
     __syncwarp();
     if ((number + 1) % kAbortWords == 0) clear_aborts();
@@ -115,6 +115,7 @@ struct LiveMarker {
 
   EK_DEVICE LiveMark* mark() const { return params.marks + crew_index(); }
   EK_DEVICE Word* aborts() const { return params.aborts + Wide{crew_index()} * kAbortWords; }
+  EK_DEVICE Word* never() const { return const_cast<Word*>(&params.passes->never); }
   EK_DEVICE static Word high_half(Wide value) { return static_cast<Word>(value >> 32); }
 
   /// Clears the abort words, which no pass of the host writes any more for runs up to this one.
