@@ -260,21 +260,25 @@ TEST_P(ItemTimeouts, an_endless_item_in_a_flood_is_the_only_fault) {
   EXPECT_EQ(words_of(output)[2], 1590u);
 }
 
-// Half of the items end shortly before their time is over, the others shortly after: whoever ends
-// an item that has just ended must not hurt the one that the worker runs by then.
+// The items take between half and twice their time: whoever ends an item that has just ended must
+// not hurt the one that the worker runs by then.
 TEST_P(ItemTimeouts, items_that_end_at_their_deadline_hurt_no_others) {
   const bool is_thorough = worker_count() == 4 && counter_start() == 0 &&
                            GetParam().execution == Execution::native;
   const Word count = is_thorough ? 10'000 : 200;
-  const auto timeout = microseconds(400);
+  const auto timeout = microseconds(GetParam().backend->name == "cuda" ? 1000 : 200);
   Megakernel& endless = kernel(kEndless);
   const DataBuffer output = buffer(endless, {.handle = 2, .word_count = 3});
   Session session = start(endless);
   const auto time_of = [&](Word turns) {
-    const std::array<Word, 3> args{0, 0, turns};
-    const auto begin = steady_clock::now();
-    must(session.wait(must(session.publish({.opcode = kLoop, .args = args})), kPatience));
-    return steady_clock::now() - begin;
+    auto least = steady_clock::duration::max();  // without the times off the core
+    for (int i = 0; i < 5; ++i) {
+      const std::array<Word, 3> args{0, 0, turns};
+      const auto begin = steady_clock::now();
+      must(session.wait(must(session.publish({.opcode = kLoop, .args = args})), kPatience));
+      least = std::min(least, steady_clock::now() - begin);
+    }
+    return least;
   };
   Word turns = 1000;
   time_of(turns);  // the code is there from here on
@@ -284,7 +288,7 @@ TEST_P(ItemTimeouts, items_that_end_at_their_deadline_hurt_no_others) {
   Word faults = 0, ends = 0, adds = 0;
   for (Word first = 0; first < count; first += 200) {
     std::vector<abi::WorkItem> near(200), crowd(50);
-    for (Word i = 0; i < 200; ++i) near[i] = {kLoop, 0, 0, turns / 2 + turns / 200 * i};
+    for (Word i = 0; i < 200; ++i) near[i] = {kLoop, 0, 0, turns / 2 + turns / 134 * i};
     std::ranges::fill(crowd, abi::WorkItem{kCrowd, 0, 2, 300});
     const TicketRange range = must(timed.publish_items(near, kPatience));
     const TicketRange others = must(other.publish_items(crowd, kPatience));
@@ -303,7 +307,9 @@ TEST_P(ItemTimeouts, items_that_end_at_their_deadline_hurt_no_others) {
   EXPECT_EQ(words_of(output)[2], adds);
   const StopReport report = session.stop(StopMode::drain, kPatience);
   EXPECT_EQ(report.faulted, faults);
-  RecordProperty("faults", static_cast<int>(faults));
+  if (is_thorough) {
+    EXPECT_GT(faults, 0u);
+  }
 }
 
 }  // namespace everkernel::conformance
