@@ -68,8 +68,8 @@ TEST_P(RunningItems, the_error_of_a_wait_names_the_item) {
 }
 
 TEST_P(RunningItems, items_that_ended_wait_or_are_short_do_not_run) {
-  const DataBuffer output = buffer(2, 3);
-  Session session = start();
+  const DataBuffer output = buffer(kernel(kEndless), {.handle = 2, .word_count = 3});
+  Session session = start(kernel(kEndless));
   const PublishOptions five{.tenant = TenantId(5)};
   must(session.publish({.opcode = kYieldForever}, five));
   must(session.publish({.opcode = 0xFFFD, .args = std::array<Word, 2>{77, 0}}, five));  // LOAD_MISS
@@ -147,18 +147,18 @@ TEST_P(ItemTimeouts, the_sessions_own_queues_have_one_too) {
   Session session = must(kernel(kEndless).start({.item_timeout = kMoment}));
   const Ticket spin = must(session.publish({.opcode = kSpin}, {.tenant = TenantId(2)}));
   EXPECT_EQ(must(session.wait(spin, kPatience)).fault_code, kDeadlineFault);
-  EXPECT_EQ(test::code_of(kernel().start({.item_timeout = milliseconds(-1)})),
+  EXPECT_EQ(test::code_of(kernel(kEndless).start({.item_timeout = milliseconds(-1)})),
             Code::invalid_argument);
   EXPECT_EQ(test::code_of(session.open_queue({.item_timeout = milliseconds(-1)})),
             Code::invalid_argument);
 }
 
 TEST_P(ItemTimeouts, time_between_two_runs_of_an_item_does_not_count) {
-  Session session = start();
+  Session session = start(kernel(kEndless));
   Queue queue = must(session.open_queue({.item_timeout = kMoment}));
   const Ticket forever = must(queue.publish({.opcode = kYieldForever}));
   const Ticket miss = must(queue.publish({.opcode = 0xFFFD, .args = std::array<Word, 2>{77, 0}}));
-  std::this_thread::sleep_for(5 * kMoment);
+  std::this_thread::sleep_for(3 * kMoment);
   EXPECT_FALSE(must(queue.poll(forever)).has_value());
   EXPECT_FALSE(must(queue.poll(miss)).has_value());
   EXPECT_EQ(session.counters().kernel.faulted, 0u);
@@ -280,9 +280,10 @@ TEST_P(ItemTimeouts, items_that_end_at_their_deadline_hurt_no_others) {
     }
     return least;
   };
+  time_of(1);  // the code is there from here on
+  const auto way = time_of(1);
   Word turns = 1000;
-  time_of(turns);  // the code is there from here on
-  while (turns < 1u << 30 && time_of(turns) < timeout) turns += turns / 4;
+  while (turns < 1u << 30 && time_of(turns) < way + timeout) turns += turns / 4;
   Queue timed = must(session.open_queue({.capacity = 1024, .item_timeout = timeout}));
   Queue other = must(session.open_queue({.tenant = TenantId(4), .capacity = 1024}));
   Word faults = 0, ends = 0, adds = 0;
