@@ -95,8 +95,7 @@ Failure not_handed_over(std::string_view call) {
 
 Result<void> check_item_timeout(std::chrono::nanoseconds timeout) {
   if (timeout.count() >= 0) return {};
-  return fail(Code::invalid_argument,
-              fmt::format("queue: item_timeout is {} ns", timeout.count()),
+  return fail(Code::invalid_argument, fmt::format("queue: item_timeout is {} ns", timeout.count()),
               "give a positive time, or 0 for no limit");
 }
 
@@ -124,9 +123,10 @@ QueueCore::QueueCore(std::weak_ptr<Host> host, std::shared_ptr<backend::Doorbell
       memory_(std::move(memory)),
       words_(memory_->producer()),
       live_(std::make_shared<backend::LiveQueue>(
-          memory_->kernel(), backend::LiveQueue::Rights{.tenant = sender_.tenant,
-                                                         .priority = sender_.priority,
-                                                         .item_timeout = options.item_timeout},
+          memory_->kernel(),
+          backend::LiveQueue::Rights{.tenant = sender_.tenant,
+                                     .priority = sender_.priority,
+                                     .item_timeout = options.item_timeout},
           memory_)),
       times_(words_.capacity(), live_.get()),
       notes_(words_, times_) {}

@@ -110,8 +110,8 @@ TEST_P(Sessions, many_laps_run_every_item_once) {
   EXPECT_EQ(counters.kernel.done, 2100u);
 }
 
-// On a GPU with many crews, each of these floods becomes a stream that several crews share. A change
-// of orders comes in the middle of it, and nothing more is published.
+// On a GPU with many crews, each of these floods becomes a stream that several crews share. A
+// change of orders comes in the middle of it, and nothing more is published.
 TEST_P(Sessions, floods_end_although_masks_quotas_and_queues_change) {
   constexpr Word kItems = 160;
   const DataBuffer output = buffer(2, 1);

@@ -58,7 +58,9 @@ class Generator {
     return options;
   }
 
-  static bool has_timeout(const QueuePlan& queue) { return queue.options.item_timeout.count() != 0; }
+  static bool has_timeout(const QueuePlan& queue) {
+    return queue.options.item_timeout.count() != 0;
+  }
 
   QueueKind random_kind() {
     if (plan_.end != SessionEnd::quiet) {

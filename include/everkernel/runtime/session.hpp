@@ -69,12 +69,12 @@ struct SessionCounters {
 /// An item that a worker runs now. Items that end soon by construction are not listed: built-in
 /// operations but MEMCPY, and handlers without loops (a trusted handler declares that it is short).
 struct RunningItem {
-  Ticket ticket = {};                    ///< which
-  TenantId tenant = {};                  ///< whose item it is
-  Priority priority = Priority::normal;  ///< how urgent it is
-  Word opcode = 0;                       ///< of the item; of a packed slot its own
-  std::string name = {};                 ///< of its handler or built-in operation; else empty
-  Word worker = 0;                       ///< that runs it; on a GPU a crew
+  Ticket ticket = {};                       ///< which
+  TenantId tenant = {};                     ///< whose item it is
+  Priority priority = Priority::normal;     ///< how urgent it is
+  Word opcode = 0;                          ///< of the item; of a packed slot its own
+  std::string name = {};                    ///< of its handler or built-in operation; else empty
+  Word worker = 0;                          ///< that runs it; on a GPU a crew
   std::optional<Word> multiprocessor = {};  ///< on a GPU: where it runs
   /// When this run of the item began; `docs/sessions.md` says how exact it is on a GPU.
   std::chrono::steady_clock::time_point since = {};

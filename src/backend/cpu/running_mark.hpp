@@ -1,10 +1,10 @@
-// What a worker runs, and since when: it marks an item that may take long before it runs it, so that
-// others can see the item and end it.
+// What a worker runs, and since when: it marks an item that may take long before it runs it, so
+// that others can see the item and end it.
 //
 // The state of a mark is one word: the number of the marked run, and whether it runs. Whoever ends
-// an item replaces "run 7 runs" by "run 7 is told to end", which fails if that run is over, and only
-// then sets the abort word. A worker that finds its run told to end waits for the abort word and
-// clears it, so that no later item of the worker sees it.
+// an item replaces "run 7 runs" by "run 7 is told to end", which fails if that run is over, and
+// only then sets the abort word. A worker that finds its run told to end waits for the abort word
+// and clears it, so that no later item of the worker sees it.
 #pragma once
 
 #include <atomic>

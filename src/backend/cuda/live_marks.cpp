@@ -22,10 +22,7 @@ Result<std::unique_ptr<LiveMarks>> LiveMarks::create(const std::shared_ptr<Conte
 }
 
 LiveMarks::LiveMarks(std::unique_ptr<Memory> block, Word crew_count)
-    : block_(std::move(block)),
-      crew_count_(crew_count),
-      sights_(crew_count),
-      told_(crew_count) {}
+    : block_(std::move(block)), crew_count_(crew_count), sights_(crew_count), told_(crew_count) {}
 
 void LiveMarks::set_in(device::LiveParams& params) const {
   const Wide begin = driver_address(*block_);
@@ -121,8 +118,8 @@ Result<void> LiveMarks::end_runs(const std::function<bool(const Run&)>& must_end
       if (run.was_told_to_end || !must_end(run)) continue;
       const Word one = 1;
       const std::size_t word = std::size_t{run.crew} * kAbortWords + run.state / 2 % kAbortWords;
-      EVERKERNEL_TRY(block_->write(aborts_offset() + word * sizeof(Word),
-                                   std::as_bytes(std::span(&one, 1))));
+      EVERKERNEL_TRY(
+          block_->write(aborts_offset() + word * sizeof(Word), std::as_bytes(std::span(&one, 1))));
       told_[run.crew] = run.state;
     }
     return {};

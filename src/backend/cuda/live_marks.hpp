@@ -87,12 +87,12 @@ class LiveMarks {
   const Word crew_count_;
   mutable std::mutex lock_;  // guards everything below
   Word passes_ = 0;
-  std::vector<Sight> sights_;    // by crew
-  std::vector<Word> told_;       // by crew: the state of the run that was last told to end
+  std::vector<Sight> sights_;  // by crew
+  std::vector<Word> told_;     // by crew: the state of the run that was last told to end
   std::array<Given, kGivenOrders> given_ = {};  // by epoch
-  Word last_epoch_ = 0;          // of given_
-  Word compared_epoch_ = 0;      // of the orders by which the clocks were compared last
-  std::int64_t offset_ns_ = 0;   // of the host's clock to that of the device
+  Word last_epoch_ = 0;                         // of given_
+  Word compared_epoch_ = 0;     // of the orders by which the clocks were compared last
+  std::int64_t offset_ns_ = 0;  // of the host's clock to that of the device
 };
 
 }  // namespace everkernel::backend::cuda

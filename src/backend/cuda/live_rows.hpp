@@ -82,8 +82,8 @@ struct alignas(64) LiveMark {
   Wide acknowledged;    ///< when it did, on the device's clock
 };
 
-/// How many times the host has begun to set abort words, in the upper half, and how many of them are
-/// over, in the lower one. Only the host writes it.
+/// How many times the host has begun to set abort words, in the upper half, and how many of them
+/// are over, in the lower one. Only the host writes it.
 struct alignas(128) LivePasses {
   Wide begun_and_over;
   Word never;  ///< zero: the abort word of items that end soon by construction
@@ -122,11 +122,11 @@ struct alignas(128) LiveShared {
 /// The parameters of the live kernel.
 struct LiveParams {
   LiveShared* shared;
-  Wide* seats;       ///< one for each crew
-  LiveMark* marks;   ///< one for each crew
-  Word* aborts;      ///< kAbortWords for each crew; non-zero ends the items of a run
+  Wide* seats;               ///< one for each crew
+  LiveMark* marks;           ///< one for each crew
+  Word* aborts;              ///< kAbortWords for each crew; non-zero ends the items of a run
   const LivePasses* passes;  ///< of the host over the abort words
-  Wide* executions;  ///< by index of the handler; behind them the large built-ins
+  Wide* executions;          ///< by index of the handler; behind them the large built-ins
   Word* control;
   Word* debug_log;
   Word* io_queue;

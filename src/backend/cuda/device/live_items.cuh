@@ -233,8 +233,7 @@ class LiveRunner {
   EK_DEVICE Word run_builtin(LiveItem& item) const {
     if (is(item.operation, Opcode::nop)) return kDone;
     if (is_plain_builtin(item.operation)) {
-      return run_plain_builtin({control(), item.queue.tenant}, table_, abort_word(),
-                               item.operation,
+      return run_plain_builtin({control(), item.queue.tenant}, table_, abort_word(), item.operation,
                                {item.args[0], item.args[1], item.args[2], item.args[3]});
     }
     if (is(item.operation, Opcode::printf)) {

@@ -1,13 +1,13 @@
 // Marks: before a crew runs items that may take long, it says which ones, where and since when, so
 // that the host can show them and end them.
 //
-// A run of long items has a number, and an abort word that belongs to its number modulo kAbortWords.
-// To end a run the host begins a pass, reads the marks and sets the abort words of the runs it has
-// seen, and ends the pass. So an abort word may be set after its run is over, but it is the word of
-// no other run before the numbers have gone round. Where they do, the crew says that it runs
-// nothing, waits until no pass is under way that may have seen it run, and clears its words. The
-// host needs no atomic operation and no kernel beside this one for that, and a crew pays for it once
-// in kAbortWords runs.
+// A run of long items has a number, and an abort word that belongs to its number modulo
+// kAbortWords. To end a run the host begins a pass, reads the marks and sets the abort words of the
+// runs it has seen, and ends the pass. So an abort word may be set after its run is over, but it is
+// the word of no other run before the numbers have gone round. Where they do, the crew says that it
+// runs nothing, waits until no pass is under way that may have seen it run, and clears its words.
+// The host needs no atomic operation and no kernel beside this one for that, and a crew pays for it
+// once in kAbortWords runs.
 #pragma once
 
 #include "backend/cuda/device/crew.cuh"

@@ -267,7 +267,8 @@ class LiveTaking : protected LiveExpress {
     const Word holders = __ballot_sync(kAllLanes, holds_);
     const Word first = lowest_lane(holders);
     // Tickets of a take are those of its lanes, or, of full entries, follow each other.
-    const Word tickets = lanes_each_ == 1 ? holders >> first : ~0u >> (kWarpLanes - __popc(holders));
+    const Word tickets =
+        lanes_each_ == 1 ? holders >> first : ~0u >> (kWarpLanes - __popc(holders));
     marker().begin(__shfl_sync(kAllLanes, item_.queue.number, first),
                    __shfl_sync(kAllLanes, item_.ticket, first), tickets,
                    __shfl_sync(kAllLanes, item_.opcode, first));

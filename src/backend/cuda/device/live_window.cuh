@@ -248,7 +248,7 @@ class LiveWindow : protected LiveDuty {
     const auto there = static_cast<long long>(filled - head_);
     if (there <= 0) return 0;
     return there < static_cast<long long>(window_.capacity) ? static_cast<Word>(there)
-                                                             : window_.capacity;
+                                                            : window_.capacity;
   }
 
   /// The first lane of this lane's queue.
