@@ -58,6 +58,7 @@ CUDA = {"EVERKERNEL_BACKEND": "cuda"}
 SUBJECT = {"EVERKERNEL_SUBJECT": "gpu"}
 # Under a sanitizer a batch is slow; with fewer trials it ends before the limit of its step.
 SLOW = {"EVERKERNEL_TRIALS": "10"}
+SESSION_TESTS = "*Session*:*sessions*:*RunningItems*:*ItemTimeouts*"
 # A batch of this size takes some seconds.
 SMALL = {"EVERKERNEL_TRIALS": "100"}
 # For steps that spend their time in the compiler. One process runs on each core, because threads of
@@ -88,10 +89,10 @@ def make_steps(quick, programs):
     endurance = {"EVERKERNEL_ITEMS": "10000000" if quick else "1000000000"}
     return [
         Step("conformance", "cuda_conformance_test", 140, shards=cores,
-             arguments=["--gtest_filter=-*Session*:*sessions*"]),
+             arguments=["--gtest_filter=-" + SESSION_TESTS]),
         # Kernels that stay would take turns on the GPU: one process has it alone.
         Step("sessions", "cuda_conformance_test", 60,
-             arguments=["--gtest_filter=*Session*:*sessions*"]),
+             arguments=["--gtest_filter=" + SESSION_TESTS]),
         Step("runs beside sessions", "run_test", 10, environment=CUDA,
              arguments=["--gtest_filter=*session*"]),
         Step("handler tables", "jit_test", 125, environment={**COMPILES, **SUBJECT},

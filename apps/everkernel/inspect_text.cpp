@@ -309,6 +309,20 @@ std::string tenants_text(const char* what, Word tenants) {
   return text + "\n";
 }
 
+// A line for each of the first slots that a worker has claimed; empty if there are none.
+std::string claimed_text(const RingTelemetry& telemetry) {
+  constexpr Word kShownSlots = 4;
+  std::string text;
+  Word count = 0;
+  for (const telemetry::RingSlotSnapshot& slot : telemetry.slots) {
+    if (slot.status != telemetry::RingStatus::claimed || ++count > kShownSlots) continue;
+    text += fmt::format("  a worker runs slot {}: opcode {} of tenant {}\n", slot.slot_idx,
+                        opcode_text(slot.opcode), slot.tenant_id);
+  }
+  if (count > kShownSlots) text += fmt::format("  and {} more\n", count - kShownSlots);
+  return text;
+}
+
 std::string watchdog_text(const RingTelemetry& telemetry,
                           const telemetry::WatchdogSnapshot& watchdog) {
   const std::string completed =
@@ -322,9 +336,10 @@ std::string watchdog_text(const RingTelemetry& telemetry,
                        tenants_text("without quota", watchdog.blocked_tenants & enabled));
   }
   if (watchdog.suspected_stall) {
-    return fmt::format("watchdog\n  stall suspected: {}, {} can run{}\n", completed,
+    return fmt::format("watchdog\n  stall suspected: {}, {} can run{}\n{}", completed,
                        grouped(telemetry.runnable_slots),
-                       telemetry.control.shutdown ? ", but shutdown is set" : "");
+                       telemetry.control.shutdown ? ", but shutdown is set" : "",
+                       claimed_text(telemetry));
   }
   if (watchdog.done_delta != 0) {
     return fmt::format("watchdog\n  no stall: {}, {} in the queue\n", completed,

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <string>
 
 #include "everkernel/backend/detail/live.hpp"
 #include "everkernel/live/queue.hpp"
@@ -21,6 +22,9 @@ class Host {
   virtual Word help(backend::LiveQueue& queue) = 0;
   /// Called by a thread that is about to sleep until an item ends.
   virtual void expect_sleeper() = 0;
+  /// Names the item of a queue that has run longest, for the text of an error; empty if none runs
+  /// that may take long.
+  virtual std::string running_text(const backend::LiveQueue& queue) = 0;
   /// Fails if nothing will run any more: `device_lost`, or `invalid_argument` once it has stopped.
   virtual Result<void> check_running() const = 0;
   /// Takes the queue from the kernel and from the session; gives the items cancelled by that.

@@ -38,6 +38,8 @@ constexpr int kPausePolls = 400;
 constexpr int kYieldPolls = 20;
 // Items that a waiting thread runs itself between two readings of the clock.
 constexpr Word kHelpBetweenLooks = 256;
+// The error of a wait at least this long says what runs; looking takes a while.
+constexpr auto kLongWait = std::chrono::milliseconds(100);
 // A sleeping host thread wakes up this often to check the kernel's health.
 constexpr auto kHealthInterval = std::chrono::milliseconds(50);
 // A thread that was woken for nothing naps before it asks to be woken again: in a busy queue,
@@ -91,12 +93,19 @@ Failure not_handed_over(std::string_view call) {
 
 }  // namespace
 
+Result<void> check_item_timeout(std::chrono::nanoseconds timeout) {
+  if (timeout.count() >= 0) return {};
+  return fail(Code::invalid_argument, fmt::format("queue: item_timeout is {} ns", timeout.count()),
+              "give a positive time, or 0 for no limit");
+}
+
 Result<std::shared_ptr<QueueCore>> QueueCore::create(std::weak_ptr<Host> host,
                                                      std::shared_ptr<backend::Doorbell> doorbell,
                                                      const QueueOptions& options,
                                                      std::uint8_t own_index) {
   EVERKERNEL_TRY(
       protocol::check_operation({}, {options.tenant.number, static_cast<Word>(options.priority)}));
+  EVERKERNEL_TRY(check_item_timeout(options.item_timeout));
   auto memory = EVERKERNEL_TRY(QueueMemory::create(shape_of(options)));
   return std::make_shared<QueueCore>(std::move(host), std::move(doorbell), options, own_index,
                                      std::move(memory));
@@ -114,7 +123,10 @@ QueueCore::QueueCore(std::weak_ptr<Host> host, std::shared_ptr<backend::Doorbell
       memory_(std::move(memory)),
       words_(memory_->producer()),
       live_(std::make_shared<backend::LiveQueue>(
-          memory_->kernel(), backend::LiveQueue::Rights{sender_.tenant, sender_.priority},
+          memory_->kernel(),
+          backend::LiveQueue::Rights{.tenant = sender_.tenant,
+                                     .priority = sender_.priority,
+                                     .item_timeout = options.item_timeout},
           memory_)),
       times_(words_.capacity(), live_.get()),
       notes_(words_, times_) {}
@@ -451,7 +463,8 @@ Result<void> QueueCore::await(const IsMet& is_met, std::chrono::nanoseconds time
     if (is_met(true)) return {};
     if (Clock::now() >= *deadline) {
       return fail(Code::timeout,
-                  fmt::format("queue: {} within {}", describe(), duration_text(timeout)),
+                  fmt::format("queue: {} within {}{}", describe(), duration_text(timeout),
+                              timeout < kLongWait ? std::string() : stuck_text()),
                   "raise the timeout, or take a snapshot to see which items are stuck");
     }
     if (const auto running = check_running(); !running) {
@@ -461,6 +474,13 @@ Result<void> QueueCore::await(const IsMet& is_met, std::chrono::nanoseconds time
       return Failure(std::move(error));
     }
   }
+}
+
+// The item of this queue that has run longest, as the end of a message.
+std::string QueueCore::stuck_text() const {
+  const auto session = live_ == nullptr ? nullptr : host();
+  const std::string text = session == nullptr ? std::string() : session->running_text(*live_);
+  return text.empty() ? text : "; " + text;
 }
 
 // Sleeps until a worker has ended something in this queue, or until the deadline.

@@ -28,6 +28,9 @@ namespace everkernel::live {
 
 class Callbacks;
 
+/// Fails with `invalid_argument` for a negative timeout.
+Result<void> check_item_timeout(std::chrono::nanoseconds timeout);
+
 /// A queue and its producer's half.
 class QueueCore : public std::enable_shared_from_this<QueueCore> {
  public:
@@ -197,6 +200,7 @@ class QueueCore : public std::enable_shared_from_this<QueueCore> {
   template <class IsMet, class Describe>
   Result<void> await(const IsMet& is_met, std::chrono::nanoseconds timeout,
                      const Describe& describe, Host* session = nullptr);
+  std::string stuck_text() const;
   void sleep(const std::function<bool()>& is_met, backend::Clock::time_point deadline);
   void sleep_on_workers(const std::function<bool()>& is_met, backend::Clock::time_point deadline);
   void close_attached(StopMode mode, backend::Clock::time_point deadline,

@@ -22,6 +22,7 @@
 #include "live/queue_core.hpp"
 #include "memory/shared_memory.hpp"
 #include "runtime/out_of_memory.hpp"
+#include "runtime/running_items.hpp"
 #include "runtime/session_snapshot.hpp"
 #include "runtime/session_state.hpp"
 #include "runtime/state.hpp"
@@ -86,6 +87,8 @@ Session::State::State(std::shared_ptr<Megakernel::State> megakernel,
       capacity_(options.capacity),
       first_ticket_(options.first_ticket),
       multiprocessors_(options.multiprocessors),
+      item_timeout_(options.item_timeout),
+      latency_(options.latency),
       doorbell_(std::move(doorbell)) {}
 
 // Starts the kernel on the queues that are there. After a loss, the counts of the kernel that was
@@ -98,7 +101,8 @@ Result<void> Session::State::launch() {
                                             .debug_log = shared_memory_.part(kDebugLog),
                                             .io_queue = shared_memory_.part(kIoQueue),
                                             .doorbell = doorbell_.get(),
-                                            .multiprocessors = multiprocessors_}));
+                                            .multiprocessors = multiprocessors_,
+                                            .latency = latency_}));
   auto table = megakernel_->current_table();
   live->set_buffers(table->table.view(), table);
   for (const auto& queue : queues_) EVERKERNEL_TRY(live->open(queue->live()));
@@ -148,7 +152,8 @@ Result<QueueCore*> Session::State::open_own_queue(Word tenant, Word priority) {
                  .priority = Priority{priority},
                  .capacity = capacity_,
                  .entries = abi::EntryFormat::full,
-                 .first_ticket = first_ticket_},
+                 .first_ticket = first_ticket_,
+                 .item_timeout = item_timeout_},
                 own_index(tenant, priority));
   }));
   place.store(opened.get(), std::memory_order_release);  // the session holds it until its end
@@ -206,6 +211,19 @@ Word Session::State::help(backend::LiveQueue& queue) {
 
 void Session::State::expect_sleeper() {
   live()->expect_sleeper();
+}
+
+std::string Session::State::running_text(const backend::LiveQueue& queue) {
+  const auto items = running();
+  if (!items) return {};
+  const std::scoped_lock held(kernel_mutex_);
+  for (const RunningItem& item : *items) {
+    const auto found = std::ranges::find(queues_, item.ticket.queue, &QueueCore::id);
+    if (found != queues_.end() && (*found)->live().get() == &queue) {
+      return everkernel::running_text(item);
+    }
+  }
+  return {};
 }
 
 Result<void> Session::State::check_running() const {
@@ -270,6 +288,16 @@ SessionCounters Session::State::counters() {
   return counters;
 }
 
+Result<std::vector<RunningItem>> Session::State::running() {
+  EVERKERNEL_TRY(check_home());
+  std::vector<std::shared_ptr<QueueCore>> queues;
+  {
+    const std::scoped_lock held(kernel_mutex_);
+    queues = queues_;
+  }
+  return running_items(*live(), queues, megakernel_->options);
+}
+
 Result<void> Session::State::snapshot(SessionSnapshot& target,
                                       std::span<const Word> window_opcodes) {
   EVERKERNEL_TRY(check_home());
@@ -283,6 +311,9 @@ Result<void> Session::State::snapshot(SessionSnapshot& target,
     for (const RunningKernel& kernel : kernels_) kernel.live->add_executions(target.executions);
   }
   for (const auto& queue : seen_queues_) resident += queue->memory_bytes();
+  // A device that was lost runs nothing; the counters before it are still worth a look.
+  auto running = running_items(*live(), seen_queues_, megakernel_->options);
+  target.running = running ? *std::move(running) : std::vector<RunningItem>();
   return snapshot_.take({.control = control_,
                          .queues = seen_queues_,
                          .kernel = live(),
@@ -596,6 +627,9 @@ Result<void> Session::snapshot(SessionSnapshot& target, std::span<const Word> wi
 SessionCounters Session::counters() {
   return state_->counters();
 }
+Result<std::vector<RunningItem>> Session::running() {
+  return or_out_of_memory("session", [&] { return state_->running(); });
+}
 Result<Word> Session::observable(Word index) const {
   return state_->observable(index);
 }
@@ -622,6 +656,7 @@ int Session::memory_descriptor() const {
 
 Result<Session> Megakernel::start(const SessionOptions& options) {
   EVERKERNEL_TRY(state_->home.check("megakernel"));
+  EVERKERNEL_TRY(live::check_item_timeout(options.item_timeout));
   EVERKERNEL_TRY(protocol::check_shape({.entries = abi::EntryFormat::full,
                                         .capacity = options.capacity,
                                         .first_ticket = options.first_ticket}));

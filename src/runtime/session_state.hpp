@@ -56,6 +56,7 @@ class Session::State final : public live::Host, public std::enable_shared_from_t
   // ---- of live::Host ----
   Word help(backend::LiveQueue& queue) override;
   void expect_sleeper() override;
+  std::string running_text(const backend::LiveQueue& queue) override;
   Result<void> check_running() const override;
   std::uint64_t take_away(live::QueueCore& queue, backend::Clock::time_point deadline) override;
   Result<void> call_back(std::shared_ptr<live::QueueCore> queue, Ticket ticket,
@@ -63,6 +64,7 @@ class Session::State final : public live::Host, public std::enable_shared_from_t
 
   // ---- looking ----
   SessionCounters counters();
+  Result<std::vector<RunningItem>> running();
   Result<void> snapshot(SessionSnapshot& target, std::span<const Word> window_opcodes);
   Result<Word> observable(Word index) const;
   void copy_debug_log(std::vector<std::byte>& target) const;
@@ -105,6 +107,8 @@ class Session::State final : public live::Host, public std::enable_shared_from_t
   const Word capacity_;
   const std::uint64_t first_ticket_;
   const Word multiprocessors_;
+  const std::chrono::nanoseconds item_timeout_;  // of queues of the session's own
+  const backend::Latency latency_;
   const std::shared_ptr<backend::Doorbell> doorbell_;
   const std::shared_ptr<live::Callbacks> callbacks_ = std::make_shared<live::Callbacks>();
 

@@ -293,6 +293,10 @@ class SessionTenants : public SessionTest {};
 class SessionLooks : public SessionTest {};
 /// Stopping.
 class SessionEnds : public SessionTest {};
+/// What a running session runs.
+class RunningItems : public SessionTest {};
+/// Items that run longer than their queue allows.
+class ItemTimeouts : public SessionTest {};
 /// Trusted handlers in sessions.
 class TrustedSessions : public SessionTest {};
 
@@ -334,6 +338,8 @@ class TrustedSessions : public SessionTest {};
   EVERKERNEL_INSTANTIATE_FIXTURE(prefix, SessionTenants, session_configurations(backend));         \
   EVERKERNEL_INSTANTIATE_FIXTURE(prefix, SessionLooks, session_configurations(backend));           \
   EVERKERNEL_INSTANTIATE_FIXTURE(prefix, SessionEnds, session_configurations(backend));            \
+  EVERKERNEL_INSTANTIATE_FIXTURE(prefix, RunningItems, session_configurations(backend));           \
+  EVERKERNEL_INSTANTIATE_FIXTURE(prefix, ItemTimeouts, session_configurations(backend));           \
   EVERKERNEL_INSTANTIATE_FIXTURE(prefix, TrustedSessions, session_configurations(backend));        \
   } /* namespace everkernel::conformance */                                                        \
   static_assert(true)

@@ -33,7 +33,9 @@ std::string claims() {
       "#include \"backend/cuda/live_rows.hpp\"\nusing namespace everkernel::device;\n";
   text += ROW(LiveQueueRow) + FIELD(LiveQueueRow, slots) + FIELD(LiveQueueRow, capacity) +
           FIELD(LiveQueueRow, first_ticket) + FIELD(LiveQueueRow, head) +
-          FIELD(LiveQueueRow, waiting_count) + FIELD(LiveQueueRow, abort);
+          FIELD(LiveQueueRow, waiting_count) + FIELD(LiveQueueRow, claim);
+  text += ROW(LiveMark) + FIELD(LiveMark, state_of_items) + FIELD(LiveMark, state_of_place) +
+          FIELD(LiveMark, epoch) + FIELD(LiveMark, acknowledged) + ROW(LivePasses);
   text += ROW(LiveOrders) + FIELD(LiveOrders, table) + FIELD(LiveOrders, level_begin) +
           FIELD(LiveOrders, queues);
   text += ROW(LiveTotals) + FIELD(LiveTotals, executions) + ROW(LiveLock);

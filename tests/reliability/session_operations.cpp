@@ -349,6 +349,14 @@ void add_following_trials(std::vector<Trial>& all) {
       },
       faults);
   add_call(
+      all, "Session::running",
+      [](Session& session, auto&) -> Result<std::string> {
+        EVERKERNEL_TRY(session.wait_all(kPatience));
+        EVERKERNEL_TRY(session.running());
+        return std::string("seen ");
+      },
+      faults);
+  add_call(
       all, "Session::counters and observable",
       [](Session& session, auto&) -> Result<std::string> {
         EVERKERNEL_TRY(session.wait_all(kPatience));
@@ -391,7 +399,7 @@ void add_session_trials(std::vector<Trial>& all) {
   all.push_back({"Session::~Session", make<Drop>});
   all.push_back({"Session::recover", make<RecoverSession>});
   add_call(all, "Session::open_queue", [](Session& session, auto&) -> Result<std::string> {
-    EVERKERNEL_TRY(session.open_queue({.results = true}));
+    EVERKERNEL_TRY(session.open_queue({.results = true, .item_timeout = kPatience}));
     return std::string("opened ");
   });
   all.push_back({"Queue::descriptor", [] { return std::make_unique<Attach>(true); }});

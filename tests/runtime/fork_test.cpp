@@ -132,6 +132,7 @@ TEST_F(Fork, in_a_child_every_call_says_whose_objects_they_are) {
     expect_refused(session->set_tenant_enabled(TenantId(1), true));
     expect_refused(session->set_tenant_quota(TenantId(1), 1));
     expect_refused(session->snapshot(snapshot));
+    expect_refused(session->running());
     expect_refused(session->observable(0));
     expect_refused(session->recover());
     expect_refused(kernel->start());

@@ -29,6 +29,9 @@ class CountingLive final : public backend::LiveKernel {
                     std::vector<backend::LiveItem>& items) const override {
     inner_->copy_waiting(queue, items);
   }
+  Result<void> copy_running(std::vector<backend::LiveRunning>& items) override {
+    return inner_->copy_running(items);
+  }
   backend::LiveCounters flush_counters() override {
     backend::LiveCounters counters = inner_->flush_counters();
     counters.launches = 2;

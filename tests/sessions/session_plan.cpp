@@ -50,7 +50,16 @@ class Generator {
     const std::uint64_t edges[] = {0, 0, laps, 1ull << 32, 1ull << 63, 0};
     const std::uint64_t edge = random_.pick(edges);
     options.first_ticket = edge == 0 ? 0 : edge - laps * random_.below(2);
+    // Of the items with loops, some end in time.
+    const Word timeouts_us[] = {1, 100, 1'000, 10'000};
+    if (random_.chance(15)) {
+      options.item_timeout = std::chrono::microseconds(random_.pick(timeouts_us));
+    }
     return options;
+  }
+
+  static bool has_timeout(const QueuePlan& queue) {
+    return queue.options.item_timeout.count() != 0;
   }
 
   QueueKind random_kind() {
@@ -109,6 +118,7 @@ class Generator {
       queue.options.entries = EntryFormat::full;
       queue.options.results = false;
       queue.options.first_ticket = 0;
+      queue.options.item_timeout = {};
       queue.is_shared = true;  // two producers may have drawn the same
     }
     queues_of_[producer].push_back(static_cast<Word>(plan_.queues.size()));
@@ -212,7 +222,8 @@ class Generator {
       }
       const SessionHandler& handler = random_.pick_from(program_.handlers);
       // Of a packed item that was aborted nobody knows which operation it was in.
-      if (handler.has_loops && plan_.end != SessionEnd::quiet) continue;
+      const bool may_abort = plan_.end != SessionEnd::quiet || has_timeout(queue);
+      if (handler.has_loops && may_abort) continue;
       item.inner.push_back(handler_item(handler, false));
     }
     std::vector<protocol::PackedOp> ops;

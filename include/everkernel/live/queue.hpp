@@ -27,6 +27,10 @@ struct QueueOptions {
   abi::EntryFormat entries = abi::EntryFormat::compact;  ///< full for more than three arguments
   bool results = false;                                  ///< whether items answer with three words
   std::uint64_t first_ticket = 0;  ///< number of the first ticket, a multiple of 2 × capacity
+  /// An item that runs longer ends as FAULT (deadline) at its next turn of a loop; 0 = no limit. It
+  /// counts from the beginning of each run: an item that yields or waits begins anew when it goes
+  /// on. A trusted handler that does not return cannot be ended.
+  std::chrono::nanoseconds item_timeout = {};
 };
 
 /// Totals of a queue, 64 bits wide.

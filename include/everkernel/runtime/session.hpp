@@ -8,8 +8,10 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
+#include "everkernel/backend/latency.hpp"
 #include "everkernel/backend/live_counters.hpp"
 #include "everkernel/base/histogram.hpp"
 #include "everkernel/base/result.hpp"
@@ -35,6 +37,9 @@ struct SessionOptions {
   /// megakernel may limit them further. The rest of the GPU is left to other kernels. A session on
   /// a CPU must leave it 0.
   Word multiprocessors = 0;
+  std::chrono::nanoseconds item_timeout = {};  ///< of those queues, as QueueOptions::item_timeout
+  /// How soon a first item begins after the session had nothing to do.
+  backend::Latency latency = backend::Latency::normal;
   /// A control buffer to begin with instead (masks, quotas, counters). Without one, the quota of
   /// every tenant but the operator is one less than the workers, at least 1, so that no tenant can
   /// hold them all; on a GPU with workers that serve one priority each it is less by as many.
@@ -66,6 +71,23 @@ struct SessionCounters {
   backend::LiveCounters kernel = {};   ///< counted by the workers
 };
 
+/// An item that a worker runs now. Items that end soon by construction are not listed: built-in
+/// operations but MEMCPY, and handlers without loops (a trusted handler declares that it is short).
+struct RunningItem {
+  Ticket ticket = {};                       ///< which
+  TenantId tenant = {};                     ///< whose item it is
+  Priority priority = Priority::normal;     ///< how urgent it is
+  Word opcode = 0;                          ///< of the item; of a packed slot its own
+  std::string name = {};                    ///< of its handler or built-in operation; else empty
+  Word worker = 0;                          ///< that runs it; on a GPU a crew
+  std::optional<Word> multiprocessor = {};  ///< on a GPU: where it runs
+  /// When this run of the item began; `docs/sessions.md` says how exact it is on a GPU.
+  std::chrono::steady_clock::time_point since = {};
+  /// Its time is over, or its queue or session ends: it will end at its next turn of a loop. A
+  /// trusted handler that does not return stays in the list.
+  bool was_told_to_end = false;
+};
+
 /// A queue in a snapshot.
 struct QueueSnapshot {
   std::uint32_t queue = 0;               ///< as its tickets name it
@@ -93,6 +115,7 @@ struct QueueSnapshot {
 struct SessionSnapshot {
   telemetry::RingTelemetry telemetry = {};   ///< control words, and a slot for each place
   std::vector<QueueSnapshot> queues = {};    ///< in the order in which they were opened
+  std::vector<RunningItem> running = {};     ///< items that run, the one that began first first
   telemetry::RuntimeEvidence evidence = {};  ///< bytes copied, and times of decoding
   SessionCounters counters = {};             ///< totals, 64 bits wide
   /// Items that reached DONE: a row for each built-in operation and each handler, by opcode.
@@ -160,6 +183,9 @@ class Session {
   Result<void> snapshot(SessionSnapshot& target, std::span<const Word> window_opcodes = {});
   /// Totals, exact in the same way.
   SessionCounters counters();
+  /// The items that run now, the one that began first first: what a snapshot has of them, for a
+  /// fraction of its cost. Fails with `device_lost`.
+  Result<std::vector<RunningItem>> running();
   /// One observable as it stands. Fails with `invalid_argument` past the last.
   Result<Word> observable(Word index) const;
   /// Copies the debug log as it stands.

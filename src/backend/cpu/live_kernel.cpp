@@ -15,6 +15,13 @@ namespace {
 constexpr auto kLeaveLook = std::chrono::microseconds(50);
 // close() looks this often without a pause: a worker that only looks at queues is soon done.
 constexpr int kSpinLooks = 1000;
+// stop() tells items to end again this often, because a worker may have begun another one.
+constexpr auto kEndInterval = std::chrono::milliseconds(1);
+// The thread that ends overdue items looks this often in the shortest timeout of a queue, and at
+// most and at least in these intervals.
+constexpr int kLooksPerTimeout = 4;
+constexpr std::chrono::nanoseconds kShortestLook = std::chrono::microseconds(200);
+constexpr std::chrono::nanoseconds kLongestLook = std::chrono::milliseconds(50);
 
 // The queues of a roster by priority and tenant.
 void arrange(Roster& roster) {
@@ -126,7 +133,9 @@ void CpuLiveKernel::free_retired() {
 }
 
 Result<void> CpuLiveKernel::open(std::shared_ptr<LiveQueue> queue) {
+  const bool has_timeout = queue->item_timeout.count() != 0;
   auto added = std::make_shared<CpuQueue>(std::move(queue));
+  if (has_timeout) EVERKERNEL_TRY(timeouts_.begin());  // the last thing that can fail
   {
     const std::scoped_lock held(roster_mutex_);
     auto roster = copy_roster();
@@ -137,6 +146,7 @@ Result<void> CpuLiveKernel::open(std::shared_ptr<LiveQueue> queue) {
   }
   free_retired();
   look_again();
+  if (has_timeout) return timeouts_.begin();  // it sees the queue now
   return {};
 }
 
@@ -181,6 +191,9 @@ void CpuLiveKernel::wait_until_untouched(CpuQueue& queue, Clock::time_point dead
       }
       if (Clock::now() >= deadline) {
         std::atomic_ref(queue.live->abort).store(1, std::memory_order_relaxed);
+        RunningMark& mark = seats_[i].mark;
+        const auto seen = mark.look();
+        if (seen && seen->queue == queue.live.get()) mark.tell_to_end(seen->number);
       }
       std::this_thread::sleep_for(kLeaveLook);
     }
@@ -229,6 +242,54 @@ void CpuLiveKernel::copy_waiting(const LiveQueue& queue, std::vector<LiveItem>& 
   }
 }
 
+// ---- items that run ----
+
+Result<void> CpuLiveKernel::copy_running(std::vector<LiveRunning>& items) {
+  for (Word i = 0; i < seat_count_; ++i) {
+    const auto seen = seats_[i].mark.look();
+    if (!seen) continue;
+    items.push_back({.queue = seen->queue,
+                     .ticket = seen->ticket,
+                     .opcode = seen->opcode,
+                     .worker = i,
+                     .since = seen->since,
+                     .was_told_to_end = seen->was_told_to_end});
+  }
+  return {};
+}
+
+void CpuLiveKernel::tell_all_to_end() {
+  for (Word i = 0; i < seat_count_; ++i) {
+    if (const auto seen = seats_[i].mark.look()) seats_[i].mark.tell_to_end(seen->number);
+  }
+}
+
+// Ends items that have run longer than their queue allows; says when to look again.
+Clock::time_point CpuLiveKernel::end_overdue() {
+  auto shortest = std::chrono::nanoseconds::max();
+  {
+    const std::scoped_lock held(roster_mutex_);
+    for (const auto& queue : current_roster_->queues) {
+      const auto timeout = queue->live->item_timeout;
+      if (timeout.count() != 0) shortest = std::min(shortest, timeout);
+    }
+  }
+  if (shortest == std::chrono::nanoseconds::max()) return Clock::time_point::max();
+  auto wait = std::clamp(shortest / kLooksPerTimeout, kShortestLook, kLongestLook);
+  const auto now = Clock::now();
+  for (Word i = 0; i < seat_count_; ++i) {
+    const auto seen = seats_[i].mark.look();
+    if (!seen || seen->timeout.count() == 0 || seen->was_told_to_end) continue;
+    const auto left = seen->timeout - (now - seen->since);
+    if (left.count() <= 0) {
+      seats_[i].mark.tell_to_end(seen->number);
+    } else {
+      wait = std::min(wait, left);
+    }
+  }
+  return now + wait;
+}
+
 // ---- ending and helping ----
 
 std::uint64_t CpuLiveKernel::stop(Clock::time_point deadline, LeaveMode mode) {
@@ -237,12 +298,18 @@ std::uint64_t CpuLiveKernel::stop(Clock::time_point deadline, LeaveMode mode) {
   must_leave_.store(true, std::memory_order_release);
   doorbell_.ring(worker_count_);
   if (!threads_.wait(deadline)) {
-    const std::scoped_lock held(roster_mutex_);
-    for (const auto& queue : current_roster_->queues) {
-      std::atomic_ref(queue->live->abort).store(1, std::memory_order_relaxed);
+    {
+      const std::scoped_lock held(roster_mutex_);
+      for (const auto& queue : current_roster_->queues) {
+        std::atomic_ref(queue->live->abort).store(1, std::memory_order_relaxed);
+      }
     }
+    do {
+      tell_all_to_end();
+    } while (!threads_.wait(Clock::now() + kEndInterval));
   }
   threads_.join();
+  timeouts_.stop();
   const std::scoped_lock helper_has_left(helper_lock_);
   if (mode != LeaveMode::cancel) return 0;
   std::uint64_t cancelled = cancelled_.exchange(0, std::memory_order_relaxed);

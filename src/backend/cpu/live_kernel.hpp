@@ -10,8 +10,10 @@
 #include <vector>
 
 #include "backend/cpu/item_runner.hpp"
+#include "backend/cpu/item_timeouts.hpp"
 #include "backend/cpu/live_queue.hpp"
 #include "backend/cpu/roster.hpp"
+#include "backend/cpu/running_mark.hpp"
 #include "backend/cpu/tally.hpp"
 #include "backend/cpu/worker_threads.hpp"
 #include "base/process.hpp"
@@ -30,6 +32,7 @@ struct alignas(64) LiveSeat {
   /// The queue from which it takes in this turn; null while it looks.
   std::atomic<CpuQueue*> queue{nullptr};
   std::atomic<std::uint64_t> sleeps{0};
+  RunningMark mark;  ///< of the item that it runs, if that may take long
 };
 
 /// Takes items from queues until it is stopped.
@@ -52,6 +55,7 @@ class CpuLiveKernel final : public LiveKernel {
   void look_again() override;
   void add_executions(std::vector<OpcodeTotal>& totals) const override;
   void copy_waiting(const LiveQueue& queue, std::vector<LiveItem>& items) const override;
+  Result<void> copy_running(std::vector<LiveRunning>& items) override;
   Result<void> health() const override { return {}; }
 
  private:
@@ -72,6 +76,8 @@ class CpuLiveKernel final : public LiveKernel {
   void free_retired();
   void wait_until_untouched(CpuQueue& queue, Clock::time_point deadline);
   std::uint64_t cancel_waiting(CpuQueue& queue);
+  void tell_all_to_end();
+  Clock::time_point end_overdue();
   const Roster& roster() const { return *roster_.load(std::memory_order_acquire); }
 
   HomeProcess home_;
@@ -98,6 +104,7 @@ class CpuLiveKernel final : public LiveKernel {
   // Workers that have found nothing for a while and are not asleep.
   alignas(64) std::atomic<Word> idle_workers_{0};
   alignas(64) WorkerThreads threads_;
+  ItemTimeouts timeouts_{[this] { return end_overdue(); }};
 };
 
 }  // namespace everkernel::backend::cpu

@@ -409,8 +409,13 @@ void LiveWorker::run_item(CpuQueue& queue, WaitingItem& item,
     return end_fault(queue, item, static_cast<Word>(FaultCode::tenant_out_of_range));
   }
   if (is_opcode(item.slot.opcode, Opcode::batch_fence)) return run_fence(queue, item);
+  // By the copy: the entry may have changed since the look that took it.
+  const bool is_marked = executor_.class_of(item.slot.opcode) != ItemClass::quick;
+  const Word* const abort =
+      is_marked ? seat_.mark.begin(live, item.ticket, item.slot.opcode) : &live.abort;
   const ItemRunner::End end =
-      runner_.run(item.slot, live.words.place_of(item.ticket), buffers, &live.abort);
+      runner_.run(item.slot, live.words.place_of(item.ticket), buffers, abort);
+  if (is_marked) seat_.mark.end();
   item.needs_io_slot = end.needs_io_slot;
   // Without a free IO slot the item is put back, which does not count as a claim.
   if (!end.needs_io_slot) ++stretch_.claims;

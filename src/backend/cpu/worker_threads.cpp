@@ -17,16 +17,20 @@ WorkerThreads::WorkerThreads(Word count)
 Result<void> WorkerThreads::start(std::function<void(Word)> work) {
   work_ = std::move(work);
   present_.store(count_, std::memory_order_release);
-  for (Word i = 0; i < count_; ++i) {
-    auto thread = Thread::start([this, i](const std::stop_token&) {
+  Word started = 0;
+  // Also when there is no memory for a thread: whoever waits for those that run must not wait for
+  // the others.
+  struct Rest {
+    ~Rest() { present.fetch_sub(count - started, std::memory_order_acq_rel); }
+    std::atomic<Word>& present;
+    const Word count;
+    const Word& started;
+  } const rest{present_, count_, started};
+  for (; started < count_; ++started) {
+    threads_[started] = EVERKERNEL_TRY(Thread::start([this, i = started](const std::stop_token&) {
       work_(i);
       present_.fetch_sub(1, std::memory_order_acq_rel);
-    });
-    if (!thread) {
-      present_.fetch_sub(count_ - i, std::memory_order_acq_rel);
-      return Failure(thread.error());
-    }
-    threads_[i] = std::move(*thread);
+    }));
   }
   return {};
 }

@@ -34,6 +34,17 @@ constexpr auto kKeenNap = microseconds(50);
 constexpr auto kKeeperNap = milliseconds(5);
 // Between looks of stop() at a kernel that ends.
 constexpr auto kLeaveLook = microseconds(20);
+// Running items are told to end again this often, because a crew may have begun another one.
+constexpr auto kEndInterval = milliseconds(2);
+// The keeper looks for overdue items this often in the shortest timeout of a queue, and at most and
+// at least in these intervals.
+constexpr int kLooksPerTimeout = 4;
+constexpr Clock::duration kShortestLook = microseconds(250);
+constexpr Clock::duration kLongestLook = kKeeperNap;
+// The clocks of host and device are compared anew after this time, for which a crew has to see new
+// orders within a moment.
+constexpr auto kClockLife = std::chrono::seconds(10);
+constexpr auto kClockMoment = milliseconds(2);
 // A crew acknowledges orders between two looks. Only a device that does other work takes longer.
 constexpr auto kAcknowledgeTimeout = std::chrono::seconds(30);
 // Cycles in which a host thread that waits for an outcome sees it and publishes its next item
@@ -46,7 +57,8 @@ constexpr auto kFirstPatience = milliseconds(1);
 constexpr auto kMostPatience = milliseconds(16);
 // Least time between two such attempts.
 constexpr auto kParkingInterval = std::chrono::seconds(1);
-// Longest pause between two looks of a kernel without work.
+// Longest pause between two looks of a kernel without work. A pause takes up to twice as long, so
+// that a first item waits at most 16 us longer than at full speed.
 constexpr Word kLongestPauseNs = 8000;
 
 // Warps of a session on a multiprocessor. They keep items in registers, of which they take less
@@ -112,10 +124,11 @@ Result<std::unique_ptr<LiveKernel>> CudaLiveKernel::start(LiveCode code, const L
   return std::unique_ptr<LiveKernel>(std::move(kernel));
 }
 
-CudaLiveKernel::CudaLiveKernel(LiveCode code, const LiveLaunch&, Stream stream,
+CudaLiveKernel::CudaLiveKernel(LiveCode code, const LiveLaunch& launch, Stream stream,
                                protocol::LiveWords control, protocol::LiveWords debug_log,
                                protocol::LiveWords io_queue)
     : code_(std::move(code)),
+      latency_(launch.latency),
       home_crews_(home_crews_of(code_.crew, code_.worker_count)),
       stream_(std::move(stream)),
       debug_log_(debug_log),
@@ -135,6 +148,7 @@ Result<void> CudaLiveKernel::prepare() {
   const std::size_t counters = code_.opcodes.size() + kLargeOpcodes.size();
   executions_ = EVERKERNEL_TRY(CudaMemory::create(code_.context, counters * sizeof(Wide)));
   places_ = EVERKERNEL_TRY(OrderPlaces::create(code_.context));
+  marks_ = EVERKERNEL_TRY(LiveMarks::create(code_.context, code_.worker_count));
   EVERKERNEL_TRY(give_orders());
   return context().wait(context().copy_stream(), context().copy_deadline(), "giving orders");
 }
@@ -156,7 +170,8 @@ LiveParams CudaLiveKernel::make_params() const {
   params.handler_count = static_cast<Word>(code_.opcodes.size());
   params.fuel_per_item = code_.fuel_per_item;
   params.home_crews = home_crews_;
-  params.longest_pause_ns = kLongestPauseNs;
+  marks_->set_in(params);
+  params.longest_pause_ns = latency_ == Latency::lowest ? 0 : kLongestPauseNs;
   params.answer_cycles = kAnswerCycles;
   params.settled_epoch = settled_epoch_;
   return params;
@@ -218,6 +233,7 @@ Result<void> CudaLiveKernel::give_orders() {
   if (retired_.size() >= kManyRetired) free_retired();
   retired_.push_back(std::move(present_));
   present_ = std::move(next);
+  marks_->note_orders(present_.epoch);
   EVERKERNEL_TRY(
       present_.place.store_address(driver_address(*shared_) + offsetof(LiveShared, orders)));
   return {};
@@ -411,6 +427,7 @@ std::shared_ptr<DeviceQueue> CudaLiveKernel::take_queue(const LiveQueue& queue) 
   if (found == queues_.end()) return nullptr;
   auto taken = *found;
   queues_.erase(found);
+  closing_.push_back(taken);
   note(give_orders());
   return taken;
 }
@@ -421,8 +438,7 @@ std::uint64_t CudaLiveKernel::close(LiveQueue& queue, Clock::time_point deadline
   if (closing == nullptr) return 0;
   auto untouched = wait_acknowledged(deadline, closing->number());
   if (!untouched && untouched.error().code == Code::timeout) {
-    note(closing->abort());
-    untouched = wait_acknowledged(deadline_after(kAbortTimeout), closing->number());
+    untouched = wait_for_runs(deadline_after(kAbortTimeout), closing->number());
   }
   if (!untouched) {
     note(context().lose({.code = Code::device_lost,
@@ -431,8 +447,23 @@ std::uint64_t CudaLiveKernel::close(LiveQueue& queue, Clock::time_point deadline
                          .native = {}}));
   }
   const std::uint64_t cancelled = cancel_taken(*closing);
+  {
+    const std::scoped_lock held(lock_);
+    std::erase(closing_, closing);
+  }
   queue.notify();
   return cancelled;
+}
+
+// Ends the items of a closed queue until no crew runs one: a crew may have a row of them.
+Result<void> CudaLiveKernel::wait_for_runs(Clock::time_point deadline, Word closed_queue) {
+  for (;;) {
+    EVERKERNEL_TRY(
+        marks_->end_runs([&](const LiveMarks::Run& run) { return run.queue == closed_queue; }));
+    const auto next = std::min(deadline, Clock::now() + kEndInterval);
+    auto untouched = wait_acknowledged(next, closed_queue);
+    if (untouched || untouched.error().code != Code::timeout || next == deadline) return untouched;
+  }
 }
 
 // Cancels what the kernel has taken and not ended, when it does not touch the queue any more.
@@ -495,6 +526,88 @@ void CudaLiveKernel::copy_waiting(const LiveQueue& queue, std::vector<LiveItem>&
   for (const auto& known : queues_) {
     if (&known->live() == &queue) note(known->copy_waiting(items));
   }
+}
+
+// ---- items that run ----
+
+const DeviceQueue* CudaLiveKernel::find_queue(Word number) const {
+  for (const auto* list : {&queues_, &closing_}) {
+    const auto found = std::ranges::find(*list, number, &DeviceQueue::number);
+    if (found != list->end()) return found->get();
+  }
+  return nullptr;
+}
+
+// Gives orders that change nothing, unless some were given lately, and waits until a crew has
+// acknowledged them: that compares the clocks (live_marks.hpp). A kernel of which every crew runs
+// long items keeps the last comparison.
+Result<void> CudaLiveKernel::compare_clocks() {
+  if (Clock::now() - marks_->last_orders() < kClockLife) return {};
+  {
+    const std::scoped_lock held(lock_);
+    EVERKERNEL_TRY(give_orders());
+  }
+  const auto end = Clock::now() + kClockMoment;
+  do {
+    EVERKERNEL_TRY(marks_->read());
+  } while (!marks_->has_compared_clocks() && Clock::now() < end);
+  return {};
+}
+
+Result<void> CudaLiveKernel::copy_running(std::vector<LiveRunning>& items) {
+  if (!home_.is_here() || !is_running()) return {};
+  EVERKERNEL_TRY(compare_clocks());
+  const std::scoped_lock held(lock_);
+  for (const LiveMarks::Run& run : EVERKERNEL_TRY(marks_->read())) add_running(run, items);
+  return {};
+}
+
+void CudaLiveKernel::add_running(const LiveMarks::Run& run, std::vector<LiveRunning>& items) const {
+  const DeviceQueue* const queue = find_queue(run.queue);
+  if (queue == nullptr) return;
+  const LiveQueue& live = queue->live();
+  for (Word lane = 0; lane < kWarp; ++lane) {
+    const abi::LongWord ticket = run.ticket + lane;
+    if ((run.lanes >> lane & 1) == 0 || live.words.has_ended(ticket)) continue;
+    // A mark has the opcode of the first item. Those of the others are in their entries.
+    const auto slot = lane == 0 ? std::nullopt : live.words.copy_slot(ticket);
+    items.push_back({.queue = &live,
+                     .ticket = ticket,
+                     .opcode = slot ? slot->opcode : run.opcode,
+                     .worker = run.crew,
+                     .multiprocessor = run.multiprocessor,
+                     .since = run.since,
+                     .was_told_to_end = run.was_told_to_end});
+  }
+}
+
+// How often the keeper looks for overdue items; kLongestLook or less only if a queue has a timeout.
+Clock::duration CudaLiveKernel::look_interval() const {
+  const std::scoped_lock held(lock_);
+  auto shortest = Clock::duration::max();
+  for (const auto* list : {&queues_, &closing_}) {
+    for (const auto& queue : *list) {
+      const Clock::duration timeout = queue->live().item_timeout;
+      if (timeout.count() != 0) shortest = std::min(shortest, timeout);
+    }
+  }
+  if (shortest == Clock::duration::max()) return shortest;
+  return std::clamp(shortest / kLooksPerTimeout, kShortestLook, kLongestLook);
+}
+
+// Tells items to end that have run longer than their queue allows; `lock_` is held.
+Result<void> CudaLiveKernel::end_overdue() {
+  const auto timeout_of = [this](Word number) {
+    const DeviceQueue* const queue = find_queue(number);
+    return queue == nullptr ? std::chrono::nanoseconds(0) : queue->live().item_timeout;
+  };
+  const auto overdue = marks_->overdue(EVERKERNEL_TRY(marks_->read()), timeout_of);
+  if (overdue.empty()) return {};
+  return marks_->end_runs([&](const LiveMarks::Run& run) {
+    return std::ranges::any_of(overdue, [&](const LiveMarks::Run& found) {
+      return found.crew == run.crew && found.state == run.state;
+    });
+  });
 }
 
 // ---- counts and copies ----
@@ -611,18 +724,21 @@ void CudaLiveKernel::expect_sleeper() {
   keeper_wake_.notify_one();
 }
 
-// A thread of the host wakes those that sleep on outcomes, frees what crews do not have any more,
-// notes what was taken of queues that other processes have, and notices the end of the kernel.
+// A thread of the host wakes those that sleep on outcomes, ends items that have run too long, frees
+// what crews do not have any more, notes what was taken of queues that other processes have, and
+// notices the end of the kernel.
 void CudaLiveKernel::keep(const std::stop_token& stop) {
-  Clock::time_point next_note = {};
+  Clock::time_point next_note = {}, next_look = {};
   while (!stop.stop_requested() && is_running()) {
     const bool is_keen = has_sleepers();
+    const auto look = look_interval();
     {
       std::unique_lock held(keeper_lock_);
       if (is_keen) {
         keeper_wake_.wait_for(held, stop, kKeenNap, [] { return false; });
       } else {
-        keeper_wake_.wait_for(held, stop, kKeeperNap, [this] { return expects_sleeper_; });
+        const auto nap = std::min<Clock::duration>(kKeeperNap, look);
+        keeper_wake_.wait_for(held, stop, nap, [this] { return expects_sleeper_; });
       }
       expects_sleeper_ = false;
     }
@@ -632,6 +748,10 @@ void CudaLiveKernel::keep(const std::stop_token& stop) {
     const std::unique_lock held(lock_, std::try_to_lock);
     if (!held) continue;
     free_retired();
+    if (look != Clock::duration::max() && Clock::now() >= next_look) {
+      note(end_overdue());
+      next_look = Clock::now() + look;
+    }
     if (Clock::now() < next_note) continue;
     note_given_heads();
     next_note = Clock::now() + kKeeperNap;
@@ -689,12 +809,6 @@ Result<void> CudaLiveKernel::give_order_to_leave() {
   return give_orders();
 }
 
-Result<void> CudaLiveKernel::abort_all() {
-  const std::scoped_lock held(lock_);
-  for (const auto& queue : queues_) EVERKERNEL_TRY(queue->abort());
-  return {};
-}
-
 // Tells crews to leave and waits for them: until the deadline for items that run, and then until
 // these are aborted.
 void CudaLiveKernel::end_kernel(Clock::time_point deadline) {
@@ -710,8 +824,10 @@ void CudaLiveKernel::end_kernel(Clock::time_point deadline) {
   };
   note(give_order_to_leave());
   if (wait_until(deadline)) return;
-  note(abort_all());
-  if (wait_until(deadline_after(kAbortTimeout))) return;
+  for (const auto end = deadline_after(kAbortTimeout); Clock::now() < end;) {
+    note(marks_->end_runs([](const LiveMarks::Run&) { return true; }));
+    if (wait_until(Clock::now() + kEndInterval)) return;
+  }
   note(context().lose({.code = Code::device_lost,
                        .message = "cuda: items of a session did not end after its deadline",
                        .hint = "start a new process; look for endless loops in trusted handlers",

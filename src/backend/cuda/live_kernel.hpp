@@ -15,6 +15,7 @@
 #include "backend/cuda/context.hpp"
 #include "backend/cuda/crew_grid.hpp"
 #include "backend/cuda/cuda_memory.hpp"
+#include "backend/cuda/live_marks.hpp"
 #include "backend/cuda/live_orders.hpp"
 #include "backend/cuda/live_queues.hpp"
 #include "backend/cuda/live_rows.hpp"
@@ -64,6 +65,7 @@ class CudaLiveKernel final : public LiveKernel {
   void look_again() override;
   void add_executions(std::vector<OpcodeTotal>& totals) const override;
   void copy_waiting(const LiveQueue& queue, std::vector<LiveItem>& items) const override;
+  Result<void> copy_running(std::vector<LiveRunning>& items) override;
   Result<void> health() const override;
   void refresh_control(std::size_t word) override;
   void mirror() override;
@@ -102,7 +104,12 @@ class CudaLiveKernel final : public LiveKernel {
   void free_retired();
   std::shared_ptr<DeviceQueue> take_queue(const LiveQueue& queue);
   std::uint64_t cancel_taken(DeviceQueue& queue) const;
-  Result<void> abort_all();
+  Result<void> wait_for_runs(Clock::time_point deadline, Word closed_queue);
+  Result<void> compare_clocks();
+  const DeviceQueue* find_queue(Word number) const;
+  void add_running(const LiveMarks::Run& run, std::vector<LiveRunning>& items) const;
+  Clock::duration look_interval() const;
+  Result<void> end_overdue();
   void end_kernel(Clock::time_point deadline);
 
   Result<void> sync();
@@ -120,6 +127,7 @@ class CudaLiveKernel final : public LiveKernel {
 
   const HomeProcess home_;
   const LiveCode code_;
+  const Latency latency_;
   const Word home_crews_;  // crews that serve one priority each; 0: every crew serves all
   Stream stream_;
   const protocol::LiveWords debug_log_;
@@ -128,11 +136,13 @@ class CudaLiveKernel final : public LiveKernel {
   std::unique_ptr<Memory> executions_;
   std::unique_ptr<Memory> device_log_;
   std::shared_ptr<OrderPlaces> places_;
+  std::unique_ptr<LiveMarks> marks_;
 
   mutable std::mutex lock_;  // guards everything below
   MirroredWords control_;
   MirroredWords io_queue_;
   std::vector<std::shared_ptr<DeviceQueue>> queues_;
+  std::vector<std::shared_ptr<DeviceQueue>> closing_;  // items of them may still run
   Word queues_made_ = 0;
   Word table_mask_ = 0;
   device::Leaving leaving_ = device::Leaving::stay;  // what orders ask of crews

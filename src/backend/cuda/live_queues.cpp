@@ -168,11 +168,6 @@ void DeviceQueue::stage_taken(std::vector<std::byte>& image) const {
   }
 }
 
-Result<void> DeviceQueue::abort() {
-  const Word one = 1;
-  return block_->write(offsetof(LiveQueueRow, abort), std::as_bytes(std::span(&one, 1)));
-}
-
 Result<void> DeviceQueue::note_head() {
   LongWord head = 0;
   EVERKERNEL_TRY(

@@ -54,8 +54,6 @@ class DeviceQueue {
   Word number() const { return number_; }
   LiveQueue& live() const { return *queue_; }
 
-  // Ends the running items of the queue at their next turn of a loop.
-  Result<void> abort();
   // Moves the head of the queue, as the host sees it, to that of the device, and the floor with it.
   Result<void> note_head();
   // Copies the items that wait.

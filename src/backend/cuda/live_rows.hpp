@@ -13,6 +13,8 @@ namespace everkernel::device {
 inline constexpr Word kStretches = 8;
 /// Words of the board of queues that have stretches.
 inline constexpr Word kBoardWords = 32;
+/// Abort words of a crew: a run of long items uses the next one in turn.
+inline constexpr Word kAbortWords = 32;
 
 /// Consecutive tickets that crews run in portions (device/live_streams.cuh).
 struct LiveStretch {
@@ -40,8 +42,6 @@ struct alignas(128) LiveQueueRow {
   Wide head;             ///< the next ticket; the crew that looks stores it
   Word waiting_count;    ///< bits that are set in `waiting`
   Word next_waiting;     ///< the place from which the crew that looks searches for the next one
-  Word abort;            ///< the host sets it: running items end at their next turn of a loop
-  Word unused;           ///< zero
   alignas(128) Wide claim;            ///< number of the present stretch, portions of it pulled
   LiveStretch stretches[kStretches];  ///< by their number
 };
@@ -74,6 +74,32 @@ inline constexpr Word kCalledOff = 1u << 31;
 /// begins, it reads the orders behind kSeatArrived.
 inline constexpr Wide kSeatArrived = 0xFFFFFFFFu;  ///< the crew has no orders yet
 inline constexpr Wide kSeatLeft = ~Wide{0};        ///< the crew has left
+
+/// Which long items a crew runs (device/live_marks.cuh). Each of the first three quads is stored as
+/// one, and begins with the number of the run, twice, plus one: the mark is sound if all three say
+/// the same. When the run is over, the first word of all loses the one.
+struct alignas(64) LiveMark {
+  Word state;
+  Word queue;  ///< its number
+  Wide since;  ///< when the run began, on the device's clock
+  Word state_of_items;
+  Word lanes;   ///< bit i: the crew runs ticket + i
+  Wide ticket;  ///< the first one
+  Word state_of_place;
+  Word opcode;          ///< of the first one
+  Word multiprocessor;  ///< where the crew is
+  Word unused;          ///< zero
+  Word epoch;           ///< of the last orders that the crew acknowledged
+  Word unused_too;      ///< zero
+  Wide acknowledged;    ///< when it did, on the device's clock
+};
+
+/// How many times the host has begun to set abort words, in the upper half, and how many of them
+/// are over, in the lower one. Only the host writes it.
+struct alignas(128) LivePasses {
+  Wide begun_and_over;
+  Word never;  ///< zero: the abort word of items that end soon by construction
+};
 
 /// Items that ended, since the kernel began.
 struct LiveTotals {
@@ -108,8 +134,11 @@ struct alignas(128) LiveShared {
 /// The parameters of the live kernel.
 struct LiveParams {
   LiveShared* shared;
-  Wide* seats;       ///< one for each crew
-  Wide* executions;  ///< by index of the handler; behind them the large built-ins
+  Wide* seats;               ///< one for each crew
+  LiveMark* marks;           ///< one for each crew
+  Word* aborts;              ///< kAbortWords for each crew; non-zero ends the items of a run
+  const LivePasses* passes;  ///< of the host over the abort words
+  Wide* executions;          ///< by index of the handler; behind them the large built-ins
   Word* control;
   Word* debug_log;
   Word* io_queue;
@@ -122,7 +151,7 @@ struct LiveParams {
   Word handler_count;
   Wide fuel_per_item;     ///< turns of loops
   Word home_crews;        ///< crews that serve one priority each; 0: every crew serves all
-  Word longest_pause_ns;  ///< between two looks of a kernel without work
+  Word longest_pause_ns;  ///< between two looks of a kernel without work; 0: it never pauses
   Word answer_cycles;     ///< for a host thread to answer an outcome with the next item
   Word settled_epoch;     ///< orders up to this one do not ask crews to gather any more
 };

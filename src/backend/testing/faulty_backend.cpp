@@ -113,6 +113,10 @@ class FaultyLive final : public LiveKernel, public Cuttable {
   void copy_waiting(const LiveQueue& queue, std::vector<LiveItem>& items) const override {
     inner_->copy_waiting(queue, items);
   }
+  Result<void> copy_running(std::vector<LiveRunning>& items) override {
+    if (is_cut_.load(std::memory_order_acquire)) return lost();
+    return inner_->copy_running(items);
+  }
   Result<void> health() const override {
     if (is_cut_.load(std::memory_order_acquire)) return lost();
     return inner_->health();

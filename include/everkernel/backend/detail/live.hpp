@@ -12,10 +12,12 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "everkernel/backend/backend.hpp"
+#include "everkernel/backend/latency.hpp"
 #include "everkernel/backend/live_counters.hpp"
 #include "everkernel/base/detail/fence.hpp"
 #include "everkernel/base/histogram.hpp"
@@ -122,10 +124,11 @@ constexpr std::size_t sample_place(LongWord ticket, Word capacity) {
 /// The kernel's half of one queue. Made by whoever opened the queue.
 class LiveQueue {
  public:
-  /// The tenant and priority of a queue, which nothing in an entry changes.
+  /// What whoever opened a queue has set, and nothing in an entry changes.
   struct Rights {
-    Word tenant = 0;    ///< 0..28
-    Word priority = 0;  ///< 0..4
+    Word tenant = 0;                             ///< 0..28
+    Word priority = 0;                           ///< 0..4
+    std::chrono::nanoseconds item_timeout = {};  ///< of one run of an item; 0 = none
   };
   /// `memory` keeps the files mapped.
   LiveQueue(const protocol::QueueKernel& files, const Rights& rights,
@@ -133,6 +136,7 @@ class LiveQueue {
       : words(files),
         tenant(rights.tenant),
         priority(rights.priority),
+        item_timeout(rights.item_timeout),
         head(files.first_ticket()),
         floor(files.first_ticket()),
         memory_(std::move(memory)),
@@ -142,6 +146,8 @@ class LiveQueue {
   const protocol::QueueKernel words;  ///< entries and outcomes
   const Word tenant;                  ///< whose items they are
   const Word priority;                ///< how urgent they are
+  /// An item that runs longer ends as FAULT (deadline) at its next turn of a loop; 0 = never.
+  const std::chrono::nanoseconds item_timeout;
   /// Whether the queue was given to another process, which alone publishes into it.
   std::atomic<bool> is_given{false};
 
@@ -160,8 +166,8 @@ class LiveQueue {
   /// A word that changes too, for a thread that follows several queues; null if there is none. That
   /// thread counts as a sleeper of each.
   std::atomic<std::atomic<std::uint32_t>*> follower{nullptr};
-  /// Non-zero ends the running items of this queue at their next turn of a loop; accessed
-  /// atomically.
+  /// Non-zero ends short items that wait for their code; accessed atomically. An item that may take
+  /// long has a word of its own.
   alignas(64) Word abort = 0;
   /// What the kernel that has the queue open keeps beside it; null while none has.
   std::atomic<void*> kernel_part{nullptr};
@@ -204,6 +210,17 @@ struct LiveItem {
   abi::Slot slot = {};  ///< its status is YIELD, REQUEUE or WAIT_IO
 };
 
+/// An item that may take long and runs now. Short items end by construction and are not listed.
+struct LiveRunning {
+  const LiveQueue* queue = nullptr;         ///< whose item; only to be compared
+  LongWord ticket = 0;                      ///< which
+  Word opcode = 0;                          ///< of its entry
+  Word worker = 0;                          ///< that runs it
+  std::optional<Word> multiprocessor = {};  ///< of a GPU
+  Clock::time_point since = {};             ///< when this run of the item began
+  bool was_told_to_end = false;             ///< its time is over, or its queue or the kernel ends
+};
+
 /// The memory and objects that a live kernel works on. All of them outlive the kernel.
 struct LiveLaunch {
   std::span<std::byte> control = {};    ///< on a 64-byte line
@@ -212,6 +229,7 @@ struct LiveLaunch {
   Doorbell* doorbell = nullptr;         ///< where workers sleep
   Word worker_count = 0;                ///< 0 = all workers of the kernel
   Word multiprocessors = 0;             ///< of a GPU; 0 = all of them
+  Latency latency = Latency::normal;    ///< of the first item after a while
 };
 
 /// How a kernel leaves its queues.
@@ -275,6 +293,8 @@ class LiveKernel {
   virtual void add_executions(std::vector<OpcodeTotal>& totals) const = 0;
   /// Copies the items of a queue that yielded or wait, for telemetry.
   virtual void copy_waiting(const LiveQueue& queue, std::vector<LiveItem>& items) const = 0;
+  /// Adds the items that run now and may take long. Fails with `device_lost`.
+  virtual Result<void> copy_running(std::vector<LiveRunning>& items) = 0;
   /// Fails with `device_lost` when the device went away under the kernel.
   virtual Result<void> health() const = 0;
 };

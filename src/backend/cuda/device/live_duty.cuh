@@ -12,6 +12,7 @@
 #include "backend/cuda/device/crew.cuh"
 #include "backend/cuda/device/live_counts.cuh"
 #include "backend/cuda/device/live_items.cuh"
+#include "backend/cuda/device/live_marks.cuh"
 #include "backend/cuda/device/live_memory.cuh"
 #include "backend/cuda/live_rows.hpp"
 #include "everkernel/abi/control.hpp"
@@ -37,6 +38,7 @@ class LiveDuty {
       first_level_ = crew / params.home_crews;
       end_level_ = first_level_ + 1;
     }
+    if (looks_) marker().arrive();
   }
 
   /// Takes orders over, when nothing of the old ones is in use; false if crews are to leave.
@@ -48,9 +50,12 @@ class LiveDuty {
     const Leaving leaving{load_field(reinterpret_cast<const Word*>(&orders->leaving))};
     const bool is_news = static_cast<int>(epoch_ - params_.settled_epoch) > 0;
     must_gather_ = leaving == Leaving::gather && is_news;
+    marker().acknowledge(epoch_);
     store_seat(0);
     return leaving != Leaving::leave;
   }
+
+  EK_DEVICE LiveMarker marker() const { return {params_}; }
 
   /// Waits until every crew is here, when all of them leave; false if there are newer orders
   /// before, or SHUTDOWN is set. This crew holds nothing.

@@ -7,6 +7,7 @@
 #include "backend/cuda/device/crew.cuh"
 #include "backend/cuda/device/handlers.cuh"
 #include "backend/cuda/device/io.cuh"
+#include "backend/cuda/device/live_marks.cuh"
 #include "backend/cuda/device/live_memory.cuh"
 #include "backend/cuda/device/packed.cuh"
 #include "backend/cuda/device/visitor.cuh"
@@ -107,7 +108,7 @@ class LiveRunner {
       const Word source = item.args[0], target = item.args[1], count = item.args[2];
       item.result = copy_fault({control(), item.queue.tenant}, source, target, count);
       if (item.result == kDone) {
-        item.result = copy_words(WarpLanes(), control(), abort_of(item), source, target, count);
+        item.result = copy_words(WarpLanes(), control(), abort_word(), source, target, count);
       }
       __syncwarp();
     }
@@ -185,8 +186,8 @@ class LiveRunner {
   }
 
  private:
-  EK_DEVICE Words abort_of(const LiveItem& item) const {
-    return one_word(&item.queue.row->abort);
+  EK_DEVICE static Words abort_word() {
+    return one_word(crew_notes().abort);
   }
 
   EK_DEVICE ItemSinks sinks() const {
@@ -214,7 +215,7 @@ class LiveRunner {
     frame.control = control();
     frame.buffers = table;
     frame.fuel = static_cast<Fuel>(params_.fuel_per_item);
-    frame.abort = abort_of(item);
+    frame.abort = abort_word();
     frame.sinks = sinks();
     return frame;
   }
@@ -232,8 +233,7 @@ class LiveRunner {
   EK_DEVICE Word run_builtin(LiveItem& item) const {
     if (is(item.operation, Opcode::nop)) return kDone;
     if (is_plain_builtin(item.operation)) {
-      return run_plain_builtin({control(), item.queue.tenant}, table_, abort_of(item),
-                               item.operation,
+      return run_plain_builtin({control(), item.queue.tenant}, table_, abort_word(), item.operation,
                                {item.args[0], item.args[1], item.args[2], item.args[3]});
     }
     if (is(item.operation, Opcode::printf)) {

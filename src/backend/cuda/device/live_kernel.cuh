@@ -18,9 +18,14 @@
 
 namespace everkernel::device {
 
-/// Looks without an item before pauses begin, and by how much they grow each time.
-inline constexpr Word kEagerLooks = 64;
-inline constexpr Word kPauseStep = 250;
+/// Looks without an item after which the time without one is measured, and looks between two
+/// readings of the clock: reading it takes longer than some looks may.
+inline constexpr Word kTimedLooks = 16;
+/// From then on, nanoseconds without an item before pauses begin. With the looks before, about
+/// 100 us have passed.
+inline constexpr Word kEagerTime = 80'000;
+/// By how much pauses grow each time, in nanoseconds.
+inline constexpr Word kPauseStep = 125;
 /// A pause is divided into parts of this length, between which the crew looks for new orders.
 inline constexpr Word kPausePart = 1000;
 /// Pauses of a crew that waits, in ns: they grow with every poll, and after that many polls they
@@ -55,6 +60,7 @@ class LiveCrew : LiveVisits {
     for (;;) {
       Word has_items = 0;
       if (looks_) has_items = find_items() ? 1 : 0;
+      if (has_items != 0 && is_long_) mark_items();
       if (crew_.from_leader(has_items) == 0) break;
       run_items();
       if (looks_) finish();
@@ -170,11 +176,29 @@ class LiveCrew : LiveVisits {
     }
   }
 
+  /// Called after a look without an item: pauses when there was none for a while. Where one look is
+  /// not enough for all queues, all looks of a round together pause for as long.
   EK_DEVICE void rest() {
-    if (++idle_looks_ <= kEagerLooks * rounds_) return;
-    const Word grown = kPauseStep * (idle_looks_ / kEagerLooks);
-    Word left = grown < params_.longest_pause_ns ? grown : params_.longest_pause_ns;
-    while (left != 0 && same_orders() == orders_) {
+    if (++idle_looks_ < kTimedLooks || params_.longest_pause_ns == 0) return;
+    CrewNotes& notes = crew_notes();
+    const bool is_first = idle_looks_ == kTimedLooks;
+    if (is_first || notes.pause == 0) {
+      if (idle_looks_ % kTimedLooks != 0) return;
+      const Word now = static_cast<Word>(device_time());
+      __syncwarp();
+      if (is_first && lane_index() == 0) {
+        notes.idle_since = now;
+        notes.pause = 0;
+      }
+      __syncwarp();
+      if (!__all_sync(kAllLanes, now - notes.idle_since >= kEagerTime)) return;
+    }
+    const Word longest = params_.longest_pause_ns / rounds_;
+    const Word pause = notes.pause + kPauseStep < longest ? notes.pause + kPauseStep : longest;
+    __syncwarp();
+    if (lane_index() == 0) notes.pause = pause;
+    __syncwarp();
+    for (Word left = pause; left != 0 && same_orders() == orders_;) {
       const Word part = left < kPausePart ? left : kPausePart;
       sleep(part);
       left -= part;
@@ -209,6 +233,7 @@ class LiveCrew : LiveVisits {
     __syncwarp();
     idle_looks_ = 0;
     if (!is_long_) return wait_for_answer(__ballot_sync(kAllLanes, holds_));
+    marker().end();
     if (alone_ != 0) return;
     if (is_pulling_) {
       if (lane_index() == 0) Stretches{window_.row}.end(portion_);

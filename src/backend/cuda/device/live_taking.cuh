@@ -261,6 +261,19 @@ class LiveTaking : protected LiveExpress {
     if (is_long_) leave_looking_for(__shfl_sync(kAllLanes, item_.queue.number, owner));
   }
 
+  /// Marks the items that were taken, if one of them may take long.
+  EK_DEVICE void mark_items() const {
+    if (!is_single_ && !__any_sync(kAllLanes, holds_ && !item_.is_short)) return;
+    const Word holders = __ballot_sync(kAllLanes, holds_);
+    const Word first = lowest_lane(holders);
+    // Tickets of a take are those of its lanes, or, of full entries, follow each other.
+    const Word tickets =
+        lanes_each_ == 1 ? holders >> first : ~0u >> (kWarpLanes - __popc(holders));
+    marker().begin(__shfl_sync(kAllLanes, item_.queue.number, first),
+                   __shfl_sync(kAllLanes, item_.ticket, first), tickets,
+                   __shfl_sync(kAllLanes, item_.opcode, first));
+  }
+
   // The items of the lanes.
   LiveItem item_;
   bool holds_ = false;
