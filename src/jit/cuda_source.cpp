@@ -88,10 +88,25 @@ std::vector<Entry> chosen(const std::vector<Entry>& entries,
   return some;
 }
 
+// Short handlers run on one lane, end soon by construction and end their item: a session on a GPU
+// has them twice, in the shortest way and in the general one. Code that is seldom used would push
+// the rest out of the instruction cache, so that a program with many has only the first ones twice.
+constexpr std::size_t kMostShortHandlers = 16;
+
+std::vector<Entry> short_ones(const std::vector<Entry>& entries) {
+  constexpr Word kWarp = 1, kGroup = 2, kCanLeave = 4, kLoops = 1 << 9;  // device/handler.cuh
+  auto some = chosen(entries, [](const Entry& e) {
+    return !e.is_payload && (e.traits & (kWarp | kGroup | kCanLeave | kLoops)) == 0;
+  });
+  if (some.size() > kMostShortHandlers) some.resize(kMostShortHandlers);
+  return some;
+}
+
 std::string tables_text(const std::vector<Entry>& entries) {
   const auto lane = chosen(entries, [](const Entry& e) { return e.scope == Scope::lane; });
   const auto warp = chosen(entries, [](const Entry& e) { return e.scope == Scope::warp; });
   const auto group = chosen(entries, [](const Entry& e) { return e.scope == Scope::group; });
+  const auto shorts = short_ones(entries);
   const auto by_opcode = chosen(entries, [](const Entry& e) { return !e.is_payload; });
   const auto payload = chosen(entries, [](const Entry& e) { return e.is_payload; });
   Word any_trait = 0;
@@ -101,19 +116,23 @@ std::string tables_text(const std::vector<Entry>& entries) {
       "inline constexpr Word kAnyTrait = {:#x}u;\n"
       "inline constexpr bool kHasLaneHandlers = {};\n"
       "inline constexpr bool kHasWarpHandlers = {};\n"
-      "inline constexpr bool kHasGroupHandlers = {};\n",
+      "inline constexpr bool kHasGroupHandlers = {};\n"
+      "inline constexpr bool kHasShortHandlers = {};\n",
       payload.empty() ? "kNoHandler" : fmt::format("{}u", payload[0].index), any_trait,
-      !lane.empty(), !warp.empty(), !group.empty());
+      !lane.empty(), !warp.empty(), !group.empty(), !shorts.empty());
+  const auto case_of_opcode = [](const Entry& entry) {
+    return fmt::format("    case {}u:\n      return {}u;\n", entry.opcode, entry.index);
+  };
   text += switch_text("EK_DEVICE Word find_handler(Word opcode)", "opcode", by_opcode, "kNoHandler",
-                      [](const Entry& entry) {
-                        return fmt::format("    case {}u:\n      return {}u;\n", entry.opcode,
-                                           entry.index);
-                      });
+                      case_of_opcode);
+  text += switch_text("EK_DEVICE Word find_short_handler(Word opcode)", "opcode", shorts,
+                      "kNoHandler", case_of_opcode);
   text += switch_text(
       "EK_DEVICE Word traits_of(Word handler)", "handler", entries, "0u", [](const Entry& entry) {
         return fmt::format("    case {}u:\n      return {:#x}u;\n", entry.index, entry.traits);
       });
   text += run_text("run_lane_handler", "OneLane", lane);
+  text += run_text("run_short_handler", "OneLane", shorts);
   text += run_text("run_warp_handler", "WarpLanes", warp);
   return text + run_text("run_group_handler", "GroupLanes", group);
 }

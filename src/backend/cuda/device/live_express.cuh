@@ -1,5 +1,5 @@
-// The express way: NOPs and built-in operations on control words are run in the registers of the
-// look that has found them.
+// The express way: NOPs, built-in operations on control words and short handlers with up to three
+// arguments are run in the registers of the look that has found them.
 #pragma once
 
 #include "backend/cuda/device/builtins.cuh"
@@ -21,9 +21,10 @@ class LiveExpress : protected LiveWindow {
  protected:
   using LiveWindow::LiveWindow;
 
-  /// Runs the items that a look has found at once, if the first one of every queue is a NOP or a
-  /// built-in operation on control words that no quota counts: between the load of an entry and the
-  /// store of its outcome, every instruction counts. Returns whether it did.
+  /// Runs the items that a look has found at once, if the first one of every queue is a NOP, a
+  /// built-in operation on control words or a short handler in a compact entry that no quota
+  /// counts: between the load of an entry and the store of its outcome, every instruction counts.
+  /// Returns whether it did.
   EK_DEVICE bool run_express(const LiveLook& look) {
     if (!has_express_) return false;
     const Quad head = look.quads[0];
@@ -49,8 +50,13 @@ class LiveExpress : protected LiveWindow {
     if (is_counting_windows_) count_windows(look.found);
     if (__any_sync(kAllLanes, is_row_of_many(look))) return false;
     const bool is_counted = look.quota < params_.crew_count && look.quota < kLargeQuota;
+    const bool is_builtin = opcode <= static_cast<Word>(Opcode::compare_swap);
+    Word handler = kNoHandler;
+    if constexpr (kHasShortHandlers) {
+      if (!is_builtin && !window_.is_full) handler = find_short_handler(opcode);
+    }
     const bool is_express = is_sound && is_known_ && !is_counted &&
-                            opcode <= static_cast<Word>(Opcode::compare_swap) &&
+                            (is_builtin || handler != kNoHandler) &&
                             (look.found >> lane_index() & 1) != 0;
     Word row = __ballot_sync(kAllLanes, is_express);
     const Word heads = __ballot_sync(kAllLanes, behind_ == 0 && owns_entry());
@@ -61,11 +67,21 @@ class LiveExpress : protected LiveWindow {
     const Wide ticket = head_ + behind_;
     const bool has_effect = takes && opcode != static_cast<Word>(Opcode::nop);
     Word result = kDone;
-    if (has_effect) {
+    Quad results = {};
+    if (has_effect && is_builtin) {
       result = run_plain_builtin({runner_.control(), window_.tenant}, {}, {}, opcode, args);
     }
+    __syncwarp();
+    if (kHasShortHandlers && __any_sync(kAllLanes, takes && !is_builtin)) {
+      acquire_entries();  // what the items refer to is read behind it
+      if (takes && !is_builtin) {
+        results = args;
+        result = runner_.run_short(window_, ticket, handler, opcode, results);
+      }
+      __syncwarp();
+    }
     if (__any_sync(kAllLanes, has_effect)) fence();
-    if (takes) end_ticket(window_, ticket, result, 0, 0, 0);
+    if (takes) end_ticket(window_, ticket, result, results.a, results.b, results.c);
     head_ += count;
     if (count != 0 && lane_index() == first_lane()) {
       WideWord(&window_.row->head).store_relaxed(head_);

@@ -122,6 +122,21 @@ class LiveRunner {
     }
   }
 
+  /// Runs a short handler with up to three arguments from registers alone; these are the item's
+  /// results then. One lane calls it.
+  EK_DEVICE Word run_short(const LiveQueue& queue, Wide ticket, Word handler, Word opcode,
+                           Quad& args) const {
+    if constexpr (!kHasShortHandlers) return kDone;
+    Item frame = empty_frame(queue, ticket, opcode, table_);
+    frame.args[0] = args.a;
+    frame.args[1] = args.b;
+    frame.args[2] = args.c;
+    const Word ended = run_short_handler(handler, frame);
+    const Word* const results = frame.args + abi::kFirstResultArg;
+    args = {results[0], results[1], results[2], 0};
+    return ended;
+  }
+
   /// Runs an item of kind `group` on all threads of the block. Thread 0 has it.
   EK_DEVICE void run_group(LiveItem& item) const {
     if constexpr (kHasGroupHandlers) {
@@ -199,19 +214,28 @@ class LiveRunner {
     return make_frame(item, table_);
   }
   EK_DEVICE Item make_frame(const LiveItem& item, const BufferTable& table) const {
-    Item frame;
+    Item frame = empty_frame(item.queue, item.ticket, item.operation, table);
 #pragma unroll
     for (Word i = 0; i < abi::kSlotArgs; ++i) frame.args[i] = item.args[i];
-    frame.opcode = item.operation;
-    frame.tenant = item.queue.tenant;
-    frame.priority = item.queue.priority;
-    frame.slot = item.place();
-    frame.number = item.place();
-    frame.record = item.place() * abi::kSlotWords;
     const Word traits = traits_of(item.handler);
-    frame.lanes = 1;
     if ((traits & kTraitWarp) != 0) frame.lanes = kWarpLanes;
     if ((traits & kTraitGroup) != 0) frame.lanes = params_.group_lanes;
+    return frame;
+  }
+  /// A frame of scope lane without arguments.
+  EK_DEVICE Item empty_frame(const LiveQueue& queue, Wide ticket, Word operation,
+                             const BufferTable& table) const {
+    Item frame;
+#pragma unroll
+    for (Word i = 0; i < abi::kSlotArgs; ++i) frame.args[i] = 0;
+    const Word place = abi::place_of(ticket, queue.capacity);
+    frame.opcode = operation;
+    frame.tenant = queue.tenant;
+    frame.priority = queue.priority;
+    frame.slot = place;
+    frame.number = place;
+    frame.record = place * abi::kSlotWords;
+    frame.lanes = 1;
     frame.control = control();
     frame.buffers = table;
     frame.fuel = static_cast<Fuel>(params_.fuel_per_item);

@@ -102,6 +102,7 @@ class LivePulling : protected LiveTaking {
     }
     width_ = kWarpLanes;
     lanes_each_ = 1;
+    lanes_shift_ = 0;
     streaming_ = 0;
     behind_ = lane_index();
     note_tenants(runner_.control().load_relaxed(abi::kControlTenantBase.first));
@@ -120,7 +121,7 @@ class LivePulling : protected LiveTaking {
     if (look.tenant_base != tenant_base_) note_tenants(look.tenant_base);  // for the next portion
     const Word row_of = row_length(__ballot_sync(kAllLanes, is_there));
     const bool is_mine = behind_ < row_of;
-    if (is_mine) read_entry(window_, head_ + behind_, look.quads);
+    read_entry(window_, head_ + behind_, look.quads);
     takes_shorts_ = !__any_sync(kAllLanes, is_mine && !item_.is_short);
     may_pull_again_ = takes_shorts_ && !__any_sync(kAllLanes, has_news);
     const Word takers = take_quota(__ballot_sync(kAllLanes, is_mine), look.quota);

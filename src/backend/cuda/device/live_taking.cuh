@@ -108,7 +108,7 @@ class LiveTaking : protected LiveExpress {
     gather(look);
     const bool is_of_level = is_level_in_turn(look.found);
     const bool is_there = is_of_level && behind_ < row_length(look.found);
-    if (is_there) read_entry(window_, head_ + behind_, look.quads);
+    read_entry(window_, head_ + behind_, look.quads);
     const Word shorts = __ballot_sync(kAllLanes, is_there && item_.is_short);
     const Word heads = __ballot_sync(kAllLanes, is_there && behind_ == 0 && owns_entry());
     if (heads == 0) return false;  // a hole: an entry that was reserved and is not there yet
@@ -159,47 +159,50 @@ class LiveTaking : protected LiveExpress {
   EK_DEVICE Word bounded(Word takers) const {
     const bool takes = (takers >> lane_index() & 1) != 0;
     const Word most = urgent_ < kStarvation ? kStarvation - urgent_ : 1;
-    const bool may = window_.priority >= kFirstPatient || rank_of_lane(takers) / lanes_each_ < most;
+    const bool may =
+        window_.priority >= kFirstPatient || rank_of_lane(takers) >> lanes_shift_ < most;
     return __ballot_sync(kAllLanes, takes && may);
   }
 
-  /// Makes the item of an entry.
+  /// Makes the item of an entry, on every lane: an item that was made on some lanes alone would be
+  /// copied, word by word, at each place where these meet the others.
   EK_DEVICE void read_entry(const LiveQueue& queue, Wide ticket,
                             const Quad (&quads)[abi::kFullQuads]) {
-    item_ = {};
-    item_.queue = queue;
-    item_.ticket = ticket;
-    item_.is_known_tenant = is_known_;
+    LiveItem item;
+    item.queue = queue;
+    item.ticket = ticket;
+    item.is_known_tenant = is_known_;
     const Quad head = quads[0];
     bool is_sound = true;
+    item.opcode = queue.is_full ? head.b : head.a & ~abi::kLapMask;
     if (!queue.is_full) {
-      item_.opcode = head.a & ~abi::kLapMask;
-      item_.args[0] = head.b;
-      item_.args[1] = head.c;
-      item_.args[2] = head.d;
+      item.args[0] = head.b;
+      item.args[1] = head.c;
+      item.args[2] = head.d;
     } else {
-      item_.opcode = head.b;
       is_sound = (head.a & ~abi::kLapMask) == static_cast<Word>(SlotStatus::published) &&
                  (head.d & ~abi::kFullPriorityMask) == 0;
 #pragma unroll
       for (Word i = 1; i < abi::kFullQuads; ++i) {
         const Word top = head.d >> (abi::kDisplacedBits + i - 1) << 31;
-        item_.args[4 * i - 4] = (quads[i].a & ~abi::kLapMask) | top;
-        item_.args[4 * i - 3] = quads[i].b;
-        item_.args[4 * i - 2] = quads[i].c;
-        item_.args[4 * i - 1] = quads[i].d;
+        item.args[4 * i - 4] = (quads[i].a & ~abi::kLapMask) | top;
+        item.args[4 * i - 3] = quads[i].b;
+        item.args[4 * i - 2] = quads[i].c;
+        item.args[4 * i - 1] = quads[i].d;
       }
     }
-    item_.operation = item_.opcode;
-    if (!item_.is_known_tenant) {
-      item_.result = fault_of(FaultCode::tenant_out_of_range);
-    } else if (!is_sound) {
-      item_.result = fault_of(FaultCode::bad_entry);
-    } else if (is(item_.opcode, Opcode::packed_slot)) {
-      item_.is_short = false;
-    } else {
-      classify(item_, false);
+    item.operation = item.opcode;
+    if (!is_sound) item.result = fault_of(FaultCode::bad_entry);
+    if (!is_known_) item.result = fault_of(FaultCode::tenant_out_of_range);
+    const bool is_packed = is(item.opcode, Opcode::packed_slot);
+    if (item.result == kDone) {
+      if (is_packed) {
+        item.is_short = false;
+      } else {
+        classify(item, false);
+      }
     }
+    item_ = item;
   }
 
   /// The lanes that take long items: that one, and if its queue has a long row of items that run on

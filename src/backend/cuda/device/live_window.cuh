@@ -62,9 +62,7 @@ class LiveWindow : protected LiveDuty {
       window_ = load_queue(load_pointer(queues_ + first_queue_ + index));
       head_ = WideWord(&window_.row->head).load_relaxed();
     }
-    lanes_each_ = window_.is_full && width_ >= abi::kFullQuads ? abi::kFullQuads : 1;
-    reach_ = width_ / lanes_each_;
-    behind_ = lane_index() % width_ / lanes_each_;
+    share_lanes(window_.is_full && width_ >= abi::kFullQuads);
     has_full_windows_ = __any_sync(kAllLanes, lanes_each_ != 1) != 0;
     whole_windows_ = 0;
     is_counting_windows_ = __any_sync(kAllLanes, reach_ < kLongRow) != 0;
@@ -72,6 +70,15 @@ class LiveWindow : protected LiveDuty {
     is_on_board_ = false;
     has_express_ = serves_one_level() && params_.slots_per_crew != 1 && kPayload == kNoHandler;
     note_tenants(tenant_base_);
+  }
+
+  /// Says whether four lanes load an entry of this lane's queue together.
+  EK_DEVICE void share_lanes(bool is_shared) {
+    static_assert(abi::kFullQuads == 4);
+    lanes_shift_ = is_shared ? 2 : 0;
+    lanes_each_ = 1u << lanes_shift_;
+    reach_ = width_ >> lanes_shift_;
+    behind_ = (lane_index() & (width_ - 1)) >> lanes_shift_;
   }
 
   /// Begins to look at the next entries of all queues of this round, or of that many tickets in a
@@ -96,6 +103,8 @@ class LiveWindow : protected LiveDuty {
         look.left = stretches.load_left(stretch_number_ + 1);
       }
       if (row_length == 0 || !window_.is_full) load_entry(place, look.quads);
+    } else {
+      look.quads[0] = {};
     }
     __syncwarp();
     if (row_length != 0 && window_.is_full) load_full_row(head_, row_length, look.quads);
@@ -237,7 +246,7 @@ class LiveWindow : protected LiveDuty {
   /// The mask has all lanes of an entry, or none.
   EK_DEVICE Word row_length(Word lanes) const {
     const Word clear = ~(lanes >> (lane_index() & ~(width_ - 1)));
-    const Word end = (clear == 0 ? kWarpLanes : lowest_lane(clear)) / lanes_each_;
+    const Word end = (clear == 0 ? kWarpLanes : lowest_lane(clear)) >> lanes_shift_;
     return end < reach_ ? end : reach_;
   }
 
@@ -282,6 +291,7 @@ class LiveWindow : protected LiveDuty {
   Word queue_place_ = 0;           // of this lane's queue, in the orders
   Word width_ = 1;                 // lanes of this lane's queue
   Word lanes_each_ = 1;            // lanes that load one entry, a quad each
+  Word lanes_shift_ = 0;           // its logarithm: a division takes as long as twenty instructions
   bool has_full_windows_ = false;  // some queue's entries are loaded by several lanes
   bool has_express_ = false;       // run_express() may be used
   bool is_counting_windows_ = false;
