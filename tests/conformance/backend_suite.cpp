@@ -226,6 +226,11 @@ std::vector<Configuration> session_configurations(const BackendUnderTest& backen
                  kExecutions);
 }
 
+std::vector<Configuration> wrapping_session_configurations(const BackendUnderTest& backend) {
+  return product(backend, std::array{Schedule::ticket}, backend.worker_counts,
+                 std::array{kNearlyWrapped}, kExecutions);
+}
+
 std::vector<Configuration> only(std::initializer_list<Schedule> schedules,
                                 std::vector<Configuration> configurations) {
   std::erase_if(configurations, [&](const Configuration& configuration) {

@@ -68,6 +68,8 @@ std::vector<Configuration> slow_configurations(const BackendUnderTest& backend);
 std::vector<Configuration> schedule_configurations(const BackendUnderTest& backend);
 /// Workers × counter starts × executions.
 std::vector<Configuration> session_configurations(const BackendUnderTest& backend);
+/// Workers × executions, beside the wrap of every counter: for tests that wait for time to pass.
+std::vector<Configuration> wrapping_session_configurations(const BackendUnderTest& backend);
 
 /// Those with one of these schedules.
 std::vector<Configuration> only(std::initializer_list<Schedule> schedules,
@@ -338,8 +340,8 @@ class TrustedSessions : public SessionTest {};
   EVERKERNEL_INSTANTIATE_FIXTURE(prefix, SessionTenants, session_configurations(backend));         \
   EVERKERNEL_INSTANTIATE_FIXTURE(prefix, SessionLooks, session_configurations(backend));           \
   EVERKERNEL_INSTANTIATE_FIXTURE(prefix, SessionEnds, session_configurations(backend));            \
-  EVERKERNEL_INSTANTIATE_FIXTURE(prefix, RunningItems, session_configurations(backend));           \
-  EVERKERNEL_INSTANTIATE_FIXTURE(prefix, ItemTimeouts, session_configurations(backend));           \
+  EVERKERNEL_INSTANTIATE_FIXTURE(prefix, RunningItems, wrapping_session_configurations(backend));  \
+  EVERKERNEL_INSTANTIATE_FIXTURE(prefix, ItemTimeouts, wrapping_session_configurations(backend));  \
   EVERKERNEL_INSTANTIATE_FIXTURE(prefix, TrustedSessions, session_configurations(backend));        \
   } /* namespace everkernel::conformance */                                                        \
   static_assert(true)

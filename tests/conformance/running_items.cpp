@@ -12,6 +12,7 @@ namespace {
 
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
+using std::chrono::seconds;
 using std::chrono::steady_clock;
 
 constexpr Word kDeadlineFault = 10;
@@ -45,14 +46,15 @@ TEST_P(RunningItems, an_item_that_does_not_end_is_seen_by_name) {
   EXPECT_EQ(items[0].name, "spin");
   EXPECT_LE(items[0].worker, worker_count());
   EXPECT_EQ(items[0].multiprocessor.has_value(), GetParam().backend->name == "cuda");
-  EXPECT_GE(items[0].since, before - milliseconds(1));
+  // A busy machine answers late when a GPU's clock is compared with that of the host.
+  EXPECT_GE(items[0].since, before - seconds(1));
   EXPECT_LE(items[0].since, steady_clock::now());
   EXPECT_FALSE(items[0].was_told_to_end);
   SessionSnapshot snapshot;
   must(session.snapshot(snapshot));
   ASSERT_EQ(snapshot.running.size(), 1u);
   EXPECT_EQ(snapshot.running[0].ticket, ticket);
-  EXPECT_LT(snapshot.running[0].since - items[0].since, milliseconds(1));
+  EXPECT_LT(snapshot.running[0].since - items[0].since, seconds(1));
   queue.close(StopMode::cancel, {});
   EXPECT_TRUE(must(session.running()).empty());
 }
@@ -262,8 +264,7 @@ TEST_P(ItemTimeouts, an_endless_item_in_a_flood_is_the_only_fault) {
 // The items take between half and twice their time: whoever ends an item that has just ended must
 // not hurt the one that the worker runs by then.
 TEST_P(ItemTimeouts, items_that_end_at_their_deadline_hurt_no_others) {
-  const bool is_thorough =
-      worker_count() == 4 && counter_start() == 0 && GetParam().execution == Execution::native;
+  const bool is_thorough = worker_count() == 4 && GetParam().execution == Execution::native;
   const Word count = is_thorough ? 10'000 : 200;
   const auto timeout = microseconds(GetParam().backend->name == "cuda" ? 1000 : 200);
   Megakernel& endless = kernel(kEndless);

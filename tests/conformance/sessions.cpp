@@ -16,6 +16,18 @@ TEST_P(Sessions, an_item_runs_and_its_end_is_seen) {
   EXPECT_EQ(must(session.observable(0)), 7u);
 }
 
+// Long after the last item, looks of a GPU pause, unless the session was started without pauses.
+TEST_P(Sessions, an_item_runs_after_a_while_without_work) {
+  for (const auto latency : {backend::Latency::normal, backend::Latency::lowest}) {
+    Session session = must(kernel().start({.latency = latency}));
+    for (Word i = 1; i <= 3; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(4));
+      EXPECT_TRUE(must(session.wait(must(session.publish(kAdd)), kPatience)).is_done());
+      EXPECT_EQ(must(session.observable(1)), i);
+    }
+  }
+}
+
 TEST_P(Sessions, tickets_count_from_the_first_and_do_not_wrap) {
   Session session = start();
   for (std::uint64_t i = 0; i < 40; ++i) {

@@ -41,9 +41,7 @@ constexpr auto kEndInterval = milliseconds(2);
 constexpr int kLooksPerTimeout = 4;
 constexpr Clock::duration kShortestLook = microseconds(250);
 constexpr Clock::duration kLongestLook = kKeeperNap;
-// The clocks of host and device are compared anew after this time, for which a crew has to see new
-// orders within a moment.
-constexpr auto kClockLife = std::chrono::seconds(10);
+// To compare the clocks of host and device, a crew has to see new orders within this time.
 constexpr auto kClockMoment = milliseconds(2);
 // A crew acknowledges orders between two looks. Only a device that does other work takes longer.
 constexpr auto kAcknowledgeTimeout = std::chrono::seconds(30);
@@ -542,7 +540,7 @@ const DeviceQueue* CudaLiveKernel::find_queue(Word number) const {
 // acknowledged them: that compares the clocks (live_marks.hpp). A kernel of which every crew runs
 // long items keeps the last comparison.
 Result<void> CudaLiveKernel::compare_clocks() {
-  if (Clock::now() - marks_->last_orders() < kClockLife) return {};
+  if (!marks_->must_compare_clocks()) return {};
   {
     const std::scoped_lock held(lock_);
     EVERKERNEL_TRY(give_orders());

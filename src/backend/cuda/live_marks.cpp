@@ -39,33 +39,32 @@ void LiveMarks::note_orders(Word epoch) {
   last_epoch_ = epoch;
 }
 
-Clock::time_point LiveMarks::last_orders() const {
+bool LiveMarks::must_compare_clocks() const {
   const std::scoped_lock held(lock_);
-  return given_[last_epoch_ % kGivenOrders].time;
+  return Clock::now() - given_[last_epoch_ % kGivenOrders].time >= kClockLife;
 }
 
 bool LiveMarks::has_compared_clocks() const {
   const std::scoped_lock held(lock_);
-  return compared_epoch_ == last_epoch_;
+  return seen_epoch_ == last_epoch_;
 }
 
 // A crew acknowledges orders after they were given. So every crew gives a lower bound of the
-// difference; the highest one is the best.
+// difference, and the highest one is the best, as long as the clocks have not drifted apart.
 void LiveMarks::compare_clocks(std::span<const LiveMark> marks) {
-  Word newest = compared_epoch_;
-  std::int64_t offset_ns = offset_ns_;
   for (const LiveMark& mark : marks) {
     const Given& given = given_[mark.epoch % kGivenOrders];
-    if (mark.epoch == 0 || given.epoch != mark.epoch) continue;
-    const bool is_newer = static_cast<std::int32_t>(mark.epoch - newest) > 0;
-    if (!is_newer && mark.epoch != newest) continue;
-    const std::int64_t bound = nanoseconds(given.time.time_since_epoch()).count() -
-                               static_cast<std::int64_t>(mark.acknowledged);
-    offset_ns = is_newer ? bound : std::max(offset_ns, bound);
-    newest = mark.epoch;
+    const bool is_known = mark.epoch != 0 && given.epoch == mark.epoch;
+    if (!is_known || given.time < compared_at_) continue;
+    const std::int64_t bound_ns = nanoseconds(given.time.time_since_epoch()).count() -
+                                  static_cast<std::int64_t>(mark.acknowledged);
+    if (given.time - compared_at_ >= kClockLife) {
+      compared_at_ = given.time;
+      offset_ns_ = bound_ns;
+    }
+    offset_ns_ = std::max(offset_ns_, bound_ns);
+    if (static_cast<std::int32_t>(mark.epoch - seen_epoch_) > 0) seen_epoch_ = mark.epoch;
   }
-  compared_epoch_ = newest;
-  offset_ns_ = offset_ns;
 }
 
 Clock::time_point LiveMarks::host_time(Wide time) const {

@@ -32,8 +32,8 @@ class LiveMarks {
   void set_in(device::LiveParams& params) const;
   // Called before the crews can see orders of that epoch.
   void note_orders(Word epoch);
-  // When the last ones were given.
-  Clock::time_point last_orders() const;
+  // Whether it is time to give orders by which the clocks can be compared.
+  bool must_compare_clocks() const;
 
   // A run of items that may take long.
   struct Run {
@@ -72,6 +72,8 @@ class LiveMarks {
     Clock::time_point since = {};
   };
   static constexpr std::size_t kGivenOrders = 64;
+  // The clocks are compared anew after this time.
+  static constexpr auto kClockLife = std::chrono::seconds(10);
 
   LiveMarks(std::unique_ptr<Memory> block, Word crew_count);
   std::size_t marks_offset() const { return sizeof(device::LivePasses); }
@@ -91,8 +93,9 @@ class LiveMarks {
   std::vector<Word> told_;     // by crew: the state of the run that was last told to end
   std::array<Given, kGivenOrders> given_ = {};  // by epoch
   Word last_epoch_ = 0;                         // of given_
-  Word compared_epoch_ = 0;     // of the orders by which the clocks were compared last
-  std::int64_t offset_ns_ = 0;  // of the host's clock to that of the device
+  Word seen_epoch_ = 0;                         // the last one that a crew has acknowledged
+  Clock::time_point compared_at_ = {};          // when the orders were given that set the next one
+  std::int64_t offset_ns_ = 0;                  // of the host's clock to that of the device
 };
 
 }  // namespace everkernel::backend::cuda
