@@ -293,6 +293,16 @@ class SessionTenants : public SessionTest {};
 class SessionLooks : public SessionTest {};
 /// Stopping.
 class SessionEnds : public SessionTest {};
+/// Replacing handlers.
+class SessionHandlers : public SessionTest {
+ protected:
+  /// A megakernel of this configuration with these handlers.
+  static Megakernel make(const ir::VerifiedProgram& program) {
+    MegakernelOptions made = options();
+    made.handlers = program;
+    return must(Megakernel::create(backend(), made));
+  }
+};
 /// Trusted handlers in sessions.
 class TrustedSessions : public SessionTest {};
 
@@ -334,6 +344,7 @@ class TrustedSessions : public SessionTest {};
   EVERKERNEL_INSTANTIATE_FIXTURE(prefix, SessionTenants, session_configurations(backend));         \
   EVERKERNEL_INSTANTIATE_FIXTURE(prefix, SessionLooks, session_configurations(backend));           \
   EVERKERNEL_INSTANTIATE_FIXTURE(prefix, SessionEnds, session_configurations(backend));            \
+  EVERKERNEL_INSTANTIATE_FIXTURE(prefix, SessionHandlers, session_configurations(backend));        \
   EVERKERNEL_INSTANTIATE_FIXTURE(prefix, TrustedSessions, session_configurations(backend));        \
   } /* namespace everkernel::conformance */                                                        \
   static_assert(true)
