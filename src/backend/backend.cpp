@@ -16,6 +16,10 @@ std::optional<ir::HandlerTraits> KernelOptions::find_handler(Word opcode) const 
   return ir::traits_of(*found);
 }
 
+Result<void> Kernel::take_over(LiveKernel&, Clock::time_point) {
+  return fail(Code::unsupported, "backend: its sessions cannot replace their handlers");
+}
+
 Capabilities Capabilities::unsupported(std::string reason) {
   Capabilities none;
   none.reason = std::move(reason);

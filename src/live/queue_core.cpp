@@ -593,6 +593,31 @@ std::uint64_t QueueCore::finish() {
   return cancelled;
 }
 
+// The tail of a queue that was given away lies in memory of another process, and may be any number.
+void QueueCore::set_limit() {
+  LongWord limit = words_.tail();
+  if (is_given()) limit = std::min(limit, live_->raise_floor() + words_.capacity());
+  live_->limit.store(limit, std::memory_order_seq_cst);
+}
+
+void QueueCore::lift_limit() {
+  live_->limit.store(backend::LiveQueue::kNoLimit, std::memory_order_release);
+}
+
+// A ticket one lap before one that was taken or reserved has ended: its place may say so of the
+// later one by now.
+std::optional<LongWord> QueueCore::first_open() const {
+  const LongWord limit = live_->limit.load(std::memory_order_relaxed);
+  const LongWord end = std::max(limit, live_->head.load(std::memory_order_acquire));
+  const bool has_no_producer = is_given() && memory_->has_no_client();
+  const LongWord lap_before = end > words_.capacity() ? end - words_.capacity() : 0;
+  const LongWord floor = std::max(live_->raise_floor(), lap_before);
+  if (is_closed() || floor >= end) return std::nullopt;
+  const LongWord open = floor + live_->words.count_ended(floor, end - floor);
+  if (open >= end || (has_no_producer && live_->is_drained())) return std::nullopt;
+  return open;
+}
+
 QueueCounters QueueCore::counters() const {
   if (is_given()) {  // by the kernel's record: the tail is the other process's
     return {.published = live_->head.load(std::memory_order_acquire) - words_.first_ticket(),

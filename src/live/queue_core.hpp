@@ -121,6 +121,17 @@ class QueueCore : public std::enable_shared_from_this<QueueCore> {
   /// The session of this queue is gone.
   bool is_closed() const { return is_closed_.load(std::memory_order_acquire); }
 
+  // ---- other handlers ----
+
+  /// Lets workers take nothing but what was reserved by now; see LiveKernel::settle.
+  void set_limit();
+  /// Lets them take everything again.
+  void lift_limit();
+  /// After LiveKernel::settle: the first ticket that was taken, or reserved before set_limit(), and
+  /// has not ended. Nothing if there is none, or only holes that the producer process left behind
+  /// when it went.
+  std::optional<LongWord> first_open() const;
+
   /// Whether another process runs the kernel.
   bool is_attached() const { return remote_ != nullptr; }
   /// Whether it is attached and nothing will end in it any more. Look for outcomes behind it.

@@ -9,6 +9,9 @@
 #include <atomic>
 #include <exception>
 #include <mutex>
+#include <optional>
+#include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -32,6 +35,7 @@ namespace {
 
 using backend::Clock;
 using backend::deadline_after;
+using backend::LongWord;
 using live::QueueCore;
 using protocol::LiveWords;
 using protocol::Operation;
@@ -40,6 +44,11 @@ using protocol::Operation;
 constexpr auto kStopGrace = std::chrono::milliseconds(500);
 // How long the destructor of a session waits for callbacks that run.
 constexpr auto kCallbackTimeout = std::chrono::seconds(60);
+// Interval at which replace_handlers() looks whether items have ended.
+constexpr auto kEndedLook = std::chrono::microseconds(50);
+// How often, and at which interval, the end of a replacement tries to tell the kernel.
+constexpr int kLiftTries = 1000;
+constexpr auto kLiftInterval = std::chrono::milliseconds(1);
 // Most queues of a session.
 constexpr std::size_t kMostQueues = 1024;
 
@@ -96,7 +105,7 @@ Session::State::State(std::shared_ptr<Megakernel::State> megakernel,
 Result<void> Session::State::launch() {
   const std::scoped_lock held(kernel_mutex_);
   kernels_.reserve(kernels_.size() + 1);
-  const auto kernel = megakernel_->current_kernel(&generation_);
+  const auto kernel = EVERKERNEL_TRY(kernel_to_start());
   auto live = EVERKERNEL_TRY(kernel->start({.control = shared_memory_.part(kControl),
                                             .debug_log = shared_memory_.part(kDebugLog),
                                             .io_queue = shared_memory_.part(kIoQueue),
@@ -112,6 +121,14 @@ Result<void> Session::State::launch() {
   live_.store(kernels_.back().live.get(), std::memory_order_release);
   is_open_.store(true, std::memory_order_release);
   return {};
+}
+
+// The megakernel's, or after the handlers were replaced one of the session's own.
+Result<std::shared_ptr<backend::Kernel>> Session::State::kernel_to_start() {
+  auto kernel = megakernel_->current_kernel(&generation_);
+  if (!replaced_) return kernel;
+  return std::shared_ptr<backend::Kernel>(
+      EVERKERNEL_TRY(megakernel_->backend->compile(*replaced_)));
 }
 
 // ---- queues ----
@@ -131,6 +148,7 @@ Result<std::shared_ptr<QueueCore>> Session::State::open(const QueueOptions& opti
                 "close queues that are no longer used");
   }
   queues_.reserve(queues_.size() + 1);
+  if (has_limits_) queue->set_limit();
   EVERKERNEL_TRY(live()->open(queue->live()));
   queues_.push_back(queue);
   return queue;
@@ -413,6 +431,131 @@ Result<void> Session::State::parked(const std::function<void()>& act,
   return done;
 }
 
+// ---- other handlers ----
+
+Result<void> Session::State::replace_handlers(const ir::VerifiedProgram& program,
+                                              std::chrono::nanoseconds timeout) {
+  EVERKERNEL_TRY(check_home());
+  const backend::Deadline deadline(deadline_after(timeout), &must_hurry_);
+  if (is_parked_here(this)) {
+    return fail(Code::invalid_argument, "session: handlers were to be replaced inside parked()",
+                "replace them when it has returned");
+  }
+  EVERKERNEL_TRY(check_running());
+  if (!replace_gate_.try_lock_until(deadline)) {
+    EVERKERNEL_TRY(check_not_stopping());
+    return fail(Code::timeout, "session: another thread replaced the handlers until the deadline",
+                "raise `timeout`, or replace handlers from one thread");
+  }
+  const std::unique_lock held(replace_gate_, std::adopt_lock);
+  backend::KernelOptions options = megakernel_->options;
+  options.program = program;
+  options.takes_over = true;
+  options.compile_deadline = deadline;
+  const std::shared_ptr<backend::Kernel> kernel =
+      EVERKERNEL_TRY(megakernel_->backend->compile(options));
+  options.takes_over = false;
+  options.compile_deadline = {};
+  if (!stop_gate_.try_lock_until(deadline)) {
+    EVERKERNEL_TRY(check_not_stopping());
+    return fail(Code::timeout, "session: a stop or recovery was under way until the deadline",
+                "raise `timeout`");
+  }
+  const std::unique_lock gate(stop_gate_, std::adopt_lock);
+  if (stopped_) return stopped();
+  EVERKERNEL_TRY(check_running());
+  EVERKERNEL_TRY(swap(kernel, deadline));
+  replaced_ = std::move(options);
+  return {};
+}
+
+// Takes nothing new, waits until everything taken has ended, and goes on with the other kernel.
+Result<void> Session::State::swap(const std::shared_ptr<backend::Kernel>& kernel,
+                                  const backend::Deadline& deadline) {
+  struct Limits {
+    State& session;
+    explicit Limits(State& of) : session(of) {
+      session.live()->mirror();  // how far queues of other processes are
+      session.set_limits(true);
+    }
+    ~Limits() { session.set_limits(false); }
+  } const limits(*this);
+  EVERKERNEL_TRY(wait_until_ended(deadline));
+  return kernel->take_over(*live(), deadline.time);
+}
+
+void Session::State::set_limits(bool are_set) {
+  {
+    const std::scoped_lock held(kernel_mutex_);
+    has_limits_ = are_set;
+    for (const auto& queue : queues_) are_set ? queue->set_limit() : queue->lift_limit();
+  }
+  // Without memory for orders to a GPU, its queues would stay limited until the next ones.
+  for (int tries = 0; !are_set && tries < kLiftTries; ++tries) {
+    try {
+      return live()->look_again();
+    } catch (const std::bad_alloc&) {
+      std::this_thread::sleep_for(kLiftInterval);
+    }
+  }
+}
+
+Result<void> Session::State::wait_until_ended(const backend::Deadline& deadline) {
+  const auto settled = live()->settle(deadline.time);
+  if (!settled && settled.error().code != Code::timeout) return settled;
+  for (;;) {
+    auto error = what_holds_up();
+    if (settled && !error) return {};
+    EVERKERNEL_TRY(check_running());
+    EVERKERNEL_TRY(check_not_stopping());
+    if (!settled || Clock::now() >= deadline.time) {
+      return error ? Result<void>(Failure(*std::move(error))) : settled;
+    }
+    std::this_thread::sleep_for(kEndedLook);
+  }
+}
+
+// The first item that has not ended and must, and why it has not.
+std::optional<Error> Session::State::what_holds_up() {
+  std::shared_ptr<QueueCore> stuck;
+  LongWord ticket = 0;
+  {
+    const std::scoped_lock held(kernel_mutex_);
+    for (const auto& queue : queues_) {
+      const auto open = queue->first_open();
+      if (!open) continue;
+      stuck = queue;
+      ticket = *open;
+      break;
+    }
+  }
+  if (stuck == nullptr) return std::nullopt;
+  const backend::LiveQueue& live_queue = *stuck->live();
+  const auto why = [&]() -> std::string_view {
+    const Word mask = control_.load_relaxed(abi::kControlTenantMasks.first + live_queue.tenant);
+    const Word quota = control_.load_relaxed(abi::kControlTenantQuotas.first + live_queue.tenant);
+    if (mask == 0) return "its tenant is disabled";
+    if (quota == 0) return "its tenant has a quota of 0";
+    std::vector<backend::LiveItem> waiting;
+    live()->copy_waiting(live_queue, waiting);
+    const auto found = std::ranges::find(waiting, ticket, &backend::LiveItem::ticket);
+    if (found != waiting.end()) {
+      if (found->slot.status == abi::SlotStatus::wait_io) return "it waits for IO";
+      return "it has yielded, or is a fence that waits";
+    }
+    if (!live_queue.words.peek(ticket)) return "its producer has not filled its entry";
+    return ticket < live_queue.head.load(std::memory_order_acquire) ? "it runs"
+                                                                    : "it has not been taken";
+  }();
+  return fail(
+             Code::timeout,
+             fmt::format("session: handlers were not replaced: item {} of queue {}, tenant {}, has "
+                         "not ended: {}",
+                         ticket, stuck->id(), live_queue.tenant, why),
+             "end what holds it up, or raise `timeout`")
+      .value();
+}
+
 // ---- ending ----
 
 StopReport Session::State::stop(StopMode mode, std::chrono::nanoseconds timeout,
@@ -521,9 +664,10 @@ void Session::State::end_taken() {
 }
 
 bool Session::State::may_run_twice(const abi::Slot& slot) const {
-  if (megakernel_->options.payload) return false;
+  const backend::KernelOptions& options = replaced_ ? *replaced_ : megakernel_->options;
+  if (options.payload) return false;
   if (slot.opcode == static_cast<Word>(abi::Opcode::nop)) return true;
-  const auto found = megakernel_->options.find_handler(slot.opcode);
+  const auto found = options.find_handler(slot.opcode);
   const bool is_in_place = slot.args[0] == slot.args[1];
   return found && found->is_pure && !is_in_place;
 }
@@ -639,6 +783,11 @@ void Session::copy_debug_log(std::vector<std::byte>& target) const {
 Result<void> Session::parked(const std::function<void()>& act, std::chrono::nanoseconds timeout) {
   const auto state = state_;  // the function may be the session's end
   return state->parked(act, timeout);
+}
+Result<void> Session::replace_handlers(const ir::VerifiedProgram& program,
+                                       std::chrono::nanoseconds timeout) {
+  const auto state = state_;  // a stop that does not wait for this call may be the session's end
+  return or_out_of_memory("session", [&] { return state->replace_handlers(program, timeout); });
 }
 StopReport Session::stop(StopMode mode, std::chrono::nanoseconds timeout) {
   return state_->stop(mode, timeout, {});

@@ -74,6 +74,10 @@ class Session::State final : public live::Host, public std::enable_shared_from_t
   // ---- parking ----
   Result<void> parked(const std::function<void()>& act, std::chrono::nanoseconds timeout);
 
+  // ---- other handlers ----
+  Result<void> replace_handlers(const ir::VerifiedProgram& program,
+                                std::chrono::nanoseconds timeout);
+
   // ---- ending ----
   StopReport stop(StopMode mode, std::chrono::nanoseconds timeout,
                   std::chrono::nanoseconds callback_timeout);
@@ -95,6 +99,12 @@ class Session::State final : public live::Host, public std::enable_shared_from_t
   StopReport stop_kernel(StopMode mode, backend::Clock::time_point deadline);
   StopReport counts_so_far();
   Result<void> check_not_stopping() const;
+  Result<std::shared_ptr<backend::Kernel>> kernel_to_start();
+  Result<void> swap(const std::shared_ptr<backend::Kernel>& kernel,
+                    const backend::Deadline& deadline);
+  void set_limits(bool are_set);
+  Result<void> wait_until_ended(const backend::Deadline& deadline);
+  std::optional<Error> what_holds_up();
   void end_taken();
   bool may_run_twice(const abi::Slot& slot) const;
   static void add(backend::LiveCounters& sum, const backend::LiveCounters& more);
@@ -123,10 +133,13 @@ class Session::State final : public live::Host, public std::enable_shared_from_t
   std::atomic<bool> must_hurry_{false};  // a stop waits: the holder of the gate is to give it back
   std::optional<StopReport> stopped_;
   std::uint64_t generation_ = 0;
+  LaunchGate replace_gate_;  // one replacement of the handlers at a time; before stop_gate_
+  std::optional<backend::KernelOptions> replaced_;  // with other handlers than the megakernel's
 
   std::mutex kernel_mutex_;  // guards everything below but live_, and the change of live_
   std::vector<std::shared_ptr<live::QueueCore>> queues_;
-  QueueCounters closed_;  // of queues that were closed
+  QueueCounters closed_;     // of queues that were closed
+  bool has_limits_ = false;  // queues that are opened are not taken from yet
   std::shared_ptr<TableSnapshot> table_;
   std::vector<RunningKernel> kernels_;  // lost kernels stay: other threads may still use them
   backend::LiveCounters earlier_;       // counts of kernels that were lost

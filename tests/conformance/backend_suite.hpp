@@ -299,6 +299,16 @@ class SessionEnds : public SessionTest {};
 class RunningItems : public SessionTest {};
 /// Items that run longer than their queue allows.
 class ItemTimeouts : public SessionTest {};
+/// Replacing handlers.
+class SessionHandlers : public SessionTest {
+ protected:
+  /// A megakernel of this configuration with these handlers.
+  static Megakernel make(const ir::VerifiedProgram& program) {
+    MegakernelOptions made = options();
+    made.handlers = program;
+    return must(Megakernel::create(backend(), made));
+  }
+};
 /// Trusted handlers in sessions.
 class TrustedSessions : public SessionTest {};
 
@@ -342,6 +352,7 @@ class TrustedSessions : public SessionTest {};
   EVERKERNEL_INSTANTIATE_FIXTURE(prefix, SessionEnds, session_configurations(backend));            \
   EVERKERNEL_INSTANTIATE_FIXTURE(prefix, RunningItems, wrapping_session_configurations(backend));  \
   EVERKERNEL_INSTANTIATE_FIXTURE(prefix, ItemTimeouts, wrapping_session_configurations(backend));  \
+  EVERKERNEL_INSTANTIATE_FIXTURE(prefix, SessionHandlers, session_configurations(backend));        \
   EVERKERNEL_INSTANTIATE_FIXTURE(prefix, TrustedSessions, session_configurations(backend));        \
   } /* namespace everkernel::conformance */                                                        \
   static_assert(true)

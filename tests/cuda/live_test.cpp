@@ -2,6 +2,7 @@
 // a kernel that stays, and its device getting lost.
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <thread>
@@ -431,6 +432,57 @@ TEST_F(ParkedOnFake, says_so_when_the_device_is_lost) {
   EXPECT_EQ(code_of(kernel->parked([&] { was_called = true; }, Clock::now() + seconds(10))),
             Code::device_lost);
   EXPECT_FALSE(was_called);
+}
+
+// Executions by handlers that are gone stay in the totals.
+TEST_F(ParkedOnFake, goes_on_with_other_code) {
+  auto& live = dynamic_cast<CudaLiveKernel&>(*kernel);
+  LiveCode other = code();
+  other.worker_count = 7;
+  other.opcodes = {70, 71};
+  let_it_leave(true);
+  const auto replaced = live.replace(
+      [&](Word sm_count) -> Result<LiveCode> {
+        let_it_leave(false);
+        other.sm_count = sm_count;
+        return other;
+      },
+      Clock::now() + seconds(10));
+  EXPECT_TRUE(replaced) << message_of(replaced);
+  EXPECT_EQ(launches(), 2u);
+  EXPECT_EQ(fake().launched_threads * fake().launched_blocks, 8u * 32);  // two warps in a block
+  std::vector<backend::OpcodeTotal> totals;
+  live.add_executions(totals);
+  for (const Word opcode : {64u, 70u, 71u}) {
+    EXPECT_NE(std::ranges::find(totals, opcode, &backend::OpcodeTotal::opcode), totals.end())
+        << opcode;
+  }
+}
+
+TEST_F(ParkedOnFake, goes_on_with_its_code_if_other_code_does_not_load) {
+  auto& live = dynamic_cast<CudaLiveKernel&>(*kernel);
+  const auto replace = [&](const std::function<Result<LiveCode>()>& load) {
+    let_it_leave(true);
+    return live.replace(
+        [&](Word) {
+          let_it_leave(false);
+          return load();
+        },
+        Clock::now() + seconds(10));
+  };
+  EXPECT_EQ(code_of(replace([]() -> Result<LiveCode> { return everkernel::fail(Code::io, "no"); })),
+            Code::io);
+  EXPECT_EQ(code_of(replace([&]() -> Result<LiveCode> {
+              fail("cuMemAllocAsync", kNotPermitted, 2);
+              LiveCode other = code();
+              other.worker_count = 7;
+              return other;
+            })),
+            Code::io);
+  EXPECT_EQ(launches(), 3u);
+  EXPECT_EQ(fake().launched_threads * fake().launched_blocks, 4u * 32);
+  EXPECT_TRUE(kernel->is_running());
+  EXPECT_TRUE(kernel->health());
 }
 
 TEST_F(ParkedOnFake, is_not_launched_again_after_a_stop) {

@@ -4,6 +4,8 @@
 #include <atomic>
 
 #include "base/descriptor.hpp"
+#include "everkernel/ir/parser.hpp"
+#include "everkernel/ir/verifier.hpp"
 #include "injection.hpp"
 #include "operations_detail.hpp"
 #include "runtime_world.hpp"
@@ -380,6 +382,12 @@ void add_following_trials(std::vector<Trial>& all) {
     if (!parked && calls != 0) return std::string("called and failed ");
     EVERKERNEL_TRY(parked);
     return fmt::format("called {} times ", calls);
+  });
+  add_call(all, "Session::replace_handlers", [](Session& session, auto&) -> Result<std::string> {
+    auto program = EVERKERNEL_TRY(ir::parse("handler other = 90 { }"));
+    const auto handlers = EVERKERNEL_TRY(ir::verify(std::move(program)));
+    EVERKERNEL_TRY(session.replace_handlers(handlers));
+    return std::string("replaced ");
   });
 }
 

@@ -135,6 +135,8 @@ TEST_F(Fork, in_a_child_every_call_says_whose_objects_they_are) {
     expect_refused(session->running());
     expect_refused(session->observable(0));
     expect_refused(session->recover());
+    expect_refused(session->parked([] {}));
+    expect_refused(session->replace_handlers(*check_text("handler other = 90 { }")));
     expect_refused(kernel->start());
     expect_refused(kernel->recover());
     expect_refused(kernel->run({}));

@@ -35,6 +35,42 @@ TEST_F(SessionRecovery, every_call_says_that_the_device_is_lost) {
   EXPECT_EQ(code_of(session.wait_all(seconds(5))), Code::device_lost);
 }
 
+TEST_F(SessionRecovery, handlers_that_were_replaced_stay) {
+  DataBuffer in = buffer(1, true);
+  DataBuffer out = buffer(2, true);
+  Session session = start();
+  const auto other = check_text(
+      "handler count = 64 { atomic_add(output[0], 5); }\nhandler fill = 65 { output[0] = param; }");
+  ASSERT_TRUE(other);
+  const auto replaced = session.replace_handlers(*other);
+  ASSERT_TRUE(replaced) << message_of(replaced);
+  ASSERT_TRUE(session.set_tenant_enabled(TenantId(3), false));
+  const Ticket fill = publish_held(session, kFill, 9);
+  device->lose_device(1);  // a worker held it, and it is not pure any more
+  ASSERT_TRUE(session.recover());
+  const Ticket count = publish_held(session, kCount, 0);
+  ASSERT_TRUE(session.set_tenant_enabled(TenantId(3), true));
+  const auto maybe = session.wait(fill, seconds(5));
+  ASSERT_TRUE(maybe) << message_of(maybe);
+  EXPECT_EQ(maybe->fault_code, static_cast<Word>(abi::FaultCode::maybe_executed));
+  EXPECT_TRUE(session.wait(count, seconds(5)));
+  EXPECT_EQ(first_word(in), 5u);
+}
+
+TEST_F(SessionRecovery, handlers_stay_when_they_cannot_be_replaced) {
+  DataBuffer in = buffer(1, true);
+  Session session = start();
+  const auto other = check_text("handler count = 64 { atomic_add(output[0], 5); }");
+  ASSERT_TRUE(other);
+  device->inject({.step = FaultStep::start, .kind = FaultKind::fail, .code = Code::io});
+  EXPECT_EQ(code_of(session.replace_handlers(*other)), Code::io);
+  const Ticket before = publish_held(session, kCount, 0);
+  EXPECT_TRUE(session.wait(before, seconds(5)));
+  EXPECT_EQ(first_word(in), 1u);
+  device->lose_device();
+  EXPECT_EQ(code_of(session.replace_handlers(*other)), Code::device_lost);
+}
+
 TEST_F(SessionRecovery, claimed_items_run_again_only_when_they_are_pure) {
   DataBuffer in = buffer(1, true);
   DataBuffer out = buffer(2, true);

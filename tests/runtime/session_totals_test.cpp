@@ -40,6 +40,9 @@ class CountingLive final : public backend::LiveKernel {
   }
   bool is_running() const override { return inner_->is_running(); }
   void look_again() override { inner_->look_again(); }
+  Result<void> settle(backend::Clock::time_point deadline) override {
+    return inner_->settle(deadline);
+  }
   Result<void> health() const override { return inner_->health(); }
 
  private:

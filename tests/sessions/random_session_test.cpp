@@ -147,7 +147,7 @@ TEST(SessionGenerator, draws_everything_that_a_session_can_do) {
   };
   add("end", 3);
   add("queue", kIsSanitized ? 3 : 4);
-  add("meddling", 9);
+  add("meddling", 10);
   add("way", 4);
   add("follow", 7);
   for (const Word code : {0u, 1u, 2u, 4u, 5u, 6u, 9u, 256u})

@@ -7,6 +7,8 @@
 #include <thread>
 
 #include "everkernel/abi/opcode.hpp"
+#include "everkernel/ir/parser.hpp"
+#include "everkernel/ir/verifier.hpp"
 
 namespace everkernel::test {
 namespace {
@@ -351,9 +353,10 @@ void Meddler::run() {
 }
 
 void Meddler::act(const MeddlerAction& action) {
-  const char* const names[] = {"switches tenant", "sets the quota of tenant", "takes a snapshot",
-                               "reads totals",    "moves a buffer",           "uses queue",
-                               "closes queue",    "parks the session",        "stops the session"};
+  const char* const names[] = {"switches tenant",  "sets the quota of tenant", "takes a snapshot",
+                               "reads totals",     "moves a buffer",           "uses queue",
+                               "closes queue",     "parks the session",        "replaces handlers",
+                               "stops the session"};
   world_.records.note_step(index_, names[static_cast<std::size_t>(action.kind)], action.number);
   switch (action.kind) {
     case Meddling::mask:
@@ -380,6 +383,8 @@ void Meddler::act(const MeddlerAction& action) {
       return close(action);
     case Meddling::park:
       return park(action);
+    case Meddling::replace:
+      return replace(action);
     case Meddling::stop:
       return stop(action);
   }
@@ -478,6 +483,17 @@ void Meddler::park(const MeddlerAction& action) {
   const bool may_fail = action.timeout < kShortTimeout;
   if (parked || (may_fail && parked.error().code == Code::timeout)) return;
   world_.records.report("parked: " + parked.error().message);
+}
+
+// Items that a producer holds, or that wait for something, may hold it up.
+void Meddler::replace(const MeddlerAction& action) {
+  auto program = ir::parse(world_.program.text);
+  if (!program) return world_.records.report("parsing: " + program.error().message);
+  const auto handlers = ir::verify(*std::move(program));
+  if (!handlers) return world_.records.report("verifying: " + handlers.error().message);
+  const auto replaced = world_.session->replace_handlers(*handlers, action.timeout);
+  if (replaced || replaced.error().code == Code::timeout) return;
+  world_.records.report("replace_handlers: " + replaced.error().message);
 }
 
 void Meddler::stop(const MeddlerAction& action) {

@@ -72,6 +72,7 @@ class Meddler {
   void use_queue(const MeddlerAction& action);
   void close(const MeddlerAction& action);
   void park(const MeddlerAction& action);
+  void replace(const MeddlerAction& action);
   void stop(const MeddlerAction& action);
   void expect(bool is_true, const char* what);
 

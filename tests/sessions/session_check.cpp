@@ -8,6 +8,7 @@
 #include "everkernel/abi/fault.hpp"
 #include "everkernel/abi/opcode.hpp"
 #include "session_trial.hpp"
+#include "support/backend_under_test.hpp"
 
 namespace everkernel::test {
 namespace {
@@ -283,7 +284,11 @@ class Judge {
   // An item that was aborted may have left its tenant's count too high.
   void judge_peaks() {
     const auto& peaks = found_[session_handle::kPeak];
-    const std::uint64_t seats = world_.kernel.worker_count() + 1;  // and a thread that waits
+    // A worker runs one item, but from 32 on each of a GPU is a warp whose lanes run one each. A
+    // thread that waits runs items too.
+    const Word workers = world_.kernel.worker_count();
+    const bool has_lanes = is_on_cuda() && workers >= 32;
+    const std::uint64_t seats = std::uint64_t{workers} * (has_lanes ? 32 : 1) + 1;
     for (Word tenant = 0; tenant < abi::kTenantCount; ++tenant) {
       const std::uint64_t most = std::min<std::uint64_t>(world_.largest_quota[tenant], seats);
       if (peaks[32 + tenant] > most + aborted_) {

@@ -339,7 +339,7 @@ class Generator {
   }
 
   MeddlerAction random_action(std::size_t producers_queues) {
-    const Word weights[] = {12, 10, 14, 14, 30, 18, 4, 14};
+    const Word weights[] = {12, 10, 14, 14, 30, 18, 4, 14, 10};
     MeddlerAction action{.kind = Meddling(random_.weighted(weights)),
                          .pause_us = random_.chance(50) ? 0 : random_.below(800),
                          .mode = random_.chance(50) ? StopMode::drain : StopMode::cancel,
@@ -360,6 +360,11 @@ class Generator {
         const milliseconds timeouts[] = {milliseconds(0), milliseconds(1), kLong};
         action.number = random_.below(3);
         action.value = random_.below(500);
+        action.timeout = random_.pick(timeouts);
+        break;
+      }
+      case Meddling::replace: {
+        const milliseconds timeouts[] = {milliseconds(1), milliseconds(20), milliseconds(200)};
         action.timeout = random_.pick(timeouts);
         break;
       }

@@ -62,7 +62,8 @@ enum class Meddling {
   buffer,    ///< makes, replaces or gives up the moving buffer
   queue,     ///< opens a queue, publishes into it, and closes it
   close,     ///< closes the queue of a producer
-  park,      ///< parks the session, and looks or publishes meanwhile
+  park,      ///< parks the session, and looks or moves a buffer meanwhile
+  replace,   ///< replaces the handlers by the same ones
   stop,      ///< stops or drops the session
 };
 
@@ -73,7 +74,7 @@ struct MeddlerAction {
   Word number = 0;    ///< tenant, or queue
   Word value = 0;     ///< quota, or how long a tenant is off or parking lasts in microseconds
   StopMode mode = StopMode::drain;
-  std::chrono::milliseconds timeout = {};  ///< of closing, parking or stopping
+  std::chrono::milliseconds timeout = {};  ///< of closing, parking, replacing or stopping
   std::optional<Publication> items = {};   ///< of a queue of its own
 };
 

@@ -90,6 +90,8 @@ struct KernelOptions {
   /// declares `commutes`. Compiled code may then assume that no other item touches its buffers, and
   /// only planned work may run.
   bool planned = false;
+  /// Whether the kernel only takes over sessions (take_over): it need not be able to do more.
+  bool takes_over = false;
   std::uint64_t fuel_per_item = ir::kDefaultFuel;  ///< turns of loops an item may take
   Word worker_count = 0;                           ///< 0 = as many as the device can keep busy
 
@@ -209,6 +211,11 @@ class Kernel {
   virtual Result<LaunchStats> launch(const Launch& launch) = 0;
   /// Starts workers that take items from queues. May fail with `unsupported`.
   virtual Result<std::unique_ptr<LiveKernel>> start(const LiveLaunch& launch) = 0;
+  /// Goes on with the queues of a live kernel of the same backend: items that it takes from now on
+  /// run by this kernel's handlers. No queue has an item that was taken and has not ended, and none
+  /// is taken meanwhile (LiveQueue::limit). Fails with `timeout` and as start() does; the live
+  /// kernel then goes on as it was, but if it could not be started again, its health() says so.
+  virtual Result<void> take_over(LiveKernel& live, Clock::time_point deadline);
   /// Starts workers on planned work. May fail with `unsupported`.
   virtual Result<std::unique_ptr<GraphKernel>> start_graph(const GraphLaunch& launch) = 0;
 };

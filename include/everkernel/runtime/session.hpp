@@ -15,6 +15,7 @@
 #include "everkernel/backend/live_counters.hpp"
 #include "everkernel/base/histogram.hpp"
 #include "everkernel/base/result.hpp"
+#include "everkernel/ir/verifier.hpp"
 #include "everkernel/live/queue.hpp"
 #include "everkernel/protocol/ring_writer.hpp"
 #include "everkernel/telemetry/evidence.hpp"
@@ -209,6 +210,22 @@ class Session {
   /// comes after `act` was called, and the session has to be stopped.
   Result<void> parked(const std::function<void()>& act,
                       std::chrono::nanoseconds timeout = std::chrono::seconds(60));
+
+  /// Replaces the handlers of the session, but not those of its megakernel. Items that were
+  /// published before the call run the handlers there were, items that are published after it has
+  /// returned run those of the program, and no item runs by both. Trusted handlers and all options
+  /// of the megakernel stay. Publishing goes on: what is published during the call runs when the
+  /// handlers were replaced, or a bit before. An item whose opcode the program does not have is
+  /// FAULT (unknown_opcode).
+  ///
+  /// The program is compiled first, beside the items. Then the call waits until everything that was
+  /// published before has ended. Fails with `timeout` if that takes too long, and the message names
+  /// the first item that held it up, and why; with `invalid_argument` for a program that does not
+  /// compile or lacks the payload, inside parked(), after stop() and SHUTDOWN; with
+  /// `out_of_memory`, `unsupported` and `device_lost`. Then the handlers are those that were there,
+  /// and the session goes on.
+  Result<void> replace_handlers(const ir::VerifiedProgram& program,
+                                std::chrono::nanoseconds timeout = std::chrono::seconds(60));
 
   /// Stops the kernel. With drain it waits for every item, with cancel for those that run, at most
   /// `timeout`. Items that still run then become FAULT (deadline); items that have not begun are

@@ -202,6 +202,10 @@ class CpuKernel final : public Kernel {
     return CpuLiveKernel::start(launch, executor_, options_.fuel_per_item, workers);
   }
 
+  Result<void> take_over(LiveKernel& live, Clock::time_point deadline) override {
+    return static_cast<CpuLiveKernel&>(live).replace(executor_, options_.fuel_per_item, deadline);
+  }
+
   Result<std::unique_ptr<GraphKernel>> start_graph(const GraphLaunch& launch) override {
     const Word workers = EVERKERNEL_TRY(choose_workers(launch.worker_count));
     return CpuGraphKernel::start(launch, executor_, options_.fuel_per_item, workers);

@@ -13,6 +13,8 @@ namespace {
 
 // Interval at which close() looks whether workers have left a queue.
 constexpr auto kLeaveLook = std::chrono::microseconds(50);
+// Interval at which replace() looks whether workers have left instead of stepping aside.
+constexpr auto kAsideLook = std::chrono::milliseconds(1);
 // close() looks this often without a pause: a worker that only looks at queues is soon done.
 constexpr int kSpinLooks = 1000;
 // stop() tells items to end again this often, because a worker may have begun another one.
@@ -64,13 +66,20 @@ CpuLiveKernel::CpuLiveKernel(const LiveLaunch& launch, std::shared_ptr<const Exe
   context_.executor = executor_.get();
   context_.fuel_per_item = fuel_per_item;
   context_.worker_count = seat_count_;
-  for (Word i = 0; i < seat_count_; ++i) seats_[i].tally.keep_others(executor_->counter_count());
+  for (Word i = 0; i < seat_count_; ++i) {
+    const Word counters = executor_->counter_count();
+    seats_[i].tally.keep_others(Tally::make_others(counters), counters);
+  }
   roster_.store(current_roster_.get(), std::memory_order_release);
   helper_ = std::make_unique<LiveWorker>(*this, worker_count);
 }
 
 void CpuLiveKernel::work(Word seat) {
-  LiveWorker(*this, seat).run();
+  for (;;) {
+    LiveWorker(*this, seat).run();
+    if (must_leave_.load() || context_.is_shut_down()) break;
+    wait_aside();
+  }
   if (context_.is_shut_down()) refuse_items();
   doorbell_.ring(worker_count_);  // after SHUTDOWN, sleeping workers must leave as well
 }
@@ -223,14 +232,28 @@ void CpuLiveKernel::set_buffers(const memory::BufferTableView& buffers,
   free_retired();
 }
 
+// What handlers that were replaced have run is in `earlier_`, but for small opcodes: their counters
+// stay.
 void CpuLiveKernel::add_executions(std::vector<OpcodeTotal>& totals) const {
-  for (const Word opcode : executor_->opcodes()) {
-    auto row = std::ranges::lower_bound(totals, opcode, {}, &OpcodeTotal::opcode);
-    if (row == totals.end() || row->opcode != opcode) row = totals.insert(row, {.opcode = opcode});
+  const std::scoped_lock held(roster_mutex_);
+  const auto row_of = [&](Word opcode) -> OpcodeTotal& {
+    const auto row = std::ranges::lower_bound(totals, opcode, {}, &OpcodeTotal::opcode);
+    if (row != totals.end() && row->opcode == opcode) return *row;
+    return *totals.insert(row, {.opcode = opcode});
+  };
+  std::vector<Word> opcodes(executor_->opcodes().begin(), executor_->opcodes().end());
+  for (const OpcodeTotal& earlier : earlier_) {
+    row_of(earlier.opcode).done += earlier.done;
+    if (std::ranges::find(opcodes, earlier.opcode) == opcodes.end()) {
+      opcodes.push_back(earlier.opcode);
+    }
+  }
+  for (const Word opcode : opcodes) {
+    OpcodeTotal& row = row_of(opcode);
     for (Word i = 0; i < seat_count_; ++i) {
       const Tally& tally = seats_[i].tally;
-      row->done += opcode < abi::kControlMetrics.count ? tally.executions(opcode)
-                                                       : tally.other(executor_->counter_of(opcode));
+      row.done += opcode < abi::kControlMetrics.count ? tally.executions(opcode)
+                                                      : tally.other(executor_->counter_of(opcode));
     }
   }
 }
@@ -290,12 +313,115 @@ Clock::time_point CpuLiveKernel::end_overdue() {
   return now + wait;
 }
 
+// ---- other handlers ----
+
+// A worker in a turn may have looked at a limit before. Its turn ends with the item that it runs,
+// which must have ended anyway before handlers are replaced.
+Result<void> CpuLiveKernel::settle(Clock::time_point deadline) {
+  fence::heavy();
+  for (Word i = 0; i < seat_count_; ++i) {
+    const std::uint64_t turn = seats_[i].turn.load(std::memory_order_acquire);
+    if (turn % 2 == 0) continue;
+    for (int looks = 0; seats_[i].turn.load(std::memory_order_acquire) == turn; ++looks) {
+      if (Clock::now() >= deadline) {
+        return fail(Code::timeout, "cpu: an item held up a session until the deadline",
+                    "raise the timeout");
+      }
+      if (looks < kSpinLooks) {
+        spin_pause();
+      } else {
+        std::this_thread::sleep_for(kLeaveLook);
+      }
+    }
+  }
+  return {};
+}
+
+// A worker whose step is over waits until handlers were replaced, and begins anew.
+void CpuLiveKernel::wait_aside() {
+  std::unique_lock held(aside_mutex_);
+  ++aside_;
+  aside_changed_.notify_all();
+  aside_changed_.wait(held, [this] { return !must_step_aside_.load() || must_leave_.load(); });
+  --aside_;
+  aside_changed_.notify_all();
+}
+
+// Whether all workers are aside. They run no items, so that it takes as long as waking them up.
+bool CpuLiveKernel::wait_until_aside(Clock::time_point deadline) {
+  std::unique_lock held(aside_mutex_);
+  while (aside_ != worker_count_ && !must_leave_.load() && threads_.are_running()) {
+    if (Clock::now() >= deadline) return false;
+    aside_changed_.wait_for(held, kAsideLook);  // after SHUTDOWN, workers leave and tell nobody
+  }
+  return aside_ == worker_count_;
+}
+
+// All executions by the present handlers, but for small opcodes, whose counters stay. The roster's
+// mutex is held.
+std::vector<OpcodeTotal> CpuLiveKernel::executions_so_far() const {
+  std::vector<OpcodeTotal> now = earlier_;
+  for (const Word opcode : executor_->opcodes()) {
+    auto row = std::ranges::find(now, opcode, &OpcodeTotal::opcode);
+    if (row == now.end()) row = now.insert(now.end(), {.opcode = opcode});
+    for (Word i = 0; opcode >= abi::kControlMetrics.count && i < seat_count_; ++i) {
+      row->done += seats_[i].tally.other(executor_->counter_of(opcode));
+    }
+  }
+  return now;
+}
+
+Result<void> CpuLiveKernel::replace(std::shared_ptr<const Executor> executor,
+                                    std::uint64_t fuel_per_item, Clock::time_point deadline) {
+  must_step_aside_.store(true);
+  doorbell_.ring(worker_count_);
+  struct Back {
+    CpuLiveKernel& kernel;
+    ~Back() {
+      {
+        const std::scoped_lock held(kernel.aside_mutex_);
+        kernel.must_step_aside_.store(false);
+      }
+      kernel.aside_changed_.notify_all();
+    }
+  } const back{*this};
+  if (!wait_until_aside(deadline)) {
+    return fail(Code::timeout, "cpu: workers did not step aside before the deadline",
+                "raise the timeout");
+  }
+  const std::scoped_lock helper_is_away(helper_lock_);
+  const std::scoped_lock held(roster_mutex_);
+  // Everything that needs memory comes before the change.
+  const Word counters = executor->counter_count();
+  std::vector<Tally::Others> others;
+  for (Word i = 0; i < seat_count_; ++i) others.push_back(Tally::make_others(counters));
+  std::vector<OpcodeTotal> earlier = executions_so_far();
+  std::swap(executor_, executor);
+  try {
+    helper_ = std::make_unique<LiveWorker>(*this, worker_count_);
+  } catch (...) {
+    std::swap(executor_, executor);
+    throw;
+  }
+  context_.executor = executor_.get();
+  context_.fuel_per_item = fuel_per_item;
+  for (Word i = 0; i < seat_count_; ++i) {
+    seats_[i].tally.keep_others(std::move(others[i]), counters);
+  }
+  earlier_ = std::move(earlier);
+  return {};
+}
+
 // ---- ending and helping ----
 
 std::uint64_t CpuLiveKernel::stop(Clock::time_point deadline, LeaveMode mode) {
   if (!home_.is_here()) return 0;  // a child of fork() has no workers
   if (mode == LeaveMode::cancel) must_cancel_.store(true, std::memory_order_release);
-  must_leave_.store(true, std::memory_order_release);
+  {
+    const std::scoped_lock held(aside_mutex_);
+    must_leave_.store(true, std::memory_order_release);
+  }
+  aside_changed_.notify_all();
   doorbell_.ring(worker_count_);
   if (!threads_.wait(deadline)) {
     {

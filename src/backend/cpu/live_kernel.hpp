@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <list>
 #include <memory>
@@ -53,6 +54,10 @@ class CpuLiveKernel final : public LiveKernel {
   Word help(LiveQueue& queue) override;
   bool is_running() const override { return threads_.are_running(); }
   void look_again() override;
+  Result<void> settle(Clock::time_point deadline) override;
+  /// Goes on with other handlers, as Kernel::take_over.
+  Result<void> replace(std::shared_ptr<const Executor> executor, std::uint64_t fuel_per_item,
+                       Clock::time_point deadline);
   void add_executions(std::vector<OpcodeTotal>& totals) const override;
   void copy_waiting(const LiveQueue& queue, std::vector<LiveItem>& items) const override;
   Result<void> copy_running(std::vector<LiveRunning>& items) override;
@@ -70,6 +75,9 @@ class CpuLiveKernel final : public LiveKernel {
   CpuLiveKernel(const LiveLaunch& launch, std::shared_ptr<const Executor> executor,
                 std::uint64_t fuel_per_item, Word worker_count);
   void work(Word seat);
+  void wait_aside();
+  bool wait_until_aside(Clock::time_point deadline);
+  std::vector<OpcodeTotal> executions_so_far() const;
   void refuse_items();
   std::unique_ptr<Roster> copy_roster() const;
   void replace_roster(std::unique_ptr<Roster> roster);
@@ -96,6 +104,13 @@ class CpuLiveKernel final : public LiveKernel {
   std::list<Retired> retired_;
   std::atomic<bool> has_retired_{false};
   alignas(64) std::atomic<const Roster*> roster_{nullptr};
+
+  // Workers step aside while the handlers are replaced.
+  std::atomic<bool> must_step_aside_{false};
+  std::mutex aside_mutex_;  // guards the next one
+  Word aside_ = 0;
+  std::condition_variable aside_changed_;
+  std::vector<OpcodeTotal> earlier_;  // by handlers that were replaced; under the roster's mutex
 
   std::atomic<bool> must_leave_{false};
   std::atomic<bool> must_cancel_{false};  // items that were taken and have not begun

@@ -118,7 +118,7 @@ bool LiveWorker::must_leave() const {
 
 void LiveWorker::run() {
   const FloatGuard floats;
-  while (!must_leave()) {
+  while (!must_leave() && !kernel_.must_step_aside_.load(std::memory_order_relaxed)) {
     if (step()) {
       count_idle(false);
       idle_pauses_ = 0;
@@ -268,6 +268,7 @@ LiveWorker::Take LiveWorker::take(CpuQueue& queue, bool only_short) {
   if (!opcode) return Take::nothing;
   LongWord end = live.floor.load(std::memory_order_acquire) + queue.capacity;
   if (first >= end) end = live.raise_floor() + queue.capacity;
+  end = std::min(end, live.limit.load(std::memory_order_relaxed));
   if (first >= end || !queue.waiting.has_room()) return Take::nothing;
   const ItemClass kind = executor_.class_of(*opcode);
   const bool waits = kind == ItemClass::waits;
@@ -615,7 +616,8 @@ bool LiveWorker::has_work(const Roster& roster) const {
 }
 
 bool LiveWorker::is_takeable(const LiveQueue& live) const {
-  if (!live.words.peek(live.head.load(std::memory_order_acquire))) return false;
+  const LongWord next = live.head.load(std::memory_order_acquire);
+  if (next >= live.limit.load(std::memory_order_relaxed) || !live.words.peek(next)) return false;
   const auto standing = context_.standing_of(live.tenant);
   if (standing == ItemContext::Standing::disabled) return false;
   const Word quota = context_.quota_of(live.tenant);
@@ -630,7 +632,8 @@ void LiveWorker::rest() {
   Doorbell& doorbell = kernel_.doorbell_;
   doorbell.arm();
   const std::uint32_t requests = kernel_.look_requests_.load(std::memory_order_acquire);
-  bool has_found = requests != seen_requests_ || must_leave();
+  bool has_found = requests != seen_requests_ || must_leave() ||
+                   kernel_.must_step_aside_.load(std::memory_order_seq_cst);
   seen_requests_ = requests;
   bool must_nap = is_stuck_;
   if (!has_found) {

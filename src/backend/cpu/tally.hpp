@@ -25,9 +25,15 @@ class alignas(64) Tally {
   void count_execution(Word opcode) {
     if (opcode < abi::kControlMetrics.count) bump(kFirstMetric + opcode);
   }
-  /// Makes room for counters of operations without a control word.
-  void keep_others(Word count) {
-    others_ = std::make_unique<std::atomic<std::uint64_t>[]>(count);
+  /// Counters of operations without a control word.
+  using Others = std::unique_ptr<std::atomic<std::uint64_t>[]>;
+  /// That many, zero.
+  static Others make_others(Word count) {
+    return std::make_unique<std::atomic<std::uint64_t>[]>(count);
+  }
+  /// Counts such operations from now on in these counters.
+  void keep_others(Others others, Word count) {
+    others_ = std::move(others);
     other_count_ = count;
   }
   /// Such an operation was executed. A counter that there is no room for is not counted.
@@ -137,7 +143,7 @@ class alignas(64) Tally {
   std::atomic<std::uint64_t> counted_{0};
   std::array<std::atomic<std::uint64_t>, kCounters> values_{};
   std::array<std::uint64_t, kWireCounters> flushed_{};
-  std::unique_ptr<std::atomic<std::uint64_t>[]> others_;
+  Others others_;
   Word other_count_ = 0;
 };
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <future>
 #include <numeric>
 #include <utility>
 
@@ -23,6 +24,8 @@ using device::SurveyResult;
 // A crew should take slots at least this often, so that one slow item does not leave the other
 // crews idle.
 constexpr std::uint64_t kTakesPerCrew = 8;
+// Between two looks at the deadline of a compilation.
+constexpr auto kCompileLook = std::chrono::milliseconds(20);
 // Words of a debug log that can hold records. Words behind them are never written.
 constexpr Word kMaxLogWords = 1 + abi::kMaxDebugRecords * abi::kDebugRecordWords;
 
@@ -79,6 +82,14 @@ Result<std::unique_ptr<Kernel>> CudaKernel::compile(const std::shared_ptr<Contex
                   options.geometry.slot_count, options.geometry.workgroup_size,
                   context->facts().architecture, code.key(*context, module_cache, part).text());
   kernel->has_long_items_ = code.has_long_items();
+  if (options.takes_over) {
+    kernel->code_failure_ = Error{.code = Code::unsupported,
+                                  .message = "cuda: a kernel that takes over sessions does no more",
+                                  .hint = {},
+                                  .native = {}};
+    EVERKERNEL_TRY(kernel->compile_live(options.compile_deadline));
+    return std::unique_ptr<Kernel>(std::move(kernel));
+  }
   kernel->loader_ =
       std::make_unique<CodeLoader>(context, module_cache, std::move(code), options.planned);
   EVERKERNEL_TRY(kernel->wait_for_code(options.compile_deadline));
@@ -385,17 +396,56 @@ Word CudaKernel::largest_share(Word multiprocessors) const {
 // The code that serves sessions is compiled for the first one.
 Result<LiveCode> CudaKernel::live_code() {
   const std::scoped_lock held(live_mutex_);
-  if (live_code_) return *live_code_;
-  auto module = EVERKERNEL_TRY(code_.load(context_, module_cache_, CodePart::live, nullptr));
+  if (!live_code_) {
+    auto module = EVERKERNEL_TRY(code_.load(context_, module_cache_, CodePart::live, nullptr));
+    live_code_ = EVERKERNEL_TRY(make_live_code(std::move(module)));
+  }
+  return *live_code_;
+}
+
+Result<LiveCode> CudaKernel::make_live_code(std::shared_ptr<const Module> module) const {
   const Current current = EVERKERNEL_TRY(context_->enter());
   const CrewKernel crew = EVERKERNEL_TRY(code_.find_kernel(*context_, *module, "everkernel_live"));
-  live_code_ = LiveCode{.context = context_,
-                        .module = std::move(module),
-                        .crew = crew,
-                        .group_lanes = options_.geometry.workgroup_size,
-                        .fuel_per_item = options_.fuel_per_item,
-                        .opcodes = handler_opcodes(options_)};
-  return *live_code_;
+  return LiveCode{.context = context_,
+                  .module = std::move(module),
+                  .crew = crew,
+                  .group_lanes = options_.geometry.workgroup_size,
+                  .fuel_per_item = options_.fuel_per_item,
+                  .opcodes = handler_opcodes(options_)};
+}
+
+// Compiles beside a session whose kernel runs. The code is loaded when that kernel is away.
+Result<void> CudaKernel::compile_live(const Deadline& deadline) {
+  loaded_live_ = module_cache_.find(code_.key(*context_, module_cache_, CodePart::live));
+  if (loaded_live_ != nullptr) return {};
+  std::atomic<bool> is_cancelled{false};
+  std::packaged_task<Result<CompiledModule>()> task(
+      [&] { return code_.compile(*context_, module_cache_, CodePart::live, &is_cancelled); });
+  auto compiled = task.get_future();
+  const Thread thread = EVERKERNEL_TRY(Thread::start([&task](const std::stop_token&) { task(); }));
+  while (compiled.wait_until(std::min(deadline.next_look(), deadline_after(kCompileLook))) !=
+         std::future_status::ready) {
+    if (deadline.has_passed()) is_cancelled.store(true, std::memory_order_relaxed);
+  }
+  auto code = compiled.get();
+  if (!code && is_cancelled.load(std::memory_order_relaxed)) {
+    return fail(Code::timeout, "cuda: the handlers were not compiled before the deadline",
+                "raise the timeout");
+  }
+  compiled_live_ = EVERKERNEL_TRY(std::move(code));
+  return {};
+}
+
+Result<void> CudaKernel::take_over(LiveKernel& live, Clock::time_point deadline) {
+  const auto load = [this](Word sm_count) -> Result<LiveCode> {
+    auto module = loaded_live_;
+    if (module == nullptr) module = EVERKERNEL_TRY(module_cache_.load(context_, compiled_live_));
+    LiveCode code = EVERKERNEL_TRY(make_live_code(std::move(module)));
+    code.sm_count = sm_count;
+    code.worker_count = live_worker_count(sm_count);
+    return code;
+  };
+  return static_cast<CudaLiveKernel&>(live).replace(load, deadline);
 }
 
 Result<std::unique_ptr<LiveKernel>> CudaKernel::start(const LiveLaunch& launch) {

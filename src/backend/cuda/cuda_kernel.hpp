@@ -41,6 +41,7 @@ class CudaKernel final : public Kernel {
   Result<void> prepare(const CodeRequest& request) override;
   Result<LaunchStats> launch(const Launch& launch) override;
   Result<std::unique_ptr<LiveKernel>> start(const LiveLaunch& launch) override;
+  Result<void> take_over(LiveKernel& live, Clock::time_point deadline) override;
   Result<std::unique_ptr<GraphKernel>> start_graph(const GraphLaunch& launch) override;
 
  private:
@@ -52,6 +53,8 @@ class CudaKernel final : public Kernel {
   Result<void> prepare_drain(const MegakernelCode& code, std::shared_ptr<const Module> module);
   Result<void> prepare_graph(const MegakernelCode& code, std::shared_ptr<const Module> module);
   Result<LiveCode> live_code();
+  Result<LiveCode> make_live_code(std::shared_ptr<const Module> module) const;
+  Result<void> compile_live(const Deadline& deadline);
   Crews crews_for(std::uint64_t slot_count) const;
   Result<void> update_table(const memory::BufferTableView& buffers);
   Result<void> make_rows(const Launch& launch);
@@ -96,6 +99,9 @@ class CudaKernel final : public Kernel {
 
   std::mutex live_mutex_;              // of the next one
   std::optional<LiveCode> live_code_;  // compiled for the first session
+  // Of a kernel that takes over: one of the two.
+  std::shared_ptr<const Module> loaded_live_;
+  CompiledModule compiled_live_;
 
   GraphCode graph_code_;
   std::shared_ptr<GraphMemory> graph_memory_;  // of the last planned run; the next one uses it

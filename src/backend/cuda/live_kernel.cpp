@@ -73,6 +73,14 @@ Failure stopped() {
   return fail(Code::invalid_argument, "session is stopped", "start a new session");
 }
 
+Result<void> without_exceptions(const std::function<Result<void>()>& act) {
+  try {
+    return act();
+  } catch (const std::bad_alloc&) {
+    return fail(Code::out_of_memory, "cuda: no memory for the code of a session");
+  }
+}
+
 bool is_before(Word epoch, Word other) {
   return static_cast<std::int32_t>(epoch - other) < 0;
 }
@@ -125,30 +133,48 @@ Result<std::unique_ptr<LiveKernel>> CudaLiveKernel::start(LiveCode code, const L
 CudaLiveKernel::CudaLiveKernel(LiveCode code, const LiveLaunch& launch, Stream stream,
                                protocol::LiveWords control, protocol::LiveWords debug_log,
                                protocol::LiveWords io_queue)
-    : code_(std::move(code)),
+    : context_(code.context),
       latency_(launch.latency),
-      home_crews_(home_crews_of(code_.crew, code_.worker_count)),
       stream_(std::move(stream)),
       debug_log_(debug_log),
+      code_(std::move(code)),
       control_(control),
       io_queue_(io_queue),
       parking_patience_(kFirstPatience) {}
 
 Result<void> CudaLiveKernel::prepare() {
   const Current current = EVERKERNEL_TRY(context().enter());
-  EVERKERNEL_TRY(divide_cache(context(), code_.crew, largest_tile_bytes(code_.crew)));
+  EVERKERNEL_TRY(adopt(code_));
   EVERKERNEL_TRY(control_.create_on(code_.context));
   EVERKERNEL_TRY(io_queue_.create_on(code_.context));
   device_log_ =
       EVERKERNEL_TRY(CudaMemory::create(code_.context, debug_log_.size() * abi::kWordBytes));
   shared_ = EVERKERNEL_TRY(CudaMemory::create(code_.context, sizeof(LiveShared)));
-  seats_ = EVERKERNEL_TRY(CudaMemory::create(code_.context, code_.worker_count * sizeof(Wide)));
-  const std::size_t counters = code_.opcodes.size() + kLargeOpcodes.size();
-  executions_ = EVERKERNEL_TRY(CudaMemory::create(code_.context, counters * sizeof(Wide)));
   places_ = EVERKERNEL_TRY(OrderPlaces::create(code_.context));
-  marks_ = EVERKERNEL_TRY(LiveMarks::create(code_.context, code_.worker_count));
+  // Other handlers may come with more crews.
+  const Word most_crews = std::max(code_.worker_count, code_.sm_count * kWarpsPerSm);
+  marks_ = EVERKERNEL_TRY(LiveMarks::create(code_.context, most_crews));
   EVERKERNEL_TRY(give_orders());
   return context().wait(context().copy_stream(), context().copy_deadline(), "giving orders");
+}
+
+// Makes this the code of the next launch. If it fails, the code before it stays.
+Result<void> CudaLiveKernel::adopt(LiveCode code) {
+  EVERKERNEL_TRY(divide_cache(context(), code.crew, largest_tile_bytes(code.crew)));
+  std::shared_ptr<Memory> seats =
+      EVERKERNEL_TRY(CudaMemory::create(context_, code.worker_count * sizeof(Wide)));
+  const std::size_t counters = code.opcodes.size() + kLargeOpcodes.size();
+  auto executions = EVERKERNEL_TRY(CudaMemory::create(context_, counters * sizeof(Wide)));
+  std::vector<OpcodeTotal> earlier = earlier_;
+  if (executions_ != nullptr) {
+    earlier.clear();
+    add_executions(earlier, false);
+  }
+  code_ = std::move(code);
+  seats_ = std::move(seats);
+  executions_ = std::move(executions);
+  earlier_ = std::move(earlier);
+  return {};
 }
 
 LiveParams CudaLiveKernel::make_params() const {
@@ -167,7 +193,7 @@ LiveParams CudaLiveKernel::make_params() const {
   params.group_lanes = code_.group_lanes;
   params.handler_count = static_cast<Word>(code_.opcodes.size());
   params.fuel_per_item = code_.fuel_per_item;
-  params.home_crews = home_crews_;
+  params.home_crews = home_crews_of(code_.crew, code_.worker_count);
   marks_->set_in(params);
   params.longest_pause_ns = latency_ == Latency::lowest ? 0 : kLongestPauseNs;
   params.answer_cycles = kAnswerCycles;
@@ -211,10 +237,16 @@ Result<void> CudaLiveKernel::give_orders() {
   orders.leaving = leaving_;
   orders.table = present_.table == nullptr ? nullptr : present_.table->device_address();
   orders.table_mask = table_mask_;
-  std::vector<std::byte> image(sizeof orders + sorted.size() * sizeof(Wide));
+  const std::size_t rows_end = sizeof orders + sorted.size() * sizeof(Wide);
+  const std::size_t limit_bytes = has_limits() ? sorted.size() * sizeof(Wide) : 0;
+  std::vector<std::byte> image(rows_end + limit_bytes);
   for (std::size_t i = 0; i < sorted.size(); ++i) {
     const Wide row = sorted[i]->row();
     std::memcpy(image.data() + sizeof orders + i * sizeof row, &row, sizeof row);
+    const Wide limit = sorted[i]->live().limit.load(std::memory_order_relaxed);
+    if (limit_bytes != 0) {
+      std::memcpy(image.data() + rows_end + i * sizeof limit, &limit, sizeof limit);
+    }
     for (Word level = sorted[i]->live().priority + 1; level <= abi::kPriorityCount; ++level) {
       orders.level_begin[level] = static_cast<Word>(i + 1);
     }
@@ -222,6 +254,7 @@ Result<void> CudaLiveKernel::give_orders() {
   auto place = EVERKERNEL_TRY(places_->take(image.size()));
   const Wide address = place.address();
   orders.queues = reinterpret_cast<device::LiveQueueRow* const*>(address + sizeof orders);
+  orders.limits = limit_bytes == 0 ? nullptr : reinterpret_cast<const Wide*>(address + rows_end);
   std::memcpy(image.data(), &orders, sizeof orders);
   EVERKERNEL_TRY(place.write(image));
   Orders next{.epoch = orders.epoch,
@@ -237,10 +270,16 @@ Result<void> CudaLiveKernel::give_orders() {
   return {};
 }
 
-Result<std::vector<Wide>> CudaLiveKernel::read_seats() const {
-  std::vector<Wide> seats(code_.worker_count);
-  EVERKERNEL_TRY(seats_->read(0, std::as_writable_bytes(std::span(seats))));
-  return seats;
+bool CudaLiveKernel::has_limits() const {
+  return std::ranges::any_of(queues_, [](const auto& queue) {
+    return queue->live().limit.load(std::memory_order_relaxed) != LiveQueue::kNoLimit;
+  });
+}
+
+Result<std::vector<Wide>> CudaLiveKernel::read_seats(const Memory& seats) {
+  std::vector<Wide> words(seats.size_bytes() / sizeof(Wide));
+  EVERKERNEL_TRY(seats.read(0, std::as_writable_bytes(std::span(words))));
+  return words;
 }
 
 // Frees orders that no crew has any more. A crew that has left has none; while some have not begun,
@@ -249,7 +288,7 @@ void CudaLiveKernel::free_retired() {
   if (retired_.empty()) return;
   Word oldest = present_.epoch;
   if (is_running()) {
-    const auto seats = read_seats();
+    const auto seats = read_seats(*seats_);
     if (!seats) return;
     for (const Wide seat : *seats) {
       if (seat == device::kSeatLeft) continue;
@@ -264,9 +303,11 @@ void CudaLiveKernel::free_retired() {
 // closed one: it looks at the orders before it takes anything else. Fails with `timeout`.
 Result<void> CudaLiveKernel::wait_acknowledged(Clock::time_point deadline, Word closed_queue) {
   Word epoch = 0;
+  std::shared_ptr<const Memory> crews;
   {
     const std::scoped_lock held(lock_);
     epoch = present_.epoch;
+    crews = seats_;  // if the code is replaced meanwhile, these crews have left
   }
   const auto has_acknowledged = [&](Wide seat) {
     if (seat == 0 || seat == device::kSeatLeft) return true;
@@ -275,7 +316,7 @@ Result<void> CudaLiveKernel::wait_acknowledged(Clock::time_point deadline, Word 
     return !is_before(static_cast<Word>(seat >> 32), epoch);
   };
   while (is_running()) {
-    const auto seats = EVERKERNEL_TRY(read_seats());
+    const auto seats = EVERKERNEL_TRY(read_seats(*crews));
     if (std::ranges::all_of(seats, has_acknowledged)) return {};
     EVERKERNEL_TRY(context().check_alive());
     if (Clock::now() >= deadline) {
@@ -388,6 +429,32 @@ Result<void> CudaLiveKernel::unpark() {
   note(launched);
   note_end();
   return launched;
+}
+
+// The kernel is away only for the time in which other code is loaded. If that fails, it goes on
+// with the code that it had.
+Result<void> CudaLiveKernel::replace(const std::function<Result<LiveCode>(Word sm_count)>& load,
+                                     Clock::time_point deadline) {
+  Result<void> replaced;
+  const auto act = [&]() -> Result<void> {
+    LiveCode code = EVERKERNEL_TRY(load(code_.sm_count));
+    const Current current = EVERKERNEL_TRY(context().enter());
+    const std::scoped_lock held(lock_);
+    return adopt(std::move(code));
+  };
+  EVERKERNEL_TRY(parked([&] { replaced = without_exceptions(act); }, deadline));
+  return replaced;
+}
+
+Result<void> CudaLiveKernel::settle(Clock::time_point deadline) {
+  {
+    const std::scoped_lock held(lock_);
+    EVERKERNEL_TRY(give_orders());
+  }
+  EVERKERNEL_TRY(wait_acknowledged(deadline, 0));
+  const std::scoped_lock held(lock_);
+  for (const auto& queue : queues_) EVERKERNEL_TRY(queue->note_head());
+  return {};
 }
 
 // The keeper parks the kernel for a moment when much waits to be freed. An item that takes long
@@ -695,6 +762,11 @@ void CudaLiveKernel::add_counts(const LiveCounters& now) {
 void CudaLiveKernel::add_executions(std::vector<OpcodeTotal>& totals) const {
   if (!home_.is_here()) return;
   const std::scoped_lock held(lock_);
+  add_executions(totals, true);
+}
+
+// Executions by small opcodes are counted over all code that a session has had.
+void CudaLiveKernel::add_executions(std::vector<OpcodeTotal>& totals, bool with_small) const {
   std::vector<Wide> counts(code_.opcodes.size() + kLargeOpcodes.size());
   note(executions_->read(0, std::as_writable_bytes(std::span(counts))));
   const auto add = [&](Word opcode, std::uint64_t count) {
@@ -702,13 +774,20 @@ void CudaLiveKernel::add_executions(std::vector<OpcodeTotal>& totals) const {
     if (row == totals.end() || row->opcode != opcode) row = totals.insert(row, {.opcode = opcode});
     row->done += count;
   };
-  for (Word opcode = 0; opcode < kSmallOpcodes; ++opcode) add(opcode, totals_.executions[opcode]);
+  const auto small = [&](Word opcode) { return with_small ? totals_.executions[opcode] : 0; };
+  for (Word opcode = 0; opcode < kSmallOpcodes; ++opcode) add(opcode, small(opcode));
   for (std::size_t i = 0; i < kLargeOpcodes.size(); ++i) {
     add(kLargeOpcodes[i], counts[code_.opcodes.size() + i]);
   }
   for (std::size_t i = 0; i < code_.opcodes.size(); ++i) {
     const Word opcode = code_.opcodes[i];
-    add(opcode, opcode < totals_.executions.size() ? totals_.executions[opcode] : counts[i]);
+    add(opcode, opcode < totals_.executions.size() ? small(opcode) : counts[i]);
+  }
+  for (const OpcodeTotal& total : earlier_) {
+    const bool is_small = total.opcode < totals_.executions.size();
+    const bool is_new = is_small && total.opcode >= kSmallOpcodes &&
+                        std::ranges::find(code_.opcodes, total.opcode) == code_.opcodes.end();
+    add(total.opcode, is_new ? small(total.opcode) : total.done);
   }
 }
 

@@ -71,6 +71,11 @@ class CudaLiveKernel final : public LiveKernel {
   void mirror() override;
   void expect_sleeper() override;
   Result<void> parked(const std::function<void()>& act, Clock::time_point deadline) override;
+  Result<void> settle(Clock::time_point deadline) override;
+  // Goes on with other code, as Kernel::take_over. `load` gives the code while the kernel is away,
+  // for crews on that many multiprocessors: loading code may wait for the device.
+  Result<void> replace(const std::function<Result<LiveCode>(Word sm_count)>& load,
+                       Clock::time_point deadline);
 
  private:
   // What crews work by, and what these orders keep alive.
@@ -85,6 +90,8 @@ class CudaLiveKernel final : public LiveKernel {
                  protocol::LiveWords control, protocol::LiveWords debug_log,
                  protocol::LiveWords io_queue);
   Result<void> prepare();
+  Result<void> adopt(LiveCode code);
+  void add_executions(std::vector<OpcodeTotal>& totals, bool with_small) const;
   device::LiveParams make_params() const;
   Result<void> launch();
 
@@ -99,7 +106,8 @@ class CudaLiveKernel final : public LiveKernel {
 
   Result<void> give_orders();
   Result<void> give_order_to_leave();
-  Result<std::vector<device::Wide>> read_seats() const;
+  static Result<std::vector<device::Wide>> read_seats(const Memory& seats);
+  bool has_limits() const;
   Result<void> wait_acknowledged(Clock::time_point deadline, Word closed_queue);
   void free_retired();
   std::shared_ptr<DeviceQueue> take_queue(const LiveQueue& queue);
@@ -123,22 +131,23 @@ class CudaLiveKernel final : public LiveKernel {
   void note_end();
   void note(Result<void> result) const;
 
-  Context& context() const { return *code_.context; }
+  Context& context() const { return *context_; }
 
   const HomeProcess home_;
-  const LiveCode code_;
+  const std::shared_ptr<Context> context_;
   const Latency latency_;
-  const Word home_crews_;  // crews that serve one priority each; 0: every crew serves all
   Stream stream_;
   const protocol::LiveWords debug_log_;
   std::unique_ptr<Memory> shared_;
-  std::unique_ptr<Memory> seats_;
-  std::unique_ptr<Memory> executions_;
   std::unique_ptr<Memory> device_log_;
   std::shared_ptr<OrderPlaces> places_;
   std::unique_ptr<LiveMarks> marks_;
 
   mutable std::mutex lock_;  // guards everything below
+  LiveCode code_;
+  std::shared_ptr<Memory> seats_;
+  std::unique_ptr<Memory> executions_;
+  std::vector<OpcodeTotal> earlier_;  // executions by code that was replaced
   MirroredWords control_;
   MirroredWords io_queue_;
   std::vector<std::shared_ptr<DeviceQueue>> queues_;

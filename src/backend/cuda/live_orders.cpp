@@ -9,8 +9,9 @@ namespace everkernel::backend::cuda {
 namespace {
 
 constexpr unsigned kPlaces = 64;
-// Orders name every queue of a session, of which there are at most 1,024.
-constexpr std::size_t kPlaceBytes = sizeof(device::LiveOrders) + 1024 * sizeof(device::Wide);
+// Orders name every queue of a session, of which there are at most 1,024, and may have a limit for
+// each.
+constexpr std::size_t kPlaceBytes = sizeof(device::LiveOrders) + 2 * 1024 * sizeof(device::Wide);
 // Where the addresses of the places lie behind their twins.
 constexpr std::size_t kAddresses = kPlaces * kPlaceBytes;
 

@@ -63,6 +63,7 @@ struct alignas(16) LiveOrders {
   Word level_begin[abi::kPriorityCount + 1];  ///< where the queues of each priority begin
   Word gathered;                              ///< crews that wait to leave; crews count it
   LiveQueueRow* const* queues;                ///< by priority, most urgent first, then by tenant
+  const Wide* limits;                         ///< of each, the first ticket not to take; or null
 };
 
 /// A bit of `gathered`: there were newer orders before all crews had gathered, and none leaves.

@@ -125,6 +125,15 @@ Result<std::shared_ptr<const Module>> MegakernelCode::load(
   });
 }
 
+Result<CompiledModule> MegakernelCode::compile(const Context& context, ModuleCache& module_cache,
+                                               CodePart part,
+                                               const std::atomic<bool>* is_cancelled) const {
+  return with_request(context, part, [&](CompileRequest request) {
+    request.is_cancelled = is_cancelled;
+    return module_cache.compile(context, request);
+  });
+}
+
 jit::CodeKey MegakernelCode::key(const Context& context, const ModuleCache& module_cache,
                                  CodePart part) const {
   return with_request(context, part, [&](const CompileRequest& request) {

@@ -32,6 +32,10 @@ class MegakernelCode {
   Result<std::shared_ptr<const Module>> load(const std::shared_ptr<const Context>& context,
                                              ModuleCache& module_cache, CodePart part,
                                              const std::atomic<bool>* is_cancelled) const;
+  // The first step of load(), for a caller that must not load code yet: ModuleCache::load is the
+  // second.
+  Result<CompiledModule> compile(const Context& context, ModuleCache& module_cache, CodePart part,
+                                 const std::atomic<bool>* is_cancelled) const;
   // The key of the module that load() returns.
   jit::CodeKey key(const Context& context, const ModuleCache& module_cache, CodePart part) const;
   // A kernel of a module that load() has returned. Fails as the driver does. The context is

@@ -147,6 +147,23 @@ jit::CodeKey ModuleCache::key(const Context& context, const CompileRequest& requ
   return key_of(nvrtc_, request, context.driver().version);
 }
 
+Result<CompiledModule> ModuleCache::compile(const Context& context, const CompileRequest& request) {
+  EVERKERNEL_TRY(context.check_alive());
+  return compile_module(nvrtc_, cache(), request, context.driver().version);
+}
+
+Result<std::shared_ptr<const Module>> ModuleCache::load(
+    const std::shared_ptr<const Context>& context, const CompiledModule& code) {
+  if (auto found = find(code.key)) return found;
+  auto loaded = Module::load_bytes(context, code);
+  if (!loaded && code.is_from_cache && !context->is_lost()) {
+    cache()->reject(code.key, loaded.error().message);  // the next time it is compiled
+  }
+  auto module = std::make_shared<const Module>(EVERKERNEL_TRY(std::move(loaded)));
+  put(module);
+  return module;
+}
+
 // The lock is not held while compiling. Two threads that request the same module at the same time
 // both compile it.
 Result<std::shared_ptr<const Module>> ModuleCache::get(

@@ -49,6 +49,7 @@ class Module {
   const jit::CodeKey& key() const { return key_; }
 
  private:
+  friend class ModuleCache;
   Module(std::shared_ptr<const Context> context, CuModule module);
   static Result<Module> load_bytes(std::shared_ptr<const Context> context,
                                    const CompiledModule& code);
@@ -70,11 +71,16 @@ class ModuleCache {
   // Module::load does.
   Result<std::shared_ptr<const Module>> get(const std::shared_ptr<const Context>& context,
                                             const CompileRequest& request);
+  // The steps of get(), for a caller that must not load code yet. find() gives null if it is not
+  // loaded.
+  std::shared_ptr<const Module> find(const jit::CodeKey& key);
+  Result<CompiledModule> compile(const Context& context, const CompileRequest& request);
+  Result<std::shared_ptr<const Module>> load(const std::shared_ptr<const Context>& context,
+                                             const CompiledModule& code);
   // The key of the module that get() returns.
   jit::CodeKey key(const Context& context, const CompileRequest& request) const;
 
  private:
-  std::shared_ptr<const Module> find(const jit::CodeKey& key);
   void put(std::shared_ptr<const Module> module);
   jit::CodeCache* cache();
 

@@ -105,6 +105,8 @@ class FaultyLive final : public LiveKernel, public Cuttable {
   Result<void> parked(const std::function<void()>& act, Clock::time_point deadline) override {
     return inner_->parked(act, deadline);
   }
+  Result<void> settle(Clock::time_point deadline) override { return inner_->settle(deadline); }
+  LiveKernel& inner() const { return *inner_; }
   bool is_running() const override { return inner_->is_running(); }
   void look_again() override { inner_->look_again(); }
   void add_executions(std::vector<OpcodeTotal>& totals) const override {
@@ -280,6 +282,12 @@ class FaultyKernel final : public Kernel {
     if (!device_->is_alive(generation_)) return lost();
     auto live = EVERKERNEL_TRY(inner_->start(launch));
     return std::unique_ptr<LiveKernel>(std::make_unique<FaultyLive>(device_, std::move(live)));
+  }
+
+  Result<void> take_over(LiveKernel& live, Clock::time_point deadline) override {
+    EVERKERNEL_TRY(device_->step(FaultStep::start));
+    if (!device_->is_alive(generation_)) return lost();
+    return inner_->take_over(static_cast<FaultyLive&>(live).inner(), deadline);
   }
 
   Result<std::unique_ptr<GraphKernel>> start_graph(const GraphLaunch& launch) override {

@@ -150,6 +150,9 @@ class LiveQueue {
   const std::chrono::nanoseconds item_timeout;
   /// Whether the queue was given to another process, which alone publishes into it.
   std::atomic<bool> is_given{false};
+  /// Tickets from this one on are not taken. Workers obey a change from LiveKernel::settle() on.
+  std::atomic<LongWord> limit{kNoLimit};
+  static constexpr LongWord kNoLimit = ~LongWord{0};  ///< of a queue from which all are taken
 
   /// The next ticket to take.
   alignas(64) std::atomic<LongWord> head;
@@ -271,6 +274,9 @@ class LiveKernel {
   /// Makes workers look again at items that could not run: after a change of a tenant's mask or
   /// quota, or when an IO request was served.
   virtual void look_again() = 0;
+  /// Makes workers obey the limits of queues as they are now: when it returns, none takes a ticket
+  /// beyond them, and the heads are up to date. Fails with `timeout` if an item holds it up.
+  virtual Result<void> settle(Clock::time_point deadline) = 0;
   /// Brings a control word of the host up to date, where items use a copy on the device.
   virtual void refresh_control(std::size_t) {}
   /// Brings the control words, the debug log and the IO queue of the host up to date, and those

@@ -46,6 +46,7 @@ class LiveDuty {
     orders_ = orders;
     epoch_ = load_field(&orders->epoch);
     queues_ = load_pointer(&orders->queues);
+    limits_ = load_pointer(&orders->limits);
     runner_.set_table(load_pointer(&orders->table), load_field(&orders->table_mask));
     const Leaving leaving{load_field(reinterpret_cast<const Word*>(&orders->leaving))};
     const bool is_news = static_cast<int>(epoch_ - params_.settled_epoch) > 0;
@@ -182,6 +183,7 @@ class LiveDuty {
   // The orders that were acknowledged.
   const LiveOrders* orders_ = nullptr;
   LiveQueueRow* const* queues_ = nullptr;
+  const Wide* limits_ = nullptr;  // null: every entry may be taken
   Word epoch_ = 0;
   bool must_gather_ = false;
   bool has_gathered_ = false;  // this crew leaves together with all others

@@ -63,6 +63,9 @@ class LiveWindow : protected LiveDuty {
       head_ = WideWord(&window_.row->head).load_relaxed();
     }
     share_lanes(window_.is_full && width_ >= abi::kFullQuads);
+    limit_ = limits_ != nullptr && index < count
+                 ? WideWord(limits_ + first_queue_ + index).load_relaxed()
+                 : ~Wide{0};
     has_full_windows_ = __any_sync(kAllLanes, lanes_each_ != 1) != 0;
     whole_windows_ = 0;
     is_counting_windows_ = __any_sync(kAllLanes, reach_ < kLongRow) != 0;
@@ -120,6 +123,7 @@ class LiveWindow : protected LiveDuty {
     const bool is_due = __any_sync(kAllLanes, look.waiting != 0) && ++skipped_ > skips_;
     const bool needs_care = look.has_orders || has_moved || is_due || rounds_ > 1;
     look.found = __ballot_sync(kAllLanes, is_entry_there(look, lap));
+    if (limits_ != nullptr) look.found &= __ballot_sync(kAllLanes, head_ + behind_ < limit_);
     if (has_full_windows_) look.found = whole_entries(look.found);
     if (__any_sync(kAllLanes, streaming_ != 0)) end_look_at_streams(look);
     if (has_moved) {
@@ -254,6 +258,7 @@ class LiveWindow : protected LiveDuty {
   /// head may have passed it: entries are taken as soon as they are there, and `filled` is raised
   /// behind many of them.
   EK_DEVICE Word filled_behind_head(Wide filled) const {
+    if (limits_ != nullptr && limit_ < filled) filled = limit_;
     const auto there = static_cast<long long>(filled - head_);
     if (there <= 0) return 0;
     return there < static_cast<long long>(window_.capacity) ? static_cast<Word>(there)
@@ -304,6 +309,7 @@ class LiveWindow : protected LiveDuty {
   Word behind_ = 0;  // entries of the queue that come before this lane's
   LiveQueue window_;
   Wide head_ = 0;
+  Wide limit_ = ~Wide{0};  // of this lane's queue, if orders have limits
   Word tenant_base_ = abi::kControlTenantMasks.first;
   bool is_known_ = true;  // the tenant of this lane's queue is in the table
   Word idle_looks_ = 0, quiet_looks_ = 0;
