@@ -442,7 +442,7 @@ Result<void> CudaKernel::take_over(LiveKernel& live, Clock::time_point deadline)
     if (module == nullptr) module = EVERKERNEL_TRY(module_cache_.load(context_, compiled_live_));
     LiveCode code = EVERKERNEL_TRY(make_live_code(std::move(module)));
     code.sm_count = sm_count;
-    code.worker_count = live_worker_count(sm_count);
+    code.worker_count = live_worker_count(*context_, code.crew, options_.worker_count, sm_count);
     return code;
   };
   return static_cast<CudaLiveKernel&>(live).replace(load, deadline);
