@@ -241,20 +241,18 @@ void CpuLiveKernel::add_executions(std::vector<OpcodeTotal>& totals) const {
     if (row != totals.end() && row->opcode == opcode) return *row;
     return *totals.insert(row, {.opcode = opcode});
   };
-  std::vector<Word> opcodes(executor_->opcodes().begin(), executor_->opcodes().end());
-  for (const OpcodeTotal& earlier : earlier_) {
-    row_of(earlier.opcode).done += earlier.done;
-    if (std::ranges::find(opcodes, earlier.opcode) == opcodes.end()) {
-      opcodes.push_back(earlier.opcode);
-    }
-  }
-  for (const Word opcode : opcodes) {
+  const auto add = [&](Word opcode) {
     OpcodeTotal& row = row_of(opcode);
     for (Word i = 0; i < seat_count_; ++i) {
       const Tally& tally = seats_[i].tally;
       row.done += opcode < abi::kControlMetrics.count ? tally.executions(opcode)
                                                       : tally.other(executor_->counter_of(opcode));
     }
+  };
+  for (const Word opcode : executor_->opcodes()) add(opcode);
+  for (const OpcodeTotal& earlier : earlier_) {
+    row_of(earlier.opcode).done += earlier.done;
+    if (!std::ranges::binary_search(executor_->opcodes(), earlier.opcode)) add(earlier.opcode);
   }
 }
 
