@@ -176,6 +176,26 @@ void ask_items(Suite& suite, const Options& options, const Peers& peers, Megaker
        .figures = percentile_names()});
 }
 
+// How long a session is away when it is parked for nothing.
+void ask_parking(Suite& suite, const Options& options, const Peers& peers, Megakernel& kernel) {
+  const std::size_t count = options.scale(2'000, 3);
+  LiveItems items(kernel, count, options.scale(20, 1));
+  const PeerItems peer_items(peers, count);
+  const auto park = [&] {
+    return items.calls({},
+                       [](Session& session, Queue&) { must(session.parked([] {}, kPatience)); });
+  };
+  suite.ask(
+      {.name = "parking",
+       .text = "letting the kernel of a session end and launching it again",
+       .items = 1,
+       .contenders =
+           {{.name = "launch and wait", .measure_all = [&] { return peer_items.launches(); }},
+            {.name = "parked with an empty function", .measure_all = park, .most_ns = 60'000}},
+       .rounds = options.scale(5, 1),
+       .figures = percentile_names()});
+}
+
 // ---- the program ----
 
 int ask_all(Suite& suite, const Options& options, const Peers& peers) {
@@ -191,11 +211,14 @@ int ask_all(Suite& suite, const Options& options, const Peers& peers) {
     }
     std::fflush(stdout);
   };
-  if (options.asks_for("one_live_item", percentile_names())) {
-    answer("one_live_item", [&] {
+  const bool asks_items = options.asks_for("one_live_item", percentile_names());
+  const bool asks_parking = options.asks_for("parking", percentile_names());
+  if (asks_items || asks_parking) {
+    answer("single items and parking", [&] {
       Megakernel kernel = make_live_kernel(backend);
       const DataBuffer buffer = must(kernel.create_buffer({.handle = kBuffer, .word_count = 16}));
-      ask_items(suite, options, peers, kernel);
+      if (asks_items) answer("one_live_item", [&] { ask_items(suite, options, peers, kernel); });
+      if (asks_parking) answer("parking", [&] { ask_parking(suite, options, peers, kernel); });
     });
   }
   ask_isolation(suite, options, peers, backend, answer);
