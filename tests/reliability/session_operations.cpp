@@ -370,6 +370,9 @@ void add_following_trials(std::vector<Trial>& all) {
         return fmt::format("{} faulted, {} ", faulted, observed);
       },
       faults);
+}
+
+void add_changing_trials(std::vector<Trial>& all) {
   add_call(all, "Session::set_tenant_enabled and set_tenant_quota",
            [](Session& session, auto&) -> Result<std::string> {
              EVERKERNEL_TRY(session.set_tenant_enabled(TenantId(3), false));
@@ -397,6 +400,7 @@ void add_session_trials(std::vector<Trial>& all) {
   all.push_back({"Megakernel::start", make<Start>});
   add_publish_trials(all);
   add_following_trials(all);
+  add_changing_trials(all);
   all.push_back({"Session::wait that times out", make<WaitInVain>});
   all.push_back({"Session::on_complete", make<Callback>});
   all.push_back({"Session::stop with callbacks", make<CancelledCallbacks>});
