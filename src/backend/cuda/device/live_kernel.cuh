@@ -37,8 +37,9 @@ inline constexpr Word kHomePollPause = 3200;
 inline constexpr Word kIdlePollPause = 6400;
 /// Looks in a row whose items are taken before others get a turn.
 inline constexpr Word kTakesInARow = 4;
-/// Looks in a row after which the short way is left for once.
-inline constexpr Word kExpressLooks = 64;
+/// Looks in a row after which the short way is left for once: so few that items which meet it do
+/// not show in the p99.
+inline constexpr Word kExpressLooks = 256;
 /// Items of one look that may be those of threads which wait for them one by one.
 inline constexpr Word kFewItems = 4;
 
@@ -102,8 +103,11 @@ class LiveCrew : LiveVisits {
       } else if (begin_to_look() || pull()) {
         return true;
       }
+      if (has_seen_more_) polls = 0;  // items flow
+      const Word longest = polls < kKeenPolls ? kKeenPollPause : idle_poll_pause();
+      if (pause > longest) pause = longest;
       sleep(pause);
-      if (pause < (polls < kKeenPolls ? kKeenPollPause : idle_poll_pause())) pause *= 2;
+      if (pause < longest) pause *= 2;
     }
   }
   /// Crews of the priority come next if the crew that looks takes a long item.
@@ -113,7 +117,8 @@ class LiveCrew : LiveVisits {
   }
   EK_DEVICE bool begin_to_look() {
     if (!take_lock()) return false;
-    idle_looks_ = quiet_looks_ = 0;
+    idle_looks_ = 0;
+    quiet_since_ = look_count_;
     offer_stretches();
     arrange(0);
     return true;

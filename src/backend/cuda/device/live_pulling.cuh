@@ -14,10 +14,9 @@
 
 namespace everkernel::device {
 
-/// Looks after which the crew that looks sees whether portions are left that nobody pulls, if crews
-/// look at every priority, and if they look at one each: then others see that before.
-inline constexpr Word kQuietLooks = 16;
-inline constexpr Word kQuietLevelLooks = 512;
+/// Looks after which the crew that looks pulls portions that are left: perhaps all other crews run
+/// long items.
+inline constexpr Word kQuietLooks = 1024;
 /// Times in a row that a crew which serves one priority alone has to find that nobody pulls.
 inline constexpr Word kLeftPolls = 8;
 /// Portions of one queue in a row after which a crew looks what else there is.
@@ -28,11 +27,11 @@ class LivePulling : protected LiveTaking {
  protected:
   using LiveTaking::LiveTaking;
 
-  /// Whether the crew that looks has to see whether portions are left that no other crew pulls:
-  /// perhaps all of them run long items.
+  /// Whether the crew that looks has to see whether portions are left that no other crew pulls.
   EK_DEVICE bool must_pull() {
-    const Word interval = serves_one_level() ? kQuietLevelLooks : kQuietLooks;
-    return has_streams_ && ++quiet_looks_ % interval == 0;
+    if (!has_streams_ || look_count_ - quiet_since_ < kQuietLooks) return false;
+    quiet_since_ = look_count_;
+    return true;
   }
 
   /// Pulls a portion of a stretch, if there is one, and takes its items.
@@ -51,6 +50,7 @@ class LivePulling : protected LiveTaking {
     const bool has_more = may_pull && Stretches{row}.has_more();
     __syncwarp();
     const Word lanes = __ballot_sync(kAllLanes, has_more);
+    has_seen_more_ = lanes != 0;
     if (lanes == 0) return false;
     if (is_home() && !is_looking_ && !is_left_to_home(row, lowest_lane(lanes))) return false;
     turn_ = (turn_ + crew_index()) % kWarpLanes;
@@ -167,6 +167,7 @@ class LivePulling : protected LiveTaking {
 
   // The portion of a stretch that is being run.
   Portion portion_;
+  bool has_seen_more_ = false;   // there were portions to pull, when this crew looked for some
   bool is_pulling_ = false;      // the seat names the queue of the portion
   bool may_pull_again_ = false;  // another one of the same queue may follow
   Word pulls_ = 0;

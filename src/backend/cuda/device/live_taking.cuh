@@ -85,7 +85,7 @@ class LiveTaking : protected LiveExpress {
     }
     __syncwarp();
     if (!__any_sync(kAllLanes, count != 0)) return false;
-    quiet_looks_ = 0;
+    quiet_since_ = look_count_;
     return true;
   }
   /// How many tickets can become the first stretch of a queue that did not stream so far; 0: none.

@@ -143,7 +143,6 @@ class LiveVisits : protected LivePulling {
     __syncwarp();
   }
 
-  Word look_count_ = 0;    // looks of this crew
   Word found_at_ = 0;      // the last one that found items
   bool is_visit_ = false;  // the item waited before
 };

@@ -312,7 +312,9 @@ class LiveWindow : protected LiveDuty {
   Wide limit_ = ~Wide{0};  // of this lane's queue, if orders have limits
   Word tenant_base_ = abi::kControlTenantMasks.first;
   bool is_known_ = true;  // the tenant of this lane's queue is in the table
-  Word idle_looks_ = 0, quiet_looks_ = 0;
+  Word look_count_ = 0;   // looks of this crew
+  Word quiet_since_ = 0;  // the last one at which this crew cared for streams
+  Word idle_looks_ = 0;
   Word skips_ = 0, skipped_ = 0;  // looks between two visits of items that wait
 };
 
