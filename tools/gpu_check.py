@@ -104,7 +104,7 @@ def make_steps(quick, programs):
         Step("random arithmetic", "jit_test", 40, environment={**COMPILES, **SUBJECT},
              arguments=["--gtest_filter=Arithmetic*"], seconds=0.5, copies=cores),
         # These steps launch all the time: more processes would only wait for the GPU.
-        Step("random rings", "random_ring_test", 45, environment={**CUDA, **SMALL}, seconds=0.4,
+        Step("random rings", "random_ring_test", 45, environment={**CUDA, **SMALL}, seconds=0.3,
              copies=2),
         Step("random jobs", "random_job_test", 50, environment=CUDA, seconds=0.3, copies=4),
         Step("random sessions", "random_session_test", 45, environment=CUDA, seconds=0.4,

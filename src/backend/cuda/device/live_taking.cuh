@@ -68,7 +68,9 @@ class LiveTaking : protected LiveExpress {
   /// whether it made any. Otherwise the window is taken as it is.
   EK_DEVICE bool open_stretches(const LiveLook& look) {
     Word count = 0;
-    if (is_row_of_many(look) && lane_index() == first_lane()) {
+    // What a portion has above a small quota would be given back, and visited item by item.
+    const bool has_small_quota = look.quota < params_.crew_count && look.quota < kLargeQuota;
+    if (is_row_of_many(look) && !has_small_quota && lane_index() == first_lane()) {
       count = streaming_ != 0 ? look.stretch : begin_to_stream();
       if (count != 0) is_on_board_ = is_on_board_ || put_on_board();
       if (!is_on_board_) count = 0;
