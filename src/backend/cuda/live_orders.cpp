@@ -58,6 +58,13 @@ OrderPlaces::OrderPlaces(std::shared_ptr<Context> context, std::unique_ptr<Memor
   }
 }
 
+OrderPlaces::~OrderPlaces() {
+  const auto current = context_->enter();
+  if (!current) return;
+  static_cast<void>(
+      context_->wait(context_->copy_stream(), context_->copy_deadline(), "giving orders"));
+}
+
 Result<std::shared_ptr<OrderPlaces>> OrderPlaces::create(const std::shared_ptr<Context>& context) {
   auto block = EVERKERNEL_TRY(CudaMemory::create(context, kPlaces * kPlaceBytes));
   auto twins =

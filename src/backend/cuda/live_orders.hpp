@@ -45,6 +45,8 @@ class OrderPlaces : public std::enable_shared_from_this<OrderPlaces> {
  public:
   // Fails as CudaMemory::create does.
   static Result<std::shared_ptr<OrderPlaces>> create(const std::shared_ptr<Context>& context);
+  // Waits for the copies that were begun: they read the twins.
+  ~OrderPlaces();
 
   // A place for orders of that size. If every place is in use, because a crew has run one item
   // while many orders were given, or if the size is unusual, it has memory of its own. Fails as
