@@ -1,5 +1,5 @@
-// The express way: NOPs, built-in operations on control words and short handlers with up to three
-// arguments are run in the registers of the look that has found them.
+// The express way: NOPs, built-in operations on control words and short handlers are run in the
+// registers of the look that has found them.
 #pragma once
 
 #include "backend/cuda/device/builtins.cuh"
@@ -22,9 +22,8 @@ class LiveExpress : protected LiveWindow {
   using LiveWindow::LiveWindow;
 
   /// Runs the items that a look has found at once, if the first one of every queue is a NOP, a
-  /// built-in operation on control words or a short handler in a compact entry that no quota
-  /// counts: between the load of an entry and the store of its outcome, every instruction counts.
-  /// Returns whether it did.
+  /// built-in operation on control words or a short handler that no quota counts: between the load
+  /// of an entry and the store of its outcome, every instruction counts. Returns whether it did.
   EK_DEVICE bool run_express(const LiveLook& look) {
     if (!has_express_) return false;
     const Quad head = look.quads[0];
@@ -41,7 +40,7 @@ class LiveExpress : protected LiveWindow {
       }
       if (window_.is_full) {
         is_sound = is_sound && opcode == static_cast<Word>(SlotStatus::published) &&
-                   (head.d & ~abi::kFullPriorityMask) == 0 && !window_.has_results;
+                   (head.d & ~abi::kFullPriorityMask) == 0;
         opcode = head.b;
         args = {(second.a & ~abi::kLapMask) | head.d >> abi::kDisplacedBits << 31, second.b,
                 second.c, second.d};
@@ -51,9 +50,11 @@ class LiveExpress : protected LiveWindow {
     if (__any_sync(kAllLanes, is_row_of_many(look))) return false;
     const bool is_counted = look.quota < params_.crew_count && look.quota < kLargeQuota;
     const bool is_builtin = opcode <= static_cast<Word>(Opcode::compare_swap);
+    // A built-in operation leaves its last arguments as results, which were not gathered here.
+    if (is_builtin && window_.is_full && window_.has_results) is_sound = false;
     Word handler = kNoHandler;
     if constexpr (kHasShortHandlers) {
-      if (!is_builtin && !window_.is_full) handler = find_short_handler(opcode);
+      if (!is_builtin) handler = find_short_handler(opcode);
     }
     const bool is_express = is_sound && is_known_ && !is_counted &&
                             (is_builtin || handler != kNoHandler) &&
@@ -73,10 +74,11 @@ class LiveExpress : protected LiveWindow {
     }
     __syncwarp();
     if (kHasShortHandlers && __any_sync(kAllLanes, takes && !is_builtin)) {
+      Word all_args[abi::kSlotArgs] = {args.a, args.b, args.c, args.d};
+      if (__any_sync(kAllLanes, window_.is_full)) load_last_args(look, all_args);
       acquire_entries();  // what the items refer to is read behind it
       if (takes && !is_builtin) {
-        results = args;
-        result = runner_.run_short(window_, ticket, handler, opcode, results);
+        result = runner_.run_short(window_, ticket, handler, opcode, all_args, results);
       }
       __syncwarp();
     }
@@ -90,6 +92,26 @@ class LiveExpress : protected LiveWindow {
                 takes && result != kDone);
     idle_looks_ = 0;
     return true;
+  }
+
+ private:
+  /// The arguments of full entries behind the first four.
+  EK_DEVICE void load_last_args(const LiveLook& look, Word (&args)[abi::kSlotArgs]) const {
+    const Quad head = look.quads[0];
+#pragma unroll
+    for (Word i = 2; i < abi::kFullQuads; ++i) {
+      Quad quad = look.quads[i];
+      if (has_full_windows_) {
+        const Quad other = shuffle(head, (lane_index() + i) % kWarpLanes);
+        if (lanes_each_ != 1) quad = other;
+      }
+      if (!window_.is_full) continue;
+      const Word top = head.d >> (abi::kDisplacedBits + i - 1) << 31;
+      args[4 * i - 4] = (quad.a & ~abi::kLapMask) | top;
+      args[4 * i - 3] = quad.b;
+      args[4 * i - 2] = quad.c;
+      args[4 * i - 1] = quad.d;
+    }
   }
 };
 

@@ -122,18 +122,16 @@ class LiveRunner {
     }
   }
 
-  /// Runs a short handler with up to three arguments from registers alone; these are the item's
-  /// results then. One lane calls it.
+  /// Runs a short handler from registers alone, and gives the item's results. One lane calls it.
   EK_DEVICE Word run_short(const LiveQueue& queue, Wide ticket, Word handler, Word opcode,
-                           Quad& args) const {
+                           const Word (&args)[abi::kSlotArgs], Quad& results) const {
     if constexpr (!kHasShortHandlers) return kDone;
     Item frame = empty_frame(queue, ticket, opcode, table_);
-    frame.args[0] = args.a;
-    frame.args[1] = args.b;
-    frame.args[2] = args.c;
+#pragma unroll
+    for (Word i = 0; i < abi::kSlotArgs; ++i) frame.args[i] = args[i];
     const Word ended = run_short_handler(handler, frame);
-    const Word* const results = frame.args + abi::kFirstResultArg;
-    args = {results[0], results[1], results[2], 0};
+    const Word* const left = frame.args + abi::kFirstResultArg;
+    results = {left[0], left[1], left[2], 0};
     return ended;
   }
 
