@@ -157,24 +157,21 @@ void ask_streams(Suite& suite, const Options& options, const Peers& peers,
 void ask_saxpy(Suite& suite, const Options& options, const Peers& peers,
                const BackendPointer& cuda) {
   const auto count = static_cast<Word>(options.scale(1 << 20, 1 << 8));
-  const std::size_t passes = options.scale(16, 1);
   SaxpyItems saxpy(peers, cuda, kSaxpyWarp, count);
   const std::vector<WorkItem> items = numbered_items(64, count);
-  const auto feed_ns = [&](EntryFormat entries, unsigned publishers, std::size_t times) {
+  const auto feed_ns = [&](EntryFormat entries, unsigned publishers) {
     Session session = must(saxpy.kernel().start());
-    Feed feed{.items = items, .passes = times, .publishers = publishers, .entries = entries};
-    // An item is published again when its last run has ended, because its place is used again.
+    Feed feed{.items = items, .publishers = publishers, .entries = entries};
     feed.capacity = std::min(kMostPlaces, count / publishers);
-    return publish_ns(session, feed) / static_cast<double>(times);
+    return publish_ns(session, feed);
   };
-  feed_ns(EntryFormat::compact, kMostPublishers, 1);
-  feed_ns(EntryFormat::full, kMostPublishers, 1);
+  feed_ns(EntryFormat::compact, kMostPublishers);
+  feed_ns(EntryFormat::full, kMostPublishers);
   check_saxpy(saxpy.y(), SaxpyItems::words_of(count), 3);
   const auto fed = [&](std::string name, EntryFormat entries, unsigned publishers, double least) {
-    return Contender{
-        .name = std::move(name),
-        .measure = [&, entries, publishers] { return feed_ns(entries, publishers, passes); },
-        .least_ratio = least};
+    return Contender{.name = std::move(name),
+                     .measure = [&, entries, publishers] { return feed_ns(entries, publishers); },
+                     .least_ratio = least};
   };
   suite.ask({.name = "saxpy_fed_live",
              .text =
