@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "backend/cuda/live_kernel.hpp"
+
 namespace everkernel::test {
 namespace {
 
@@ -47,6 +49,18 @@ TEST(ChooseCrews, has_as_many_crews_as_the_work_needs) {
 
 TEST(ChooseCrews, keeps_within_the_largest_launch) {
   expect_crews(choose_crews({.count = 100, .slots_per_crew = 32}, 1'000'000, 64), 100, 32);
+}
+
+// Of 528 warps, 4 serve each of the five priorities alone; of 66 blocks one does.
+TEST(LargestLiveShare, leaves_the_crews_that_serve_one_priority_to_others) {
+  EXPECT_EQ(backend::cuda::largest_live_share(kWarps, 528), 508u);
+  EXPECT_EQ(backend::cuda::largest_live_share(kGroups, 66), 61u);
+}
+
+TEST(LargestLiveShare, leaves_one_crew_where_all_serve_every_priority) {
+  EXPECT_EQ(backend::cuda::largest_live_share(kWarps, 39), 38u);
+  EXPECT_EQ(backend::cuda::largest_live_share(kWarps, 2), 1u);
+  EXPECT_EQ(backend::cuda::largest_live_share(kWarps, 1), 1u);
 }
 
 TEST(ChooseCrews, has_a_crew_for_no_work) {

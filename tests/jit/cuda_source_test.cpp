@@ -130,6 +130,37 @@ TEST(CudaSource, tells_what_is_known_of_a_handler) {
   EXPECT_TRUE(has(traits, "case 3u:\n      return 0x0u;")) << traits;
 }
 
+// A session runs them in its shortest way, which cannot wait, loop or gather lanes.
+TEST(CudaSource, short_handlers_run_on_a_lane_and_end_soon) {
+  const std::string text = cuda_of(
+      "handler a = 64 { output[0] = 1; }\n"
+      "handler b = 65 { for i in 0 .. 3 { output[i] = 1; } }\n"
+      "handler c = 66 { yield; }\n"
+      "handler d = 67 scope warp { output[0] = 1; }\n"
+      "handler e = 68 scope group { output[0] = 1; }\n"
+      "handler f = 69 { args[9] = param; }\n");
+  EXPECT_TRUE(has(text, "kHasShortHandlers = true;"));
+  const std::string run = function_of(text, "run_short_handler");
+  const std::string find = function_of(text, "find_short_handler");
+  for (const int index : {0, 5}) {
+    EXPECT_TRUE(has(run, fmt::format("handler_{}(OneLane{{}}, item)", index))) << run;
+    EXPECT_TRUE(has(find, fmt::format("case {}u:\n      return {}u;", 64 + index, index))) << find;
+  }
+  for (const int index : {1, 2, 3, 4}) {
+    EXPECT_FALSE(has(run, fmt::format("handler_{}(", index))) << run;
+    EXPECT_FALSE(has(find, fmt::format("case {}u:", 64 + index))) << find;
+  }
+  EXPECT_TRUE(has(cuda_of("handler c = 66 { yield; }"), "kHasShortHandlers = false;"));
+}
+
+TEST(CudaSource, only_the_first_sixteen_short_handlers_are_there_twice) {
+  std::string program;
+  for (int i = 0; i < 20; ++i) program += fmt::format("handler h{} = {} {{ }}\n", i, 64 + i);
+  const std::string run = function_of(cuda_of(program), "run_short_handler");
+  EXPECT_TRUE(has(run, "handler_15(")) << run;
+  EXPECT_FALSE(has(run, "handler_16(")) << run;
+}
+
 TEST(CudaSource, has_the_payload_only_where_it_runs) {
   constexpr std::string_view kText = "handler a = 64 { }\npayload { output[0] = 1; }\n";
   const std::string without = cuda_of(kText);
