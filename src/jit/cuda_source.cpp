@@ -36,7 +36,8 @@ Word traits_of(Scope scope, bool commutes, const Effects& effects, bool is_long)
                        effects.writes_input,
                        effects.reads_output,
                        effects.writes_output,
-                       is_long};
+                       is_long,
+                       effects.writes_control};
   Word traits = 0;
   for (std::size_t i = 0; i < std::size(bits); ++i) traits |= Word{bits[i]} << i;
   return traits;

@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 
 #include "planner/hazard_scan.hpp"
+#include "planner/opcode_ranks.hpp"
 #include "planner/plan_check.hpp"
 
 namespace everkernel::planner {
@@ -40,6 +42,20 @@ void make_regions(Plan& plan, bool fuse) {
   }
 }
 
+// Leaves out the items that were dropped, and sorts.
+void sort_opcodes(const PlanRequest& request, Plan& plan) {
+  OpcodeRanks ranks;
+  if (!plan.duplicates.empty()) {
+    for (const OpcodeCount& count : plan.opcodes) static_cast<void>(ranks[count.opcode]);
+  }
+  for (const Duplicate& duplicate : plan.duplicates) {
+    --plan.opcodes[ranks[request.items[duplicate.item].op_handle]].items;
+  }
+  std::ranges::sort(plan.opcodes, [](const OpcodeCount& a, const OpcodeCount& b) {
+    return std::pair(b.items, a.opcode) < std::pair(a.items, b.opcode);
+  });
+}
+
 }  // namespace
 
 std::size_t Plan::size_bytes() const {
@@ -51,8 +67,9 @@ std::size_t Plan::size_bytes() const {
 }
 
 Result<void> plan(const PlanRequest& request, Plan& target) {
-  const CheckedList checked = EVERKERNEL_TRY(check_list(request));
+  CheckedList checked = EVERKERNEL_TRY(check_list(request));
   target.has_priorities = checked.has_priorities;
+  target.opcodes = std::move(checked.opcodes);
   const std::size_t count = request.items.size();
   target.places = target.arrays.places.take(count);
   target.nodes = target.arrays.nodes.take(count);
@@ -69,6 +86,7 @@ Result<void> plan(const PlanRequest& request, Plan& target) {
   target.handles = {};
   if (checked.effects == 0) {  // no item touches a handle: each is a region
     target.regions = target.ready_regions = count;
+    sort_opcodes(request, target);
     return {};
   }
   target.edges = target.arrays.edges.take(2 * count + 16);
@@ -77,6 +95,7 @@ Result<void> plan(const PlanRequest& request, Plan& target) {
                 "raise `timeout`");
   }
   make_regions(target, request.fuse);
+  sort_opcodes(request, target);
   return {};
 }
 

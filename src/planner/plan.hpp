@@ -43,6 +43,12 @@ struct Duplicate {
   Word kept = 0;  ///< runs for it
 };
 
+/// How many items of a list have an opcode.
+struct OpcodeCount {
+  Word opcode = 0;          ///< the opcode
+  std::uint64_t items = 0;  ///< items that have it and were not dropped
+};
+
 /// The output of plan(); its storage is reused.
 struct Plan {
   std::span<std::uint8_t> places = {};      ///< of items in their regions, or kDroppedPlace
@@ -58,6 +64,7 @@ struct Plan {
   std::uint64_t ready_regions = 0;     ///< regions that wait for nothing
   backend::HandlePlaces handles = {};  ///< of every handle that items touch
   bool has_priorities = false;         ///< whether items differ in priority
+  std::vector<OpcodeCount> opcodes = {};  ///< the most frequent one first
 
   /// The memory behind the spans, and temporary memory of planning.
   struct Arrays {

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "everkernel/abi/control.hpp"
+#include "planner/opcode_ranks.hpp"
 
 namespace everkernel::planner {
 namespace {
@@ -45,15 +46,26 @@ Result<CheckedList> check_list(const PlanRequest& request) {
     EVERKERNEL_TRY(check_origin(i, request.origins[i]));
     checked.has_priorities |= request.origins[i].priority != request.origins[0].priority;
   }
-  for (std::size_t i = 0; i < request.items.size(); ++i) {
-    const abi::WorkItem& item = request.items[i];
-    const Effects effects = request.effects->find(item.op_handle);
+  OpcodeRanks ranks;
+  // Items of one opcode often follow each other: a row of them is counted at once.
+  for (std::size_t i = 0; i < request.items.size();) {
+    const Word opcode = request.items[i].op_handle;
+    const Effects effects = request.effects->find(opcode);
     if ((effects & kUnknownOpcode) != 0) {
-      return bad_item(i, fmt::format("no handler has opcode {}", item.op_handle),
+      return bad_item(i, fmt::format("no handler has opcode {}", opcode),
                       "use the opcode of a handler of the megakernel, or NOP (0)");
     }
     checked.effects |= effects;
-    checked.max_handle = std::max({checked.max_handle, item.input_handle, item.output_handle});
+    const std::size_t first = i;
+    Word max_handle = checked.max_handle;
+    for (; i < request.items.size() && request.items[i].op_handle == opcode; ++i) {
+      max_handle =
+          std::max({max_handle, request.items[i].input_handle, request.items[i].output_handle});
+    }
+    checked.max_handle = max_handle;
+    const Word rank = ranks[opcode];
+    if (rank == checked.opcodes.size()) checked.opcodes.push_back({.opcode = opcode});
+    checked.opcodes[rank].items += i - first;
   }
   return checked;
 }

@@ -7,9 +7,10 @@ namespace everkernel::planner {
 
 /// Facts about a whole list that passed the check.
 struct CheckedList {
-  Word max_handle = 0;          ///< the largest handle of any item
-  Effects effects = 0;          ///< of all items together
-  bool has_priorities = false;  ///< whether items have different priorities
+  Word max_handle = 0;                    ///< the largest handle of any item
+  Effects effects = 0;                    ///< of all items together
+  bool has_priorities = false;            ///< whether items have different priorities
+  std::vector<OpcodeCount> opcodes = {};  ///< of all items
 };
 
 /// Fails with `invalid_argument` for an opcode without a handler and for a tenant or priority that

@@ -90,7 +90,6 @@ class Run {
             .kernel = state_.options,
             .options = options_,
             .plan = memory_.plan,
-            .opcodes = opcodes_,
             .kept_items = kept_items(),
             .resident_bytes = resident_bytes_,
             .last_requeues = memory_.last_requeues,
@@ -123,7 +122,6 @@ class Run {
   const backend::Deadline deadline_;
   std::shared_ptr<TableSnapshot> table_;
   std::uint64_t resident_bytes_ = 0;
-  std::vector<OpcodeCount> opcodes_;
   std::vector<Word> barriers_;  // opcodes of barriers, if the run is ordered
   planner::LaunchPolicy policy_;
   RunKernelKey kernel_key_;
@@ -141,7 +139,6 @@ class Run {
 Result<void> Run::make_plan() {
   const auto begin = Clock::now();
   EVERKERNEL_TRY(planner::plan(request_, memory_.plan));
-  opcodes_ = count_opcodes(request_.items, memory_.plan.places);
   EVERKERNEL_TRY(check_handlers());
   table_ = state_.current_table();
   for (const auto& buffer : table_->owners) {
@@ -155,7 +152,7 @@ Result<void> Run::make_plan() {
 
 void Run::find_barriers() {
   if (!options_.ordered) return;
-  for (const OpcodeCount& count : opcodes_) {
+  for (const OpcodeCount& count : memory_.plan.opcodes) {
     if ((memory_.effects.find(count.opcode) & planner::kBarrier) == 0) continue;
     barriers_.push_back(count.opcode);
     report_barrier(*state_.options.find_handler(count.opcode), count.items, report_);
@@ -163,7 +160,7 @@ void Run::find_barriers() {
 }
 
 Result<void> Run::check_handlers() const {
-  for (const OpcodeCount& count : opcodes_) {
+  for (const OpcodeCount& count : memory_.plan.opcodes) {
     const auto found = state_.options.find_handler(count.opcode);
     if (!found || !found->effects.can_await) continue;
     return fail(Code::unsupported,
@@ -209,8 +206,8 @@ Result<void> Run::choose_kernel() {
   if (run.device.shares_slot_across_workers && options_.worker_count == 0 && policy_.workers != 0) {
     policy_.workers = run.device.max_worker_count;
   }
-  const bool has_handlers =
-      std::ranges::any_of(opcodes_, [](const OpcodeCount& count) { return count.opcode != 0; });
+  const bool has_handlers = std::ranges::any_of(
+      memory_.plan.opcodes, [](const OpcodeCount& count) { return count.opcode != 0; });
   const bool compiles = has_handlers && compiles_code(run, policy_);
   const bool is_native = compiles || (has_handlers && !run.device.interpreter);
   policy_.execution = is_native ? Execution::native : Execution::interpreter;
@@ -221,7 +218,7 @@ Result<void> Run::choose_kernel() {
   Result<void> prepared;
   if (is_native || !run.device.interpreter) {
     std::vector<Word> opcodes;
-    for (const OpcodeCount& count : opcodes_) opcodes.push_back(count.opcode);
+    for (const OpcodeCount& count : memory_.plan.opcodes) opcodes.push_back(count.opcode);
     prepared = kernel_.kernel->prepare({.opcodes = opcodes, .deadline = deadline_});
   }
   report_.code_wait_ns = nanoseconds_since(code_begin);
@@ -229,7 +226,8 @@ Result<void> Run::choose_kernel() {
 }
 
 void Run::choose_order() {
-  const bool is_sorted = policy_.execution == Execution::native && opcodes_.size() > 1 &&
+  const bool is_sorted = policy_.execution == Execution::native &&
+                         memory_.plan.opcodes.size() > 1 &&
                          policy_.topology != Topology::sparse_frontier;
   if (memory_.plan.has_priorities) {
     order_ =
@@ -263,7 +261,7 @@ Result<void> Run::split() {
 }
 
 bool Run::emits() const {
-  return std::ranges::any_of(opcodes_, [this](const OpcodeCount& count) {
+  return std::ranges::any_of(memory_.plan.opcodes, [this](const OpcodeCount& count) {
     const auto found = state_.options.find_handler(count.opcode);
     return found && found->effects.emits;
   });
@@ -301,8 +299,9 @@ std::vector<std::uint64_t> Run::bytes_of_handles() const {
 
 backend::WorkGraph Run::make_graph() {
   planner::Plan& plan = memory_.plan;
+  const bool has_waiters = plan.dependencies != 0;
   // A region that waits also waits for its own claim.
-  for (std::size_t i = 0; i < plan.places.size(); ++i) {
+  for (std::size_t i = 0; has_waiters && i < plan.places.size(); ++i) {
     if (plan.places[i] == 0 && plan.waiting_for[i] != 0) ++plan.waiting_for[i];
   }
   report_.outcomes.assign(request_.items.size(), backend::kItemRemaining);
@@ -315,6 +314,7 @@ backend::WorkGraph Run::make_graph() {
           .origin = request_.origin,
           .ordered = request_.ordered,
           .ages = policy_.ages,
+          .has_waiters = has_waiters,
           .places = plan.places,
           .nodes = plan.nodes,
           .joins = plan.joins,
@@ -398,14 +398,14 @@ std::uint64_t Run::count_handled() const {
   if (program == nullptr) return 0;
   const auto is_handled = [&](Word opcode) { return program->find(opcode) != nullptr; };
   std::uint64_t count = 0;
-  for (const OpcodeCount& opcode : opcodes_) {
+  for (const OpcodeCount& opcode : memory_.plan.opcodes) {
     if (is_handled(opcode.opcode)) count += opcode.items;
   }
   if (report_.items_processed == kept_items()) return count;
   // Some items faulted or remain: those that ran are counted one by one.
   planner::OpcodeRanks ranks;
   std::vector<bool> handled_ranks;
-  for (const OpcodeCount& opcode : opcodes_) {
+  for (const OpcodeCount& opcode : memory_.plan.opcodes) {
     static_cast<void>(ranks[opcode.opcode]);
     handled_ranks.push_back(is_handled(opcode.opcode));
   }

@@ -30,22 +30,6 @@ constexpr std::uint64_t kTicketsPerWorker = 32;
 
 }  // namespace
 
-std::vector<OpcodeCount> count_opcodes(std::span<const abi::WorkItem> items,
-                                       std::span<const std::uint8_t> places) {
-  planner::OpcodeRanks ranks;
-  std::vector<OpcodeCount> sorted;
-  for (std::size_t i = 0; i < items.size(); ++i) {
-    if (places[i] == backend::kDroppedPlace) continue;
-    const Word rank = ranks[items[i].op_handle];
-    if (rank == sorted.size()) sorted.push_back({.opcode = items[i].op_handle});
-    ++sorted[rank].items;
-  }
-  std::ranges::sort(sorted, [](const OpcodeCount& a, const OpcodeCount& b) {
-    return std::pair(b.items, a.opcode) < std::pair(a.items, b.opcode);
-  });
-  return sorted;
-}
-
 Word queue_entries(const backend::KernelOptions& kernel) {
   return std::bit_floor(
       std::clamp(kernel.geometry.slot_count, abi::kMinQueueCapacity, abi::kMaxQueueCapacity));
@@ -53,7 +37,7 @@ Word queue_entries(const backend::KernelOptions& kernel) {
 
 planner::LaunchRequest launch_request(const RunFacts& run) {
   const planner::Plan& plan = run.plan;
-  const auto hot = std::ranges::count_if(run.opcodes, [&](const OpcodeCount& count) {
+  const auto hot = std::ranges::count_if(run.plan.opcodes, [&](const OpcodeCount& count) {
     return count.items >= kHotItems && count.items * kHotShare >= run.kept_items;
   });
   // Regions that are ready at one time: those that wait for nothing or, if that is more, the

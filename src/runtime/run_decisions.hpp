@@ -14,15 +14,7 @@
 
 namespace everkernel {
 
-/// How many items of a run have an opcode.
-struct OpcodeCount {
-  Word opcode = 0;          ///< the opcode
-  std::uint64_t items = 0;  ///< items that have it and were not dropped
-};
-
-/// Counts the items that are not dropped; the most frequent opcode comes first.
-std::vector<OpcodeCount> count_opcodes(std::span<const abi::WorkItem> items,
-                                       std::span<const std::uint8_t> places);
+using planner::OpcodeCount;
 
 /// The facts that the decisions depend on.
 struct RunFacts {
@@ -30,7 +22,6 @@ struct RunFacts {
   const backend::KernelOptions& kernel;            ///< options of the megakernel
   const RunOptions& options;                       ///< options of the call
   const planner::Plan& plan;                       ///< which items wait for which
-  std::span<const OpcodeCount> opcodes;            ///< as count_opcodes() gives them
   std::uint64_t kept_items = 0;                    ///< items that are not dropped
   std::uint64_t resident_bytes = 0;                ///< bytes of all buffers
   std::uint64_t last_requeues = 0;                 ///< items the run before this one requeued

@@ -55,6 +55,8 @@ struct Things {
   void *pinned = nullptr, *made_pinned = nullptr, *pages = nullptr;
   CuModule module = nullptr, made_module = nullptr;
   CuFunction function = nullptr;
+  CuGraph graph = nullptr;
+  CuGraphExec executable = nullptr;
 
   void expect(CuResult result, const char* call) const {
     if (result == kCuSuccess) return;
@@ -73,6 +75,25 @@ struct Things {
     expect(d.cuModuleGetFunction(&function, module, "own"), "cuModuleGetFunction");
     pages = ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (pages == MAP_FAILED) throw std::runtime_error("mmap");
+    make_graph();
+    run_graph();
+  }
+
+  void make_graph() {
+    expect(driver.cuGraphCreate(&graph, 0), "cuGraphCreate");
+    CuPointer argument = memory;
+    void* arguments[] = {&argument};
+    CuKernelNode node;
+    node.function = function;
+    node.grid[0] = node.block[0] = 1;
+    node.arguments = arguments;
+    CuGraphNode added = nullptr;
+    expect(driver.cuGraphAddKernelNode(&added, graph, nullptr, 0, &node), "cuGraphAddKernelNode");
+    expect(driver.cuGraphInstantiate(&executable, graph, 0), "cuGraphInstantiate");
+  }
+  void run_graph() const {
+    expect(driver.cuGraphLaunch(executable, stream), "cuGraphLaunch");
+    expect(driver.cuStreamSynchronize(stream), "cuStreamSynchronize");
   }
 
   void run_own_kernel(CuStream in) const {
@@ -102,6 +123,13 @@ const std::vector<Row>& rows() {
        [](Things& t) {
          t.expect(t.driver.cuMemsetD32Async(t.memory, 1, 16, t.stream), "cuMemsetD32Async");
          t.run_own_kernel(t.stream);
+       }},
+      {"cuGraphLaunch of a graph that was launched before", {}, [](Things& t) { t.run_graph(); }},
+      {"cuGraphInstantiate and cuGraphLaunch",
+       {},
+       [](Things& t) {
+         t.make_graph();
+         t.run_graph();
        }},
       {"cuMemAlloc", {}, [](Things& t) { t.expect(t.driver.cuMemAlloc(&t.made, kBytes), ""); }},
       {"cuMemHostAlloc",

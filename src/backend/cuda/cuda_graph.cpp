@@ -29,6 +29,7 @@ using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
 static_assert(kNoNode == device::kNoNode && kMany == device::kMany);
+static_assert(kMaxRegionItems <= device::kWaitsAlone);
 static_assert(kItemDone == device::kItemDone && kItemRemaining == 0);
 static_assert(sizeof(Node) == sizeof(device::Waiters) && sizeof(Origin) == 2);
 static_assert(sizeof(FreshRegion) == 16 && sizeof(Continuation) == 64);
@@ -166,8 +167,15 @@ CudaGraphKernel::CudaGraphKernel(GraphCode code, std::shared_ptr<GraphMemory> me
 // Gathers the waiters of each node in whole chunks, which lanes read side by side without following
 // links.
 void CudaGraphKernel::gather_waiters() {
+  if (!graph_.has_waiters) return;
   gather_waiters(graph_.nodes, node_waiters_);
   gather_waiters(graph_.joins, join_waiters_);
+}
+
+// What the device has to know of the only waiter of a node. A region also waits for its claim.
+Word CudaGraphKernel::first_chunk_of(Word only_waiter) const {
+  const Word place = graph_.places[only_waiter];
+  return place == 0 && graph_.waiting_for[only_waiter] == 2 ? device::kWaitsAlone : place;
 }
 
 void CudaGraphKernel::gather_waiters(std::span<const Node> nodes,
@@ -176,6 +184,9 @@ void CudaGraphKernel::gather_waiters(std::span<const Node> nodes,
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     const Node& node = nodes[i];
     gathered[i] = {.only = node.last_waiter, .first_chunk = 0};
+    if (node.last_waiter < graph_.items.size()) {
+      gathered[i].first_chunk = first_chunk_of(node.last_waiter);
+    }
     if (node.last_waiter == kNoNode || (node.last_waiter & kMany) == 0) continue;
     const std::size_t first = chunks_.size();
     graph_.for_each_waiter(node, [this](Word waiter) { chunks_.push_back(waiter); });
@@ -196,13 +207,14 @@ CudaGraphKernel::Layout CudaGraphKernel::lay_out() {
   at.table = layout.copy(table_entries());
   at.items = layout.copy(graph_.items);
   at.origins = layout.copy(graph_.origins);
-  at.places = layout.copy(graph_.places);
   at.nodes = layout.copy(std::as_bytes(std::span(node_waiters_)));
   at.joins = layout.copy(std::as_bytes(std::span(join_waiters_)));
   at.chunks = layout.copy(std::as_bytes(std::span(chunks_)));
-  at.waiting_for = layout.copy(std::as_bytes(graph_.waiting_for));
-  at.join_waiting_for = layout.copy(std::as_bytes(graph_.join_waiting_for));
-  at.keys = layout.copy(graph_.handles.keys);
+  if (graph_.has_waiters) {
+    at.waiting_for = layout.copy(std::as_bytes(graph_.waiting_for));
+    at.join_waiting_for = layout.copy(std::as_bytes(graph_.join_waiting_for));
+    at.keys = layout.copy(graph_.handles.keys);
+  }
   at.zeros = layout.end();
   at.signals = layout.add(2 * abi::kWordBytes);
   at.shared = layout.add(sizeof(GraphShared));
@@ -230,7 +242,14 @@ Result<void> CudaGraphKernel::upload() {
                                           (offsets_.zeros_end - offsets_.zeros) / abi::kWordBytes,
                                           context().copy_stream()),
       "clearing the memory of a run"));
-  // write() waits for its stream, on which the memset runs as well.
+  if (graph_.has_waiters) {
+    EVERKERNEL_TRY(
+        context().check(context().driver().cuMemsetD32Async(
+                            reinterpret_cast<CuPointer>(block() + offsets_.ticket_of),
+                            device::kNoTicket, graph_.items.size(), context().copy_stream()),
+                        "clearing the tickets of a run"));
+  }
+  // write() waits for its stream, on which the memsets run as well.
   EVERKERNEL_TRY(layout.write_to(*memory_->block));
   totals_.bytes_uploaded = offsets_.zeros;
   node_waiters_ = {};
@@ -269,12 +288,13 @@ void CudaGraphKernel::fill_graph_params() {
   set(params.leave, offsets_.signals + static_cast<std::size_t>(Signal::leave) * abi::kWordBytes);
   set(params.items, offsets_.items);
   if (!graph_.origins.empty()) set(params.origins, offsets_.origins);
-  set(params.places, offsets_.places);
-  set(params.nodes, offsets_.nodes);
+  if (graph_.has_waiters) {
+    set(params.nodes, offsets_.nodes);
+    set(params.waiting_for, offsets_.waiting_for);
+    set(params.join_waiting_for, offsets_.join_waiting_for);
+  }
   set(params.joins, offsets_.joins);
   set(params.chunks, offsets_.chunks);
-  set(params.waiting_for, offsets_.waiting_for);
-  set(params.join_waiting_for, offsets_.join_waiting_for);
   set(params.ticket_of, offsets_.ticket_of);
   set(params.outcomes, offsets_.outcomes);
   if (!graph_.handles.keys.empty()) set(params.keys, offsets_.keys);
@@ -287,7 +307,7 @@ void CudaGraphKernel::fill_graph_params() {
   params.report = reinterpret_cast<GraphReport*>(memory_->report->device_pointer());
   params.item_count = static_cast<Word>(graph_.items.size());
   params.origin = origin_word(graph_.origin);
-  params.is_ordered = graph_.ordered ? 1 : 0;
+  params.is_ordered = graph_.ordered && graph_.has_waiters ? 1 : 0;
   params.ages = graph_.ages ? 1 : 0;
 }
 

@@ -64,7 +64,7 @@ class CudaGraphKernel final : public GraphKernel {
  private:
   // Offsets of the arrays in the block.
   struct Offsets {
-    std::size_t control, debug_log, table, items, origins, places, nodes, joins, chunks;
+    std::size_t control, debug_log, table, items, origins, nodes, joins, chunks;
     std::size_t waiting_for, join_waiting_for, keys;
     std::size_t zeros, signals, shared, ring_shared, emitted, poisoned_by, released, left, outcomes;
     std::size_t zeros_end, ticket_of;
@@ -76,6 +76,7 @@ class CudaGraphKernel final : public GraphKernel {
   CudaGraphKernel(GraphCode code, std::shared_ptr<GraphMemory> memory, const GraphLaunch& launch,
                   protocol::LiveWords control);
   void gather_waiters();
+  Word first_chunk_of(Word only_waiter) const;
   void gather_waiters(std::span<const Node> nodes, std::vector<device::Waiters>& gathered);
   Layout lay_out();
   Result<void> upload();

@@ -22,9 +22,16 @@ inline constexpr Word kChunkWaiters = 8;
 
 /// The nodes that wait for an item or join.
 struct alignas(8) Waiters {
-  Word only;         ///< the only waiter; kNoNode = none; kMany | number of chunks = several
-  Word first_chunk;  ///< of several waiters
+  Word only;  ///< the only waiter; kNoNode = none; kMany | number of chunks = several
+  /// Of several waiters; of one: its place in the region of this node, or kWaitsAlone or 0, if it
+  /// begins another.
+  Word first_chunk;
 };
+/// The only waiter of a node begins a region and waits for no other node.
+inline constexpr Word kWaitsAlone = 0x100;
+
+/// The ticket of a region that nobody has claimed.
+inline constexpr Word kNoTicket = 0xFFFFFFFFu;
 
 /// A region of a portion that a launch begins with.
 struct alignas(16) FreshRegion {
@@ -85,8 +92,7 @@ struct GraphParams {
   const Word* leave;              ///< non-zero: crews finish the items that they hold and leave
   const abi::WorkItem* items;     ///< of the run
   const unsigned short* origins;  ///< tenant and priority of each item, or null
-  const unsigned char* places;    ///< of each item in its region
-  const Waiters* nodes;           ///< waiters of each item
+  const Waiters* nodes;           ///< waiters of each item; null: none has any
   const Waiters* joins;           ///< waiters of each join
   const Word* chunks;             ///< kChunkWaiters words each
   Word* waiting_for;              ///< nodes that each item waits for

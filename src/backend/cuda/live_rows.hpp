@@ -42,6 +42,7 @@ struct alignas(128) LiveQueueRow {
   Wide head;             ///< the next ticket; the crew that looks stores it
   Word waiting_count;    ///< bits that are set in `waiting`
   Word next_waiting;     ///< the place from which the crew that looks searches for the next one
+  Word whole_windows;    ///< narrow windows in a row that were whole, when a crew stopped looking
   alignas(128) Wide claim;            ///< number of the present stretch, portions of it pulled
   LiveStretch stretches[kStretches];  ///< by their number
 };

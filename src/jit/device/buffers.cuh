@@ -53,9 +53,11 @@ struct Buffer {
 /// Loads of the table. A live kernel gets other tables while it runs, one of them perhaps where an
 /// earlier one was: its loads stay behind the acquire of the item, and in the cache that it clears.
 #if defined(EVERKERNEL_LIVE)
-#define EK_LOAD_TABLE asm volatile("ld.global"
+#define EK_TABLE_ASM asm volatile
+#define EK_TABLE_LOAD "ld.global"
 #else
-#define EK_LOAD_TABLE asm("ld.global.nc"
+#define EK_TABLE_ASM asm
+#define EK_TABLE_LOAD "ld.global.nc"
 #endif
 
 /// The only entry of a table without entries.
@@ -69,21 +71,18 @@ EK_DEVICE Buffer find_buffer(const BufferTable& table, Word handle, Word tenant)
   const BufferEntry* const entries = has_entries ? table.entries : &kNoEntry;
   const Word mask = has_entries ? table.mask : 0;
   Word place = (handle * 0x9E3779B1u >> 7) & mask;
-  Wide entry;
-  Word count, found;
+  Wide words;
+  Word count, found, access, owner;
   for (;; place = (place + 1) & mask) {
-    entry = __cvta_generic_to_global(entries + place);
-    EK_LOAD_TABLE ".v2.u32 {%0, %1}, [%2+8]; // ek:table"
-                  : "=r"(count), "=r"(found)
-                  : "l"(entry));
+    const Wide entry = __cvta_generic_to_global(entries + place);
+    // One statement, so that all loads are under way together: nearly always the entry is the one.
+    EK_TABLE_ASM(EK_TABLE_LOAD ".v2.u32 {%0, %1}, [%5+8]; // ek:table\n" EK_TABLE_LOAD
+                               ".u64 %2, [%5]; // ek:table\n" EK_TABLE_LOAD
+                               ".v2.u32 {%3, %4}, [%5+16]; // ek:table"
+                 : "=&r"(count), "=&r"(found), "=&l"(words), "=&r"(access), "=&r"(owner)
+                 : "l"(entry));
     if (found == handle || found == 0) break;  // ends: the table is never full
   }
-  Wide words;
-  Word access, owner;
-  EK_LOAD_TABLE ".u64 %0, [%1]; // ek:table" : "=l"(words) : "l"(entry));
-  EK_LOAD_TABLE ".v2.u32 {%0, %1}, [%2+16]; // ek:table"
-                : "=r"(access), "=r"(owner)
-                : "l"(entry));
   const bool is_there = found != 0;
   const bool is_owner = owner == kEveryTenant || owner == tenant;
   Buffer buffer;

@@ -91,7 +91,8 @@ struct WorkGraph {
   std::span<const Origin> origins = {};       ///< one for each item, or empty
   Origin origin = {};                         ///< of every item when `origins` is empty
   bool ordered = true;                        ///< whether a fault poisons dependent items
-  bool ages = false;  ///< whether items that asked to run again go before new regions
+  bool ages = false;        ///< whether items that asked to run again go before new regions
+  bool has_waiters = true;  ///< whether any node waits for another
   std::span<const std::uint8_t> places = {};  ///< of an item in its region, or kDroppedPlace
   std::span<const Node> nodes = {};           ///< of an item: the nodes that wait for it
   std::span<const Node> joins = {};           ///< of a join: the nodes that wait for it

@@ -9,14 +9,6 @@
 
 namespace everkernel::device {
 
-/// The place of an item in its region; 0 is the first.
-EK_DEVICE Word load_place(const unsigned char* places, Word item) {
-  Word place;
-  asm volatile("ld.global.nc.u8 %0, [%1]; // ek:row"
-               : "=r"(place)
-               : "l"(__cvta_generic_to_global(places + item)));
-  return place;
-}
 /// The tenant of an item in the lowest byte, its priority above it.
 EK_DEVICE Word load_origin(const unsigned short* origins, Word item) {
   unsigned short origin;

@@ -263,7 +263,9 @@ class LiveTaking : protected LiveExpress {
       if (holds_ && is(item_.opcode, Opcode::packed_slot)) store_slot(item_, SlotStatus::claimed);
       __syncwarp();
     }
-    if (is_long_) leave_looking_for(__shfl_sync(kAllLanes, item_.queue.number, owner));
+    if (!is_long_) return;
+    keep_windows();
+    leave_looking_for(__shfl_sync(kAllLanes, item_.queue.number, owner));
   }
 
   /// Marks the items that were taken, if one of them may take long.

@@ -67,7 +67,7 @@ class LiveWindow : protected LiveDuty {
                  ? WideWord(limits_ + first_queue_ + index).load_relaxed()
                  : ~Wide{0};
     has_full_windows_ = __any_sync(kAllLanes, lanes_each_ != 1) != 0;
-    whole_windows_ = 0;
+    whole_windows_ = window_.row != nullptr ? load_field(&window_.row->whole_windows) : 0;
     is_counting_windows_ = __any_sync(kAllLanes, reach_ < kLongRow) != 0;
     streaming_ = 0;
     is_on_board_ = false;
@@ -289,6 +289,11 @@ class LiveWindow : protected LiveDuty {
   EK_DEVICE void count_windows(Word found) {
     const bool is_whole = reach_ < kLongRow && row_length(found) == reach_;
     whole_windows_ = is_whole ? whole_windows_ + 1 : 0;
+  }
+  /// The crew that looks next goes on counting: in a flood of long items each crew looks once.
+  EK_DEVICE void keep_windows() const {
+    if (!is_counting_windows_ || window_.row == nullptr || lane_index() != first_lane()) return;
+    one_word(&window_.row->whole_windows).store_relaxed(0, whole_windows_);
   }
 
   const bool has_streams_;
