@@ -2,7 +2,8 @@
 // small and large queues. No item is lost, doubled or torn: endurance_items.hpp says how that
 // shows.
 //
-// EVERKERNEL_ITEMS=N runs about N items. This program is the other process, too.
+// EVERKERNEL_ITEMS=N runs about N items. EVERKERNEL_SWAPS=N replaces the handlers up to N times
+// while the items of a row run. This program is the other process, too.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -33,6 +34,7 @@ using abi::EntryFormat;
 using Clock = std::chrono::steady_clock;
 
 constexpr Word kProducers = 2;  // in each process
+constexpr const char* kOneMore = "handler unused = 66 { output[0] = param; }\n";
 constexpr std::string_view kClientOption = "--client";
 constexpr int kFirstQueue = kFirstInherited;
 constexpr int kAnswerFile = kFirstInherited + static_cast<int>(kProducers);
@@ -109,6 +111,10 @@ class Endurance : public testing::Test {
   void SetUp() override {
     const auto program = check_text(kEnduranceHandlers);
     ASSERT_TRUE(program) << message_of(program);
+    programs_.push_back(*program);
+    const auto other = check_text(std::string(kEnduranceHandlers) + kOneMore);
+    ASSERT_TRUE(other) << message_of(other);
+    programs_.push_back(*other);
     auto made = Megakernel::create(backend_under_test(), {.handlers = *program});
     ASSERT_TRUE(made) << message_of(made);
     kernel_.emplace(std::move(*made));
@@ -157,8 +163,10 @@ class Endurance : public testing::Test {
     *answer_ = {};
     Process client(command);
     std::array<Sums, kProducers> sums;
+    std::jthread swapper([this](const std::stop_token& stop) { swap_handlers(stop); });
     EXPECT_EQ(produce(own, share, sums), "");
     const Outcome outcome = client.finish();
+    swapper = {};
     EXPECT_EQ(outcome.status, 0) << answer_->problem << outcome.err;
     for (const Sums& added : sums) expected_.add(added);
     for (const Sums& added : answer_->sums) expected_.add(added);
@@ -175,6 +183,18 @@ class Endurance : public testing::Test {
     return wrong;
   }
   Sums& expected() { return expected_; }
+  Word swaps() const { return swaps_; }
+
+  // Replaces the handlers, which stay the same but for one that no item names.
+  void swap_handlers(const std::stop_token& stop) {
+    const std::uint64_t most = number_from("EVERKERNEL_SWAPS").value_or(0);
+    while (swaps_ < most && !stop.stop_requested()) {
+      const auto replaced = session_->replace_handlers(programs_[(swaps_ + 1) % 2]);
+      EXPECT_TRUE(replaced) << message_of(replaced);
+      if (!replaced) return;
+      ++swaps_;
+    }
+  }
 
   std::optional<Megakernel> kernel_;
   std::optional<DataBuffer> sums_;
@@ -184,6 +204,8 @@ class Endurance : public testing::Test {
   Descriptor file_;
   Answer* answer_ = nullptr;
   Sums expected_;
+  std::vector<ir::VerifiedProgram> programs_;
+  Word swaps_ = 0;
 };
 
 class EnduranceRows : public Endurance, public testing::WithParamInterface<Row> {};
@@ -197,9 +219,10 @@ TEST_P(EnduranceRows, no_item_is_lost_doubled_or_torn) {
   const auto begin = Clock::now();
   run(row, each);
   const double us = std::chrono::duration<double, std::micro>(Clock::now() - begin).count();
-  fmt::print("  {:>11} items, {:.2f} s, {:.2f} M/s\n", all, us / 1e6,
-             static_cast<double>(all) / us);
+  fmt::print("  {:>11} items, {:.2f} s, {:.2f} M/s, {} swaps\n", all, us / 1e6,
+             static_cast<double>(all) / us, swaps());
   std::fflush(stdout);
+  RecordProperty("swaps", fmt::format("{}", swaps()));
   RecordProperty("items", fmt::format("{}", all));
   RecordProperty("items_per_us", fmt::format("{:.2f}", static_cast<double>(all) / us));
   EXPECT_EQ(wrong_words(), std::vector<Word>());

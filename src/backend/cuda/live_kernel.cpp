@@ -63,6 +63,9 @@ constexpr Word kLongestPauseNs = 8000;
 // than half, so that other kernels run beside them.
 constexpr Word kWarpsPerSm = 4;
 
+// Of that many crews, one is left to others by a tenant whose quota was not set.
+constexpr Word kShareLeft = 8;
+
 // Crews that serve one priority each, if that leaves at least as many for all.
 Word home_crews_of(const CrewKernel& kernel, Word crew_count) {
   const Word home = kernel.has_groups ? 1 : kWarpsPerSm;
@@ -95,8 +98,11 @@ Word live_worker_count(const Context& context, const CrewKernel& kernel, Word li
   return limit == 0 ? most : std::min(limit, most);
 }
 
+// Crews that serve one priority alone are too few to run what all other tenants publish, so the
+// largest share leaves some of the others too.
 Word largest_live_share(const CrewKernel& kernel, Word crew_count) {
-  const Word left = std::max<Word>(home_crews_of(kernel, crew_count) * abi::kPriorityCount, 1);
+  const Word home = home_crews_of(kernel, crew_count) * abi::kPriorityCount;
+  const Word left = home == 0 ? 1 : home + crew_count / kShareLeft;
   return crew_count > left ? crew_count - left : 1;
 }
 

@@ -104,12 +104,12 @@ class LiveDuty {
   /// The same, equal on all lanes.
   EK_DEVICE bool same_shut_down() const { return __shfl_sync(kAllLanes, is_shut_down(), 0) != 0; }
 
-  /// Takes the lock of a priority that has queues and at which nobody looks. Each of the first
-  /// lanes looks at one lock.
-  EK_DEVICE bool take_lock() {
+  /// The locks that this crew may take now, of priorities that have queues, and on their lanes
+  /// where these queues are in the orders. Each of the first lanes looks at one lock.
+  EK_DEVICE Word free_locks(Word& first, Word& end) const {
     const Word lane = lane_index();
     const bool is_mine = serves_one_level() ? lane >= first_level_ && lane < end_level_ : lane == 0;
-    Word first = 0, end = 0, is_held = 1;
+    Word is_held = 1;
     if (is_mine) {
       first = load_field(orders_->level_begin + lane);
       end = load_field(orders_->level_begin +
@@ -117,11 +117,22 @@ class LiveDuty {
       is_held = load_field(&shared_.looking[lane].is_held);
     }
     __syncwarp();
-    const Word free = __ballot_sync(kAllLanes, is_held == 0 && first != end);
+    return __ballot_sync(kAllLanes, is_held == 0 && first != end);
+  }
+  /// Whether a crew that pulls portions is needed for looking.
+  EK_DEVICE bool is_needed_to_look() const {
+    Word first = 0, end = 0;
+    return free_locks(first, end) != 0;
+  }
+
+  /// Takes the lock of a priority that has queues and at which nobody looks.
+  EK_DEVICE bool take_lock() {
+    Word first = 0, end = 0;
+    const Word free = free_locks(first, end);
     if (free == 0) return false;
     level_ = lowest_lane(free);
     Word got = 0;
-    if (lane == 0) got = lock().claim(0, 0, 1) ? 1 : 0;
+    if (lane_index() == 0) got = lock().claim(0, 0, 1) ? 1 : 0;
     if (__shfl_sync(kAllLanes, got, 0) == 0) return false;
     first_queue_ = __shfl_sync(kAllLanes, first, level_);
     end_queue_ = __shfl_sync(kAllLanes, end, level_);

@@ -76,6 +76,7 @@ class LivePulling : protected LiveTaking {
   /// new orders.
   EK_DEVICE bool pull_again() {
     if (is_home() || !may_pull_again_ || ++pulls_ % kPullsInARow == 0) return false;
+    if (is_needed_to_look()) return false;  // the crew that looked runs a long item
     return pull_from(window_.row) && take_portion();
   }
   EK_DEVICE void stop_pulling() {
