@@ -12,10 +12,6 @@
 
 namespace everkernel::device {
 
-/// From this quota on, short items that the looking crews run themselves are not counted: they hold
-/// no worker, and there are never more of them at one time.
-inline constexpr Word kLargeQuota = kWarpLanes * abi::kPriorityCount;
-
 /// A crew that runs the commonest items by the way.
 class LiveExpress : protected LiveWindow {
  protected:
@@ -23,7 +19,8 @@ class LiveExpress : protected LiveWindow {
 
   /// Runs the items that a look has found at once, if the first one of every queue is a NOP, a
   /// built-in operation on control words or a short handler that no quota counts: between the load
-  /// of an entry and the store of its outcome, every instruction counts. Returns whether it did.
+  /// of an entry and the store of its outcome, every instruction counts. Queues of which a stretch
+  /// is about to be opened are left out. Returns whether it ran any.
   EK_DEVICE bool run_express(const LiveLook& look) {
     if (!has_express_) return false;
     const Quad head = look.quads[0];
@@ -47,8 +44,7 @@ class LiveExpress : protected LiveWindow {
       }
     }
     if (is_counting_windows_) count_windows(look.found);
-    if (__any_sync(kAllLanes, is_row_of_many(look))) return false;
-    const bool is_counted = look.quota < params_.crew_count && look.quota < kLargeQuota;
+    const Word found = look.found & ~__ballot_sync(kAllLanes, look.stretch != 0);
     const bool is_builtin = opcode <= static_cast<Word>(Opcode::compare_swap);
     // A built-in operation leaves its last arguments as results, which were not gathered here.
     if (is_builtin && window_.is_full && window_.has_results) is_sound = false;
@@ -56,12 +52,12 @@ class LiveExpress : protected LiveWindow {
     if constexpr (kHasShortHandlers) {
       if (!is_builtin) handler = find_short_handler(opcode);
     }
-    const bool is_express = is_sound && is_known_ && !is_counted &&
+    const bool is_express = is_sound && is_known_ && !has_small_quota(look) &&
                             (is_builtin || handler != kNoHandler) &&
-                            (look.found >> lane_index() & 1) != 0;
+                            (found >> lane_index() & 1) != 0;
     Word row = __ballot_sync(kAllLanes, is_express);
     const Word heads = __ballot_sync(kAllLanes, behind_ == 0 && owns_entry());
-    if ((look.found & heads & ~row) != 0 || (row & heads) == 0) return false;
+    if ((found & heads & ~row) != 0 || (row & heads) == 0) return false;
     if (has_full_windows_) row = all_lanes_of(row);
     const Word count = row_length(row);
     const bool takes = owns_entry() && behind_ < count;

@@ -165,6 +165,8 @@ class LiveCrew : LiveVisits {
       if (look.found != 0) found_at_ = look_count_;
       if (look.found != 0 && !needs_care && run_express(look)) {
         wait_for_answer(look.found);
+        open_stretches(look);
+        begin_to_stream(look);
         continue;
       }
       if (look.found != 0 || needs_care) return look;

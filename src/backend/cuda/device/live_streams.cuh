@@ -52,6 +52,12 @@ struct Stretches {
     return static_cast<Word>(claim) < portions(count);
   }
 
+  /// Tickets of the stretch of that number; 0 if all of it has ended and its row has the number of
+  /// another one by now.
+  EK_DEVICE Word load_count(Word number) const {
+    const Wide size = WideWord(&stretch(number).size).load_relaxed();
+    return static_cast<Word>(size >> 32) == number ? static_cast<Word>(size) : 0;
+  }
   /// Makes `count` tickets from `first` on the stretch of that number, the next one. Only the crew
   /// that looks calls it, with one lane, when nothing is left to pull and the row is free.
   EK_DEVICE void open(Word number, Wide first, Word count) const {
@@ -83,12 +89,6 @@ struct Stretches {
   }
 
  private:
-  /// Tickets of the stretch of that number; 0 if all of it has ended and its row has the number of
-  /// another one by now.
-  EK_DEVICE Word load_count(Word number) const {
-    const Wide size = WideWord(&stretch(number).size).load_relaxed();
-    return static_cast<Word>(size >> 32) == number ? static_cast<Word>(size) : 0;
-  }
   EK_DEVICE static Word portions(Word count) { return (count + kPortion - 1) / kPortion; }
   EK_DEVICE WideWord claims() const { return WideWord(&row->claim); }
   EK_DEVICE LiveStretch& stretch(Word number) const { return row->stretches[number % kStretches]; }

@@ -64,40 +64,27 @@ class LiveTaking : protected LiveExpress {
     __syncwarp();
   }
 
-  /// Makes stretches of what is filled in queues of which a look has found many entries; returns
-  /// whether it made any. Otherwise the window is taken as it is.
-  EK_DEVICE bool open_stretches(const LiveLook& look) {
+  /// Makes stretches of what is filled in queues of which a look has found many entries, and takes
+  /// them out of what was found.
+  EK_DEVICE void open_stretches(LiveLook& look) {
+    if (!__any_sync(kAllLanes, look.stretch != 0)) return;
     Word count = 0;
-    // What a portion has above a small quota would be given back, and visited item by item.
-    const bool has_small_quota = look.quota < params_.crew_count && look.quota < kLargeQuota;
-    if (is_row_of_many(look) && !has_small_quota && lane_index() == first_lane()) {
-      count = streaming_ != 0 ? look.stretch : begin_to_stream();
-      if (count != 0) is_on_board_ = is_on_board_ || put_on_board();
-      if (!is_on_board_) count = 0;
+    if (look.stretch != 0 && lane_index() == first_lane()) {
+      is_on_board_ = is_on_board_ || put_on_board();
+      if (is_on_board_) count = look.stretch;
       if (count != 0) Stretches{window_.row}.open(++stretch_number_, head_, count);
-      if (count == 0) whole_windows_ = 0;
     }
     __syncwarp();
     count = __shfl_sync(kAllLanes, count, first_lane());
+    stretch_number_ = __shfl_sync(kAllLanes, stretch_number_, first_lane());
     if (count != 0) {
-      streaming_ = kStreamingLooks;
       stretch_count_ = count;
       head_ += count;
       if (lane_index() == first_lane()) WideWord(&window_.row->head).store_relaxed(head_);
     }
     __syncwarp();
-    if (!__any_sync(kAllLanes, count != 0)) return false;
+    look.found &= ~__ballot_sync(kAllLanes, count != 0);
     quiet_since_ = look_count_;
-    return true;
-  }
-  /// How many tickets can become the first stretch of a queue that did not stream so far; 0: none.
-  EK_DEVICE Word begin_to_stream() {
-    const Stretches stretches{window_.row};
-    const Wide claim = stretches.load_claim();
-    stretch_number_ = static_cast<Word>(claim >> 32);
-    if (stretches.has_more() || stretches.load_left(stretch_number_ + 1) != 0) return 0;
-    const Word count = filled_behind_head(load_filled(window_.entries));
-    return count >= kLeastStretch ? count : 0;
   }
   EK_DEVICE bool put_on_board() const {
     return StreamBoard{shared_.board}.put(queue_place_, epoch_);
@@ -106,7 +93,9 @@ class LiveTaking : protected LiveExpress {
   /// Takes items that a look has found; returns whether there are any to run.
   EK_DEVICE bool take(LiveLook& look) {
     if (!has_express_ && is_counting_windows_) count_windows(look.found);
-    if (open_stretches(look)) return false;
+    open_stretches(look);
+    look.found &= ~begin_to_stream(look);  // the next look says how much there is
+    if (look.found == 0) return false;
     gather(look);
     const bool is_of_level = is_level_in_turn(look.found);
     const bool is_there = is_of_level && behind_ < row_length(look.found);

@@ -19,15 +19,19 @@ namespace everkernel::device {
 inline constexpr Word kLongRow = 8;
 /// Looks without a stretch after which a queue no longer counts as one that streams.
 inline constexpr Word kStreamingLooks = 64;
+/// From this quota on, short items that the looking crews run themselves are not counted: they hold
+/// no worker, and there are never more of them at one time.
+inline constexpr Word kLargeQuota = kWarpLanes * abi::kPriorityCount;
 
 /// What a look has seen.
 struct LiveLook {
   const LiveOrders* orders;
   Word shutdown;
   Word tenant_base;
-  // Of this lane: the record of the place, and of its queue the tenant's mask and quota and the
-  // items that wait.
-  Word ended, mask, quota, waiting;
+  // Of this lane: the record of the place, and of its queue the tenant's mask and quota, the shares
+  // of the quota that are held, and the items that wait. A portion is not looked at for its quota.
+  Word ended, mask, quota, held, waiting;
+  bool is_portion;
   Quad quads[abi::kFullQuads];
   // Of a queue that streams, on its first lane: how far it is filled, by the producer's word; its
   // claim, and what is left of the stretch whose row comes next.
@@ -88,8 +92,9 @@ class LiveWindow : protected LiveDuty {
   /// row of one queue. All loads are under way together.
   EK_DEVICE void begin_look(LiveLook& look, Word row_length = 0) const {
     const Words control = runner_.control();
-    look.ended = look.mask = look.quota = look.waiting = 0;
+    look.ended = look.mask = look.quota = look.held = look.waiting = 0;
     look.filled = look.claim = look.left = look.stretch = 0;
+    look.is_portion = row_length != 0;
     look.orders = load_pointer(&shared_.orders);
     look.shutdown = is_shut_down();
     look.tenant_base = control.load_relaxed(abi::kControlTenantBase.first);
@@ -99,6 +104,7 @@ class LiveWindow : protected LiveDuty {
       look.waiting = load_field(&window_.row->waiting_count);
       look.mask = control.load_relaxed_if(is_known_, Wide{tenant_base_} + window_.tenant);
       look.quota = control.load_relaxed(abi::kControlTenantQuotas.first + window_.tenant);
+      look.held = load_field(&shared_.in_flight[window_.tenant]);
       if (streaming_ != 0 && lane_index() == first_lane()) {
         const Stretches stretches{window_.row};
         look.filled = load_filled(window_.entries);
@@ -138,7 +144,7 @@ class LiveWindow : protected LiveDuty {
   EK_DEVICE void end_look_at_streams(LiveLook& look) {
     bool must_wait = false;
     if (streaming_ != 0 && lane_index() == first_lane()) {
-      const Word count = filled_behind_head(look.filled);
+      const Word count = has_small_quota(look) ? 0 : filled_behind_head(look.filled);
       const bool is_many = count >= kLeastStretch && row_length(look.found) == reach_;
       must_wait = Stretches::leaves_some(look.claim, stretch_count_) || (is_many && look.left != 0);
       if (is_many && !must_wait) look.stretch = count;
@@ -155,7 +161,9 @@ class LiveWindow : protected LiveDuty {
   /// Whether the entry, or the part of it, that this lane has loaded is there and may be taken.
   EK_DEVICE bool is_entry_there(const LiveLook& look, Word lap) const {
     const bool is_free = window_.row != nullptr && is_ended(look.ended, lap ^ 1);
-    const bool may_run = look.mask != 0 || !is_known_;
+    // Without a share of the quota the item could not be taken, and would hold up the others.
+    const bool has_share = look.held < look.quota || look.quota >= params_.crew_count;
+    const bool may_run = (look.mask != 0 || !is_known_) && (has_share || look.is_portion);
     bool is_there = is_free && may_run && look.quads[0].a >> 31 == lap;
     if (window_.is_full && lanes_each_ == 1) {
       is_there = is_there && look.quads[1].a >> 31 == lap && look.quads[2].a >> 31 == lap &&
@@ -278,12 +286,26 @@ class LiveWindow : protected LiveDuty {
     return lane;
   }
 
-  /// Whether a look has found so much in this lane's queue that there may be a stretch: of a queue
-  /// that does not stream a whole window, and if windows are narrow several in a row.
-  EK_DEVICE bool is_row_of_many(const LiveLook& look) const {
-    if (streaming_ != 0) return look.stretch != 0;
-    if (!has_streams_ || row_length(look.found) != reach_) return false;
-    return reach_ >= kLongRow || whole_windows_ >= kLongRow / reach_;
+  /// What a portion has above a small quota would be given back, and visited item by item.
+  EK_DEVICE bool has_small_quota(const LiveLook& look) const {
+    return look.quota < params_.crew_count && look.quota < kLargeQuota;
+  }
+
+  /// Looks from now on how far a queue is filled, if a look has found so much in it that there may
+  /// be a stretch: a whole window, and if windows are narrow several in a row. Returns the lanes of
+  /// such queues.
+  EK_DEVICE Word begin_to_stream(const LiveLook& look) {
+    if (__popc(look.found) < static_cast<int>(kLongRow) && !is_counting_windows_) return 0;
+    const bool is_row = reach_ >= kLongRow || whole_windows_ >= kLongRow / reach_;
+    const bool begins = has_streams_ && streaming_ == 0 && row_length(look.found) == reach_ &&
+                        is_row && !has_small_quota(look);
+    if (begins) {
+      const Stretches stretches{window_.row};
+      stretch_number_ = static_cast<Word>(stretches.load_claim() >> 32);
+      stretch_count_ = stretches.load_count(stretch_number_);
+      streaming_ = kStreamingLooks;
+    }
+    return __ballot_sync(kAllLanes, begins);
   }
 
   EK_DEVICE void count_windows(Word found) {
