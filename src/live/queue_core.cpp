@@ -72,11 +72,25 @@ class Patience {
 };
 
 // Whether an item needs no further look: a handler's, or a built-in operation with at most three
-// arguments. One comparison chain for each of the many items of a call.
+// arguments.
 bool is_plain(const abi::WorkItem& item) {
   const Word opcode = item.op_handle;
   return opcode <= static_cast<Word>(abi::Opcode::memcpy) ||
          (opcode >= abi::kFirstFreeOpcode && !abi::is_reserved_opcode(opcode));
+}
+
+// Whether all items are plain. No number is above the union of all of them, and without both bits
+// of kOthers none is one of the low built-in operations that are not plain: one instruction for
+// each of the many items of a call.
+bool are_plain(std::span<const abi::WorkItem> items) {
+  constexpr Word kOthers =
+      static_cast<Word>(abi::Opcode::dfa_step) & static_cast<Word>(abi::Opcode::batch_fence);
+  static_assert(kOthers != 0 && kOthers > static_cast<Word>(abi::Opcode::memcpy) &&
+                kOthers < abi::kFirstFreeOpcode);
+  Word all = 0;
+  for (const abi::WorkItem& item : items) all |= item.op_handle;
+  if (all < abi::kFirstReservedOpcode && (all & kOthers) != kOthers) return true;
+  return std::ranges::all_of(items, is_plain);
 }
 
 protocol::QueueShape shape_of(const QueueOptions& options) {
@@ -233,7 +247,7 @@ Result<Ticket> QueueCore::publish_slowly(const Operation& item, std::chrono::nan
 Result<TicketRange> QueueCore::publish_items(std::span<const abi::WorkItem> items,
                                              std::chrono::nanoseconds timeout) {
   EVERKERNEL_TRY(check_ours());
-  if (!std::ranges::all_of(items, is_plain)) {
+  if (!are_plain(items)) {
     EVERKERNEL_TRY(protocol::check_items(items, sender_));
     for (const abi::WorkItem& item : items) EVERKERNEL_TRY(check_form({item.op_handle}));
   }

@@ -9,6 +9,7 @@
 
 #include <array>
 #include <atomic>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -89,19 +90,38 @@ inline LongWord pair_of(Word low, Word high) {
   return LongWord{high} << 32 | low;
 }
 
+/// A quad in one register, where all its words are changed together.
+using QuadVector = Word __attribute__((vector_size(abi::kQuadBytes)));
+/// The same as pairs of words.
+using PairVector = LongWord __attribute__((vector_size(abi::kQuadBytes)));
+
 /// Stores a quad; earlier stores of this thread are visible with it. On x86-64 by one instruction,
 /// which processors with AVX keep whole. Elsewhere, and where ThreadSanitizer must see the access,
 /// as two pairs, the pair with the lap bit last: readers on a CPU acquire that pair first.
-inline void store_quad(abi::Quad* place, const abi::Quad& quad) {
+inline void store_quad(abi::Quad* place, QuadVector quad) {
 #if defined(EVERKERNEL_PORTABLE_QUADS)
+  const auto value = std::bit_cast<std::array<LongWord, 2>>(quad);
   auto* const pairs = reinterpret_cast<LongWordAlias*>(place);
-  __atomic_store_n(pairs + 1, pair_of(quad.words[2], quad.words[3]), __ATOMIC_RELAXED);
-  __atomic_store_n(pairs, pair_of(quad.words[0], quad.words[1]), __ATOMIC_RELEASE);
+  __atomic_store_n(pairs + 1, value[1], __ATOMIC_RELAXED);
+  __atomic_store_n(pairs, value[0], __ATOMIC_RELEASE);
 #else
-  using Vector = LongWord __attribute__((vector_size(16)));
-  const Vector value = {pair_of(quad.words[0], quad.words[1]),
-                        pair_of(quad.words[2], quad.words[3])};
-  __asm__ volatile("movdqa %1, %0" : "=m"(*place) : "x"(value) : "memory");
+  __asm__ volatile("movdqa %1, %0" : "=m"(*place) : "x"(quad) : "memory");
+#endif
+}
+/// Stores a quad whose words are made one by one.
+inline void store_quad(abi::Quad* place, const abi::Quad& quad) {
+  const PairVector pairs = {pair_of(quad.words[0], quad.words[1]),
+                            pair_of(quad.words[2], quad.words[3])};
+  store_quad(place, reinterpret_cast<QuadVector>(pairs));
+}
+
+/// Starts to fetch the line of a place that will be written soon.
+inline void prefetch_to_write(const abi::Quad* place) {
+#if defined(__x86_64__)
+  // Without -march, the builtin compiles to a prefetch for reading.
+  __asm__("prefetchw %0" : : "m"(*place));
+#else
+  __builtin_prefetch(place, 1);
 #endif
 }
 
@@ -218,15 +238,6 @@ class QueueProducer : public QueuePlaces {
                    const Sender& sender) const;
   /// Entries whose lines are fetched ahead of writing them: a worker read them last.
   static constexpr LongWord kStoreAhead = 12;
-  /// Starts to fetch the line of an entry that will be written soon.
-  void prefetch(LongWord ticket) const {
-#if defined(__x86_64__)
-    // Without -march, the builtin compiles to a prefetch for reading.
-    __asm__("prefetchw %0" : : "m"(*quads(ticket)));
-#else
-    __builtin_prefetch(quads(ticket), 1);
-#endif
-  }
 
   /// How a ticket ended; what its item wrote is visible afterwards. `none` if it has not ended; of
   /// a ticket more than a lap ago the answer has no meaning.
@@ -272,8 +283,13 @@ class QueueProducer : public QueuePlaces {
   }
 
  private:
+  void store_compact(LongWord ticket, std::span<const abi::WorkItem> items) const;
+  void store_full(LongWord ticket, std::span<const abi::WorkItem> items,
+                  const Sender& sender) const;
   void store_stretch(LongWord ticket, std::span<const abi::WorkItem> items,
-                     const Sender& sender) const;
+                     const Sender& sender) const {
+    is_compact() ? store_compact(ticket, items) : store_full(ticket, items, sender);
+  }
   // The full entry of an operation with at most four arguments, made in registers: words that pass
   // through a slot before they are stored as quads cost more than all the rest of publishing.
   static void store_few(abi::Quad* place, Word opcode, const abi::Quad& args, const Sender& sender,

@@ -118,7 +118,7 @@ constexpr std::size_t sample_places(Word capacity) {
 }
 /// The place of a timed ticket.
 constexpr std::size_t sample_place(LongWord ticket, Word capacity) {
-  return static_cast<std::size_t>(ticket / kSampleInterval) % sample_places(capacity);
+  return static_cast<std::size_t>(ticket / kSampleInterval) & (sample_places(capacity) - 1);
 }
 
 /// The kernel's half of one queue. Made by whoever opened the queue.
