@@ -8,6 +8,7 @@
 #include "backend/cpu/live_worker.hpp"
 
 #include <algorithm>
+#include <optional>
 
 #include "backend/cpu/float_guard.hpp"
 #include "everkernel/abi/fault.hpp"
@@ -106,6 +107,7 @@ LiveWorker::LiveWorker(CpuLiveKernel& kernel, Word seat)
       executor_(*kernel.executor_),
       tally_(seat_.tally),
       runner_(kernel.context_, tally_),
+      is_helper_(seat == kernel.worker_count_),
       interval_(kShortInterval),
       nap_(kShortestNap) {
   const bool has_own_core = kernel.worker_count_ <= std::thread::hardware_concurrency();
@@ -142,7 +144,6 @@ Word LiveWorker::help(LiveQueue& live) {
     // Closing clears the part before it waits for turns like this one.
     auto* const queue = static_cast<CpuQueue*>(live.kernel_part.load(std::memory_order_acquire));
     if (queue == nullptr) return 0;
-    const FloatGuard floats;
     if (take(*queue, true) != Take::items) return 0;
     if (tally_.ended() - before >= kManyItems && !live.is_helped.load(std::memory_order_relaxed)) {
       live.is_helped.store(true, std::memory_order_relaxed);
@@ -334,6 +335,7 @@ void LiveWorker::run_tickets(CpuQueue& queue, LongWord first, Word count, bool w
   // Items that end at once. Whoever counts waits for those that are announced.
   is_announced_ = count > 1 || (ends_nops_ && live.words.peek(first) == kNop);
   if (is_announced_) tally_.announce_ends(count);
+  std::optional<FloatGuard> floats;  // of a host thread; it costs more than a NOP
   Word next_look = 0;
   for (Word i = 0; i < count;) {
     if (i >= next_look) {
@@ -347,6 +349,7 @@ void LiveWorker::run_tickets(CpuQueue& queue, LongWord first, Word count, bool w
     if (const Word nops = end_nops(live, first + i, count - i); nops != 0) {
       i += nops;
     } else {
+      if (is_helper_ && !floats) floats.emplace();
       run_ticket(queue, first + i, waits, buffers);
       ++i;
     }
