@@ -371,6 +371,18 @@ class QueueKernel : public QueuePlaces {
   /// Ends tickets from `ticket` on as DONE whose entries are valid and NOPs, one behind the other;
   /// gives how many, at most `most`. The queue has no results.
   LongWord end_nops(LongWord ticket, LongWord most) const;
+  /// The same with one ticket; gives whether it ended.
+  bool end_nop(LongWord ticket) const {
+    const Word lap = lap_bit(ticket);
+    const abi::Quad* const place = quads(ticket);
+    const bool is_nop = is_compact()
+                            ? __atomic_load_n(&place->words[0], __ATOMIC_ACQUIRE) == lap << 31
+                            : is_full_nop(place, lap);
+    if (!is_nop) return false;
+    __atomic_store_n(outcome_place(ticket), abi::outcome_byte(abi::OutcomeCode::done, lap),
+                     __ATOMIC_RELEASE);
+    return true;
+  }
   /// Whether a ticket of the present lap or the one before has ended. Only the kernel side writes
   /// outcomes, so this is its own record.
   bool has_ended(LongWord ticket) const { return outcome(ticket) != abi::OutcomeCode::none; }

@@ -286,20 +286,21 @@ LiveWorker::Take LiveWorker::take(CpuQueue& queue, bool only_short) {
   }
   Take result = Take::nothing;
   if (!waits || queue.waiting.promise()) {
-    const LongWord most = is_short ? most_short(live, first, end - first) : 1;
-    const bool has_several = is_short && most > 1 && live.words.peek(first + 1);
-    const Word count = has_several ? count_short(queue, first, most) : 1;
+    const bool has_several = is_short && live.words.peek(first + 1);
+    const LongWord most = has_several ? most_short(live, first, end - first) : 1;
+    const Word count = most > 1 ? count_short(queue, first, most) : 1;
     seat_.queue.store(&queue, std::memory_order_relaxed);
     lookout_.note_taking(queue);
     if (live.head.compare_exchange_strong(first, first + count, std::memory_order_acq_rel,
                                           std::memory_order_relaxed)) {
-      // What is left, or an item that waits for these, may be run by a worker that sleeps.
-      const bool has_next = live.words.peek(first + count).has_value();
+      // What is left, or an item that waits for these, may be run by a worker that sleeps. For an
+      // entry that came after the look above, its producer rings.
+      const bool has_next = (has_several || !is_short) && live.words.peek(first + count);
       if ((has_next || queue.waiting.size() != 0) && kernel_.doorbell_.is_armed()) {
         kernel_.doorbell_.ring(1);
       }
       if (!only_short) choose_interval(is_short, has_next && count == most);
-      run_taken(queue, first, count, waits);
+      run_taken(queue, {.first = first, .count = count, .opcode = *opcode, .waits = waits});
       result = Take::items;
     } else {
       if (waits) queue.waiting.release();
@@ -311,12 +312,11 @@ LiveWorker::Take LiveWorker::take(CpuQueue& queue, bool only_short) {
   return result;
 }
 
-void LiveWorker::run_taken(CpuQueue& queue, LongWord first, Word count, bool waits) {
-  if (count < kTimedBatch || ++batches_ % kTimingInterval != 0) {
-    return run_tickets(queue, first, count, waits);
-  }
+void LiveWorker::run_taken(CpuQueue& queue, const Taken& taken) {
+  const Word count = taken.count;
+  if (count < kTimedBatch || ++batches_ % kTimingInterval != 0) return run_tickets(queue, taken);
   const auto begin = Clock::now();
-  run_tickets(queue, first, count, waits);
+  run_tickets(queue, taken);
   const auto time = static_cast<std::uint64_t>((Clock::now() - begin).count()) * 16 / count;
   // A batch in which the thread was off its core counts as a long one, not as all that follow.
   auto& mean = queue.live->short_item_time;
@@ -326,14 +326,16 @@ void LiveWorker::run_taken(CpuQueue& queue, LongWord first, Word count, bool wai
              std::memory_order_relaxed);
 }
 
-void LiveWorker::run_tickets(CpuQueue& queue, LongWord first, Word count, bool waits) {
+void LiveWorker::run_tickets(CpuQueue& queue, const Taken& taken) {
   LiveQueue& live = *queue.live;
-  // Read after the claim: items that were published after a change of the buffers see it.
-  const memory::BufferTableView buffers = kernel_.roster().buffers;
+  const auto [first, count, opcode, waits] = taken;
+  // Read after the claim: items that were published after a change of the buffers see it. It stays
+  // for this turn.
+  const memory::BufferTableView& buffers = kernel_.roster().buffers;
   ends_nops_ = !live.words.has_results() && executor_.payload() == Executor::kNone &&
                context_.standing_of(live.tenant) == ItemContext::Standing::enabled;
   // Items that end at once. Whoever counts waits for those that are announced.
-  is_announced_ = count > 1 || (ends_nops_ && live.words.peek(first) == kNop);
+  is_announced_ = count > 1 || (ends_nops_ && opcode == kNop);
   if (is_announced_) tally_.announce_ends(count);
   std::optional<FloatGuard> floats;  // of a host thread; it costs more than a NOP
   Word next_look = 0;
@@ -377,8 +379,9 @@ void LiveWorker::cancel(LiveQueue& live, LongWord first, Word count) {
 // Ends NOPs at the front of a batch, up to a ticket that is timed; gives how many.
 inline Word LiveWorker::end_nops(const LiveQueue& live, LongWord ticket, Word most) {
   if (!ends_nops_ || !is_announced_ || is_sample(ticket)) return 0;
-  const auto count = static_cast<Word>(
-      live.words.end_nops(ticket, std::min<LongWord>(most, next_sample(ticket) - ticket)));
+  const LongWord untimed = std::min<LongWord>(most, next_sample(ticket) - ticket);
+  const auto count = static_cast<Word>(untimed == 1 ? live.words.end_nop(ticket)
+                                                    : live.words.end_nops(ticket, untimed));
   stretch_.claims += count;
   stretch_.done += count;
   stretch_.nops += count;

@@ -23,6 +23,13 @@ class LiveWorker {
  private:
   class Turn;
   enum class Take { nothing, lost, items };
+  /// Tickets that were taken together.
+  struct Taken {
+    LongWord first;
+    Word count;
+    Word opcode;  // of the first, as it was seen before
+    bool waits;   // whether the item, which is alone then, has a room in the table
+  };
 
   bool must_leave() const;
   bool step();
@@ -34,8 +41,8 @@ class LiveWorker {
   LongWord most_short(const LiveQueue& live, LongWord first, LongWord room) const;
   static bool is_left_to_helper(CpuQueue& queue, LongWord first);
   bool admit(Word tenant, bool& is_counted);
-  void run_taken(CpuQueue& queue, LongWord first, Word count, bool waits);
-  void run_tickets(CpuQueue& queue, LongWord first, Word count, bool waits);
+  void run_taken(CpuQueue& queue, const Taken& taken);
+  void run_tickets(CpuQueue& queue, const Taken& taken);
   void cancel(LiveQueue& live, LongWord first, Word count);
   Word end_nops(const LiveQueue& live, LongWord ticket, Word most);
   void run_ticket(CpuQueue& queue, LongWord ticket, bool waits,
