@@ -34,8 +34,11 @@ using backend::deadline_after;
 using protocol::Operation;
 
 // Polls of a waiting thread: first it only pauses, then it yields its core, then it sleeps.
-constexpr int kPausePolls = 400;
+constexpr int kPausePolls = 1000;
 constexpr int kYieldPolls = 20;
+// Polls between two looks for items that it could run itself. They take longer than a poll, and
+// keep workers from the head of the queue.
+constexpr int kPollsBeforeHelp = 8;
 // Items that a waiting thread runs itself between two readings of the clock.
 constexpr Word kHelpBetweenLooks = 256;
 // The error of a wait at least this long says what runs; looking takes a while.
@@ -459,8 +462,10 @@ Result<void> QueueCore::await(const IsMet& is_met, std::chrono::nanoseconds time
       if (is_met(false)) return {};
       helped += count;
       if (count == 0) {
-        ++polls;
-        spin_pause();
+        for (int i = 0; i < kPollsBeforeHelp; ++i, ++polls) {
+          spin_pause();
+          if (is_met(false)) return {};
+        }
       } else if (helped >= kHelpBetweenLooks) {
         if (!deadline) deadline = deadline_after(timeout);
         if (Clock::now() >= *deadline) break;

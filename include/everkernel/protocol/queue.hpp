@@ -12,8 +12,10 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <span>
+#include <utility>
 
 #include "everkernel/abi/queue.hpp"
 #include "everkernel/base/result.hpp"
@@ -125,13 +127,23 @@ inline void prefetch_to_write(const abi::Quad* place) {
 #endif
 }
 
+/// A quad as two pairs of words.
+struct Pairs {
+  LongWord low;   ///< words 0 and 1
+  LongWord high;  ///< words 2 and 3
+};
+
 /// Loads a quad: the pair with the lap bit with acquire, then the other.
-inline abi::Quad load_quad(const abi::Quad* place) {
+inline Pairs load_pairs(const abi::Quad* place) {
   const auto* const pairs = reinterpret_cast<const LongWordAlias*>(place);
-  const LongWord first = __atomic_load_n(pairs, __ATOMIC_ACQUIRE);
-  const LongWord second = __atomic_load_n(pairs + 1, __ATOMIC_RELAXED);
-  return {{static_cast<Word>(first), static_cast<Word>(first >> 32), static_cast<Word>(second),
-           static_cast<Word>(second >> 32)}};
+  const LongWord low = __atomic_load_n(pairs, __ATOMIC_ACQUIRE);
+  return {low, __atomic_load_n(pairs + 1, __ATOMIC_RELAXED)};
+}
+/// The same as words.
+inline abi::Quad load_quad(const abi::Quad* place) {
+  const Pairs pairs = load_pairs(place);
+  return {{static_cast<Word>(pairs.low), static_cast<Word>(pairs.low >> 32),
+           static_cast<Word>(pairs.high), static_cast<Word>(pairs.high >> 32)}};
 }
 
 }  // namespace detail
@@ -351,19 +363,18 @@ class QueueKernel : public QueuePlaces {
     if (!abi::is_of_lap(quad, lap_bit(ticket))) return std::nullopt;
     return abi::item_of(quad);
   }
-  /// Copies the slot of an entry of either form; nothing if the entry is not valid.
+  /// Copies the slot of an entry of either form, and says so; false and nothing copied if the entry
+  /// is not valid.
+  bool copy_slot(LongWord ticket, abi::Slot& slot) const {
+    const abi::Quad* const place = quads(ticket);
+    return is_compact() ? copy_compact(place, lap_bit(ticket), slot)
+                        : copy_full(place, lap_bit(ticket), slot);
+  }
+  /// The same; nothing if the entry is not valid.
   std::optional<abi::Slot> copy_slot(LongWord ticket) const {
-    if (is_compact()) {
-      const auto item = copy_item(ticket);
-      if (!item) return std::nullopt;
-      return published_slot(*item, {});
-    }
-    abi::FullEntry entry;
-    for (Word i = 0; i < abi::kFullQuads; ++i) {
-      entry.quads[i] = detail::load_quad(quads(ticket) + i);
-    }
-    if (!abi::is_valid(entry, lap_bit(ticket))) return std::nullopt;
-    return abi::slot_of(entry);
+    std::optional<abi::Slot> slot(std::in_place);
+    if (!copy_slot(ticket, *slot)) slot.reset();
+    return slot;
   }
   /// How many entries from `ticket` on are new one behind the other and name the same opcode now,
   /// at most `most`.
@@ -451,6 +462,45 @@ class QueueKernel : public QueuePlaces {
   }
   const abi::Quad* quads(LongWord ticket) const {
     return reinterpret_cast<const abi::Quad*>(producer_file_ + entry_offset(ticket));
+  }
+  // abi::item_of() and abi::slot_of() of an entry that is valid. Words are moved by fours: a load of
+  // four that were stored one by one waits until all of them have left the core.
+  static bool copy_compact(const abi::Quad* place, Word lap, abi::Slot& slot) {
+    const detail::Pairs item = detail::load_pairs(place);
+    if ((item.low >> 31 & 1) != lap) return false;
+    constexpr Word kPublished = static_cast<Word>(abi::SlotStatus::published);
+    store_words(slot, 0, {detail::pair_of(kPublished, static_cast<Word>(item.low) & ~abi::kLapMask),
+                          detail::pair_of(0, abi::priority_word(kDefaultPriority, 0))});
+    store_words(slot, 1, {item.low >> 32 | item.high << 32, item.high >> 32});
+    store_words(slot, 2, {});
+    store_words(slot, 3, {});
+    return true;
+  }
+  static bool copy_full(const abi::Quad* place, Word lap, abi::Slot& slot) {
+    const detail::Pairs head = detail::load_pairs(place);
+    std::array<detail::Pairs, abi::kFullQuads - 1> args;
+    LongWord other_laps = 0;
+    for (Word i = 0; i < args.size(); ++i) {
+      args[i] = detail::load_pairs(place + i + 1);
+      other_laps |= args[i].low ^ head.low;
+    }
+    constexpr Word kPublished = static_cast<Word>(abi::SlotStatus::published);
+    const auto priority = static_cast<Word>(head.high >> 32);
+    if (static_cast<Word>(head.low) != (kPublished | lap << 31) ||
+        (other_laps & abi::kLapMask) != 0 || (priority & ~abi::kFullPriorityMask) != 0) {
+      return false;
+    }
+    store_words(slot, 0, {detail::pair_of(kPublished, static_cast<Word>(head.low >> 32)),
+                          detail::pair_of(static_cast<Word>(head.high), abi::priority_of(priority))});
+    for (Word i = 0; i < args.size(); ++i) {
+      const Word displaced = priority >> (abi::kDisplacedBits + i) << 31;
+      store_words(slot, i + 1, {(args[i].low & ~LongWord{abi::kLapMask}) | displaced, args[i].high});
+    }
+    return true;
+  }
+  static void store_words(abi::Slot& slot, Word quad, const detail::Pairs& pairs) {
+    const detail::PairVector words = {pairs.low, pairs.high};
+    std::memcpy(reinterpret_cast<std::byte*>(&slot) + quad * abi::kQuadBytes, &words, sizeof words);
   }
   LongWord count_equal_in_lap(LongWord ticket, LongWord most, Word opcode) const;
   LongWord end_nops_in_lap(LongWord ticket, LongWord most) const;

@@ -49,7 +49,7 @@ constexpr Word kStarvation = 16;
 // Priorities that count as urgent are below this one.
 constexpr Word kFirstPatient = static_cast<Word>(abi::Priority::normal);
 // Pauses between two looks, and empty looks after which the pauses are halved.
-constexpr int kShortInterval = 2;
+constexpr int kShortInterval = 1;
 constexpr int kLongInterval = 256;
 constexpr int kPollsPerInterval = 32;
 // Empty looks after which a worker counts as one that only looks.
@@ -406,9 +406,9 @@ void LiveWorker::run_item(CpuQueue& queue, WaitingItem& item,
                           const memory::BufferTableView& buffers) {
   LiveQueue& live = *queue.live;
   if (item.slot.status == SlotStatus::published) {
-    const auto copy = live.words.copy_slot(item.ticket);
-    if (!copy) return end_fault(queue, item, static_cast<Word>(FaultCode::bad_entry));
-    item.slot = *copy;
+    if (!live.words.copy_slot(item.ticket, item.slot)) {
+      return end_fault(queue, item, static_cast<Word>(FaultCode::bad_entry));
+    }
     item.slot.tenant = live.tenant;
     item.slot.priority = live.priority;
   }
