@@ -39,6 +39,8 @@ constexpr int kYieldPolls = 20;
 // Polls between two looks for items that it could run itself. They take longer than a poll, and
 // keep workers from the head of the queue.
 constexpr int kPollsBeforeHelp = 8;
+// Polls before a thread that waits for an item that it cannot run itself helps with others.
+constexpr int kPollsBeforeAnyHelp = 64;
 // Items that a waiting thread runs itself between two readings of the clock.
 constexpr Word kHelpBetweenLooks = 256;
 // The error of a wait at least this long says what runs; looking takes a while.
@@ -351,7 +353,7 @@ Result<void> QueueCore::check_running() const {
 
 Word QueueCore::help() const {
   const auto session = host();
-  return session == nullptr ? 0 : session->help(*live_);
+  return session == nullptr ? 0 : session->help(*live_, backend::LiveKernel::kNoTicket);
 }
 
 // ---- following ----
@@ -392,12 +394,12 @@ Result<Completion> QueueCore::wait(Ticket ticket, std::chrono::nanoseconds timeo
   const LongWord number = ticket.number;
   if (!is_ours() || !is_given_out(ticket)) [[unlikely]]
     EVERKERNEL_TRY(number_of(ticket));
-  if (session != nullptr && !has_ended(number)) session->help(*live_);
+  if (session != nullptr && !has_ended(number)) session->help(*live_, number);
   // Most items end well, and many of them here.
   if (notes_.is_plainly_done(number)) [[likely]]
     return Completion{};
   EVERKERNEL_TRY(await([&](bool) { return has_ended(number); }, timeout,
-                       [&] { return fmt::format("ticket {} has not ended", number); }, session));
+                       [&] { return fmt::format("ticket {} has not ended", number); }, session, number));
   return outcome(number);
 }
 
@@ -447,7 +449,7 @@ Result<void> QueueCore::call_back(Ticket ticket,
 
 template <class IsMet, class Describe>
 Result<void> QueueCore::await(const IsMet& is_met, std::chrono::nanoseconds timeout,
-                              const Describe& describe, Host* session) {
+                              const Describe& describe, Host* session, LongWord awaited) {
   if (is_met(false)) return {};
   std::optional<Clock::time_point> deadline;  // most waits are over before they need a clock
   {
@@ -458,7 +460,8 @@ Result<void> QueueCore::await(const IsMet& is_met, std::chrono::nanoseconds time
     }
     Word helped = 0;
     for (int polls = 0; polls < kPausePolls;) {
-      const Word count = session == nullptr ? 0 : session->help(*live_);
+      if (polls >= kPollsBeforeAnyHelp) awaited = backend::LiveKernel::kNoTicket;
+      const Word count = session == nullptr ? 0 : session->help(*live_, awaited);
       if (is_met(false)) return {};
       helped += count;
       if (count == 0) {

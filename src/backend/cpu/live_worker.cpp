@@ -136,8 +136,13 @@ void LiveWorker::run() {
   count_idle(false);
 }
 
-Word LiveWorker::help(LiveQueue& live) {
+Word LiveWorker::help(LiveQueue& live, LongWord awaited) {
   if (must_leave()) return 0;
+  if (awaited != LiveKernel::kNoTicket) {
+    // The line of the entry is this core's own; the head is a worker's.
+    const auto opcode = live.words.peek(awaited);
+    if (opcode && executor_.class_of(*opcode) != ItemClass::quick) return 0;
+  }
   const std::uint64_t before = tally_.ended();
   {
     const Turn turn(seat_);

@@ -17,8 +17,8 @@ class LiveWorker {
 
   /// Works until the kernel must leave.
   void run();
-  /// Runs short items of one queue on a host thread that waits anyway; returns how many.
-  Word help(LiveQueue& queue);
+  /// As LiveKernel::help.
+  Word help(LiveQueue& queue, LongWord awaited);
 
  private:
   class Turn;
