@@ -121,7 +121,9 @@ bool LiveWorker::must_leave() const {
 void LiveWorker::run() {
   const FloatGuard floats;
   while (!must_leave() && !kernel_.must_step_aside_.load(std::memory_order_relaxed)) {
-    if (step()) {
+    const bool has_moved = step();
+    looked_at_ = 0;
+    if (has_moved) {
       count_idle(false);
       idle_pauses_ = 0;
       empty_polls_ = 0;
@@ -424,7 +426,8 @@ void LiveWorker::run_item(CpuQueue& queue, WaitingItem& item,
   // By the copy: the entry may have changed since the look that took it.
   const bool is_marked = executor_.class_of(item.slot.opcode) != ItemClass::quick;
   const Word* const abort =
-      is_marked ? seat_.mark.begin(live, item.ticket, item.slot.opcode) : &live.abort;
+      is_marked ? seat_.mark.begin(live, item.ticket, item.slot.opcode, begin_of_run(live))
+                : &live.abort;
   const ItemRunner::End end =
       runner_.run(item.slot, live.words.place_of(item.ticket), buffers, abort);
   if (is_marked) seat_.mark.end();
@@ -444,6 +447,14 @@ void LiveWorker::run_item(CpuQueue& queue, WaitingItem& item,
       break;
   }
   end_fault(queue, item, end.outcome.fault_code);
+}
+
+// When the item that is about to run begins. Reading the clock takes longer than a short item, so
+// that the time of the look that found the item counts, unless the queue has a timeout: the thread
+// may have lost its core since.
+std::int64_t LiveWorker::begin_of_run(const LiveQueue& live) const {
+  const bool is_exact = looked_at_ == 0 || live.item_timeout.count() != 0;
+  return is_exact ? steady_now() : looked_at_;
 }
 
 // The opcode in the entry may have changed between the look and the copy: then there is no room for
@@ -601,7 +612,8 @@ void LiveWorker::be_idle() {
   const int pauses = interval_ * static_cast<int>(idle);
   idle_pauses_ += pauses + look_pauses_;
   if (idle_pauses_ < pauses_before_yield_) {
-    wait_a_while(pauses);
+    wait_a_while(pauses - 1);
+    looked_at_ = steady_now();  // takes as long as a pause
   } else if (idle_pauses_ < pauses_before_yield_ + kPausesBeforeSleep) {
     std::this_thread::yield();
   } else {

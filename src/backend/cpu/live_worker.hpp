@@ -53,6 +53,7 @@ class LiveWorker {
   void run_item(CpuQueue& queue, WaitingItem& item, const memory::BufferTableView& buffers);
   void run_fence(CpuQueue& queue, WaitingItem& item);
   static bool is_fence_ready(const LiveQueue& live, WaitingItem& item);
+  std::int64_t begin_of_run(const LiveQueue& live) const;
   void wait_with(CpuQueue& queue, WaitingItem& item, abi::SlotStatus status);
   void end_done(CpuQueue& queue, const WaitingItem& item);
   void end_fault(CpuQueue& queue, const WaitingItem& item, Word code);
@@ -91,6 +92,7 @@ class LiveWorker {
   bool has_room_ = false;         // the item that runs has a room in the table of waiting items
   bool is_stuck_ = false;         // the last step left items that wait
   bool is_counted_idle_ = false;  // among CpuLiveKernel::idle_workers_
+  std::int64_t looked_at_ = 0;    // when the look that is under way began; 0 = not known
   int interval_ = 0;
   int empty_polls_ = 0;
   int idle_pauses_ = 0;
