@@ -90,8 +90,8 @@ bool is_plain(const abi::WorkItem& item) {
 bool are_plain(std::span<const abi::WorkItem> items) {
   constexpr Word kOthers =
       static_cast<Word>(abi::Opcode::dfa_step) & static_cast<Word>(abi::Opcode::batch_fence);
-  static_assert(kOthers != 0 && kOthers > static_cast<Word>(abi::Opcode::memcpy) &&
-                kOthers < abi::kFirstFreeOpcode);
+  static_assert(static_cast<Word>(abi::Opcode::memcpy) == kOthers - 1 &&
+                kOthers == abi::kFirstFreeOpcode - 2);
   Word all = 0;
   for (const abi::WorkItem& item : items) all |= item.op_handle;
   if (all < abi::kFirstReservedOpcode && (all & kOthers) != kOthers) return true;
@@ -399,7 +399,8 @@ Result<Completion> QueueCore::wait(Ticket ticket, std::chrono::nanoseconds timeo
   if (notes_.is_plainly_done(number)) [[likely]]
     return Completion{};
   EVERKERNEL_TRY(await([&](bool) { return has_ended(number); }, timeout,
-                       [&] { return fmt::format("ticket {} has not ended", number); }, session, number));
+                       [&] { return fmt::format("ticket {} has not ended", number); }, session,
+                       number));
   return outcome(number);
 }
 

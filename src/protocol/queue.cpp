@@ -202,8 +202,8 @@ LongWord QueuePlaces::count_done_in(const std::byte* kernel_file, LongWord ticke
     const LongWord stretch = std::min<LongWord>(most - count, capacity() - place_of(at));
     const auto* const bytes =
         reinterpret_cast<const unsigned char*>(kernel_file) + outcome_offset(at);
-    const LongWord done = count_done_bytes(
-        bytes, stretch, abi::outcome_byte(abi::OutcomeCode::done, lap_bit(at)));
+    const LongWord done =
+        count_done_bytes(bytes, stretch, abi::outcome_byte(abi::OutcomeCode::done, lap_bit(at)));
     count += done;
     if (done < stretch) break;
   }

@@ -281,18 +281,14 @@ class QueueProducer : public QueuePlaces {
     return {quad.words[1], quad.words[2], quad.words[3]};
   }
   /// Where the queue is in its life.
-  abi::QueueState state() const {
-    return abi::QueueState{load_word(header().kernel_line_offset)};
-  }
+  abi::QueueState state() const { return abi::QueueState{load_word(header().kernel_line_offset)}; }
   /// The word that changes when something ended for a producer that waits.
   const Word* wake_word() const {
     const std::size_t offset = header().kernel_line_offset + offsetof(abi::KernelLine, wake);
     return reinterpret_cast<const Word*>(kernel_file_ + offset);
   }
   /// Its value.
-  Word wake_count() const {
-    return __atomic_load_n(wake_word(), __ATOMIC_ACQUIRE);
-  }
+  Word wake_count() const { return __atomic_load_n(wake_word(), __ATOMIC_ACQUIRE); }
 
  private:
   void store_compact(LongWord ticket, std::span<const abi::WorkItem> items) const;
@@ -315,12 +311,8 @@ class QueueProducer : public QueuePlaces {
     detail::store_quad(place, {{static_cast<Word>(abi::SlotStatus::published) | lap << 31, opcode,
                                 sender.tenant, sender.priority | displaced}});
   }
-  abi::ProducerLine& line() const {
-    return *reinterpret_cast<abi::ProducerLine*>(producer_file_);
-  }
-  std::atomic_ref<LongWord> tail_word() const {
-    return std::atomic_ref(line().tail);
-  }
+  abi::ProducerLine& line() const { return *reinterpret_cast<abi::ProducerLine*>(producer_file_); }
+  std::atomic_ref<LongWord> tail_word() const { return std::atomic_ref(line().tail); }
   abi::Quad* quads(LongWord ticket) const {
     return reinterpret_cast<abi::Quad*>(producer_file_ + entry_offset(ticket));
   }
@@ -463,14 +455,15 @@ class QueueKernel : public QueuePlaces {
   const abi::Quad* quads(LongWord ticket) const {
     return reinterpret_cast<const abi::Quad*>(producer_file_ + entry_offset(ticket));
   }
-  // abi::item_of() and abi::slot_of() of an entry that is valid. Words are moved by fours: a load of
-  // four that were stored one by one waits until all of them have left the core.
+  // abi::item_of() and abi::slot_of() of an entry that is valid. Words are moved by fours: a load
+  // of four that were stored one by one waits until all of them have left the core.
   static bool copy_compact(const abi::Quad* place, Word lap, abi::Slot& slot) {
     const detail::Pairs item = detail::load_pairs(place);
     if ((item.low >> 31 & 1) != lap) return false;
     constexpr Word kPublished = static_cast<Word>(abi::SlotStatus::published);
-    store_words(slot, 0, {detail::pair_of(kPublished, static_cast<Word>(item.low) & ~abi::kLapMask),
-                          detail::pair_of(0, abi::priority_word(kDefaultPriority, 0))});
+    store_words(slot, 0,
+                {detail::pair_of(kPublished, static_cast<Word>(item.low) & ~abi::kLapMask),
+                 detail::pair_of(0, abi::priority_word(kDefaultPriority, 0))});
     store_words(slot, 1, {item.low >> 32 | item.high << 32, item.high >> 32});
     store_words(slot, 2, {});
     store_words(slot, 3, {});
@@ -490,11 +483,13 @@ class QueueKernel : public QueuePlaces {
         (other_laps & abi::kLapMask) != 0 || (priority & ~abi::kFullPriorityMask) != 0) {
       return false;
     }
-    store_words(slot, 0, {detail::pair_of(kPublished, static_cast<Word>(head.low >> 32)),
-                          detail::pair_of(static_cast<Word>(head.high), abi::priority_of(priority))});
+    store_words(slot, 0,
+                {detail::pair_of(kPublished, static_cast<Word>(head.low >> 32)),
+                 detail::pair_of(static_cast<Word>(head.high), abi::priority_of(priority))});
     for (Word i = 0; i < args.size(); ++i) {
       const Word displaced = priority >> (abi::kDisplacedBits + i) << 31;
-      store_words(slot, i + 1, {(args[i].low & ~LongWord{abi::kLapMask}) | displaced, args[i].high});
+      store_words(slot, i + 1,
+                  {(args[i].low & ~LongWord{abi::kLapMask}) | displaced, args[i].high});
     }
     return true;
   }

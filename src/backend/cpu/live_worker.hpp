@@ -80,7 +80,7 @@ class LiveWorker {
   Lookout lookout_;
 
   const bool is_helper_;  // runs items on host threads
-  Word urgent_ = 0;  // items in a row that were CRITICAL or HIGH
+  Word urgent_ = 0;       // items in a row that were CRITICAL or HIGH
   bool prefers_waiting_ = false;
   std::array<std::size_t, abi::kPriorityCount> tenant_turns_ = {};
   std::array<std::array<std::size_t, abi::kTenantCount>, abi::kPriorityCount> queue_turns_ = {};

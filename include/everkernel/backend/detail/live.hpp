@@ -268,10 +268,11 @@ class LiveKernel {
   /// Runs published items of a queue that are short by construction (built-in operations, or
   /// handlers without loops) on the calling thread and returns how many: for a thread that would
   /// spin otherwise. Returns 0 if there are none or the backend does not support it, and at once if
-  /// `awaited` is the ticket of a published item that is not short: such a thread would only disturb
-  /// the worker that takes the item.
+  /// `awaited` is the ticket of a published item that is not short: such a thread would only
+  /// disturb the worker that takes the item.
   virtual Word help(LiveQueue& queue, LongWord awaited) = 0;
-  static constexpr LongWord kNoTicket = ~LongWord{0};  ///< for help() of a thread that waits for all
+  static constexpr LongWord kNoTicket =
+      ~LongWord{0};  ///< for help() of a thread that waits for all
   /// Whether workers are still running. They leave at stop(), and when SHUTDOWN is set.
   virtual bool is_running() const = 0;
   /// Makes workers look again at items that could not run: after a change of a tenant's mask or
