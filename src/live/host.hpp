@@ -18,8 +18,8 @@ class Host {
  public:
   virtual ~Host() = default;
 
-  /// Runs short items of a queue on the calling thread; returns how many.
-  virtual Word help(backend::LiveQueue& queue) = 0;
+  /// As backend::LiveKernel::help.
+  virtual Word help(backend::LiveQueue& queue, backend::LongWord awaited) = 0;
   /// Called by a thread that is about to sleep until an item ends.
   virtual void expect_sleeper() = 0;
   /// Names the item of a queue that has run longest, for the text of an error; empty if none runs

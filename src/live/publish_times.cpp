@@ -36,16 +36,30 @@ std::optional<std::chrono::milliseconds> PublishTimes::least_age(LongWord ticket
   return std::chrono::milliseconds(coarse_now() - coarse(stamped).load(std::memory_order_relaxed));
 }
 
+// Items that were published together and end without a time of their own have the same time.
 void PublishTimes::count(LongWord begin, LongWord end) {
-  for (LongWord ticket = backend::next_sample(begin); ticket < end;
-       ticket += backend::kSampleInterval) {
+  LongWord ticket = backend::next_sample(begin);
+  if (ticket >= end) return;
+  std::int64_t now = 0;  // not read yet
+  std::int64_t time = 0;
+  std::uint64_t times = 0;
+  for (; ticket < end; ticket += backend::kSampleInterval) {
     const std::size_t place = backend::sample_place(ticket, capacity_);
     const std::int64_t published = exact_[place].load(std::memory_order_relaxed);
     std::int64_t ended = queue_ != nullptr ? queue_->sampled_end(place) : 0;
     // A kernel elsewhere does not say when: the item has ended by now.
-    if (ended < published) ended = backend::steady_now();
-    histogram_.record(std::chrono::nanoseconds(ended - published));
+    if (ended < published) {
+      if (now == 0) now = backend::steady_now();
+      ended = now;
+    }
+    if (times != 0 && ended - published != time) {
+      histogram_.record(std::chrono::nanoseconds(time), times);
+      times = 0;
+    }
+    time = ended - published;
+    ++times;
   }
+  histogram_.record(std::chrono::nanoseconds(time), times);
 }
 
 }  // namespace everkernel::live

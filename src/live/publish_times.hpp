@@ -52,7 +52,8 @@ class PublishTimes {
     return capacity < kStampInterval ? 1 : capacity / kStampInterval;
   }
   std::atomic<std::uint32_t>& coarse(LongWord ticket) const {
-    return coarse_[static_cast<std::size_t>(ticket / kStampInterval) % coarse_places(capacity_)];
+    const auto stamp = static_cast<std::size_t>(ticket / kStampInterval);
+    return coarse_[stamp & (coarse_places(capacity_) - 1)];
   }
   void stamp_some(LongWord first, LongWord end);
 

@@ -34,8 +34,13 @@ using backend::deadline_after;
 using protocol::Operation;
 
 // Polls of a waiting thread: first it only pauses, then it yields its core, then it sleeps.
-constexpr int kPausePolls = 400;
+constexpr int kPausePolls = 1000;
 constexpr int kYieldPolls = 20;
+// Polls between two looks for items that it could run itself. They take longer than a poll, and
+// keep workers from the head of the queue.
+constexpr int kPollsBeforeHelp = 8;
+// Polls before a thread that waits for an item that it cannot run itself helps with others.
+constexpr int kPollsBeforeAnyHelp = 64;
 // Items that a waiting thread runs itself between two readings of the clock.
 constexpr Word kHelpBetweenLooks = 256;
 // The error of a wait at least this long says what runs; looking takes a while.
@@ -72,11 +77,25 @@ class Patience {
 };
 
 // Whether an item needs no further look: a handler's, or a built-in operation with at most three
-// arguments. One comparison chain for each of the many items of a call.
+// arguments.
 bool is_plain(const abi::WorkItem& item) {
   const Word opcode = item.op_handle;
   return opcode <= static_cast<Word>(abi::Opcode::memcpy) ||
          (opcode >= abi::kFirstFreeOpcode && !abi::is_reserved_opcode(opcode));
+}
+
+// Whether all items are plain. No number is above the union of all of them, and without both bits
+// of kOthers none is one of the low built-in operations that are not plain: one instruction for
+// each of the many items of a call.
+bool are_plain(std::span<const abi::WorkItem> items) {
+  constexpr Word kOthers =
+      static_cast<Word>(abi::Opcode::dfa_step) & static_cast<Word>(abi::Opcode::batch_fence);
+  static_assert(static_cast<Word>(abi::Opcode::memcpy) == kOthers - 1 &&
+                kOthers == abi::kFirstFreeOpcode - 2);
+  Word all = 0;
+  for (const abi::WorkItem& item : items) all |= item.op_handle;
+  if (all < abi::kFirstReservedOpcode && (all & kOthers) != kOthers) return true;
+  return std::ranges::all_of(items, is_plain);
 }
 
 protocol::QueueShape shape_of(const QueueOptions& options) {
@@ -233,7 +252,7 @@ Result<Ticket> QueueCore::publish_slowly(const Operation& item, std::chrono::nan
 Result<TicketRange> QueueCore::publish_items(std::span<const abi::WorkItem> items,
                                              std::chrono::nanoseconds timeout) {
   EVERKERNEL_TRY(check_ours());
-  if (!std::ranges::all_of(items, is_plain)) {
+  if (!are_plain(items)) {
     EVERKERNEL_TRY(protocol::check_items(items, sender_));
     for (const abi::WorkItem& item : items) EVERKERNEL_TRY(check_form({item.op_handle}));
   }
@@ -334,7 +353,7 @@ Result<void> QueueCore::check_running() const {
 
 Word QueueCore::help() const {
   const auto session = host();
-  return session == nullptr ? 0 : session->help(*live_);
+  return session == nullptr ? 0 : session->help(*live_, backend::LiveKernel::kNoTicket);
 }
 
 // ---- following ----
@@ -375,10 +394,13 @@ Result<Completion> QueueCore::wait(Ticket ticket, std::chrono::nanoseconds timeo
   const LongWord number = ticket.number;
   if (!is_ours() || !is_given_out(ticket)) [[unlikely]]
     EVERKERNEL_TRY(number_of(ticket));
-  EVERKERNEL_TRY(await([&](bool) { return has_ended(number); }, timeout,
-                       [&] { return fmt::format("ticket {} has not ended", number); }, session));
+  if (session != nullptr && !has_ended(number)) session->help(*live_, number);
+  // Most items end well, and many of them here.
   if (notes_.is_plainly_done(number)) [[likely]]
     return Completion{};
+  EVERKERNEL_TRY(await([&](bool) { return has_ended(number); }, timeout,
+                       [&] { return fmt::format("ticket {} has not ended", number); }, session,
+                       number));
   return outcome(number);
 }
 
@@ -428,7 +450,7 @@ Result<void> QueueCore::call_back(Ticket ticket,
 
 template <class IsMet, class Describe>
 Result<void> QueueCore::await(const IsMet& is_met, std::chrono::nanoseconds timeout,
-                              const Describe& describe, Host* session) {
+                              const Describe& describe, Host* session, LongWord awaited) {
   if (is_met(false)) return {};
   std::optional<Clock::time_point> deadline;  // most waits are over before they need a clock
   {
@@ -439,12 +461,15 @@ Result<void> QueueCore::await(const IsMet& is_met, std::chrono::nanoseconds time
     }
     Word helped = 0;
     for (int polls = 0; polls < kPausePolls;) {
-      const Word count = session == nullptr ? 0 : session->help(*live_);
+      if (polls >= kPollsBeforeAnyHelp) awaited = backend::LiveKernel::kNoTicket;
+      const Word count = session == nullptr ? 0 : session->help(*live_, awaited);
       if (is_met(false)) return {};
       helped += count;
       if (count == 0) {
-        ++polls;
-        spin_pause();
+        for (int i = 0; i < kPollsBeforeHelp; ++i, ++polls) {
+          spin_pause();
+          if (is_met(false)) return {};
+        }
       } else if (helped >= kHelpBetweenLooks) {
         if (!deadline) deadline = deadline_after(timeout);
         if (Clock::now() >= *deadline) break;

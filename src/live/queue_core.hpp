@@ -210,7 +210,8 @@ class QueueCore : public std::enable_shared_from_this<QueueCore> {
   Word help() const;
   template <class IsMet, class Describe>
   Result<void> await(const IsMet& is_met, std::chrono::nanoseconds timeout,
-                     const Describe& describe, Host* session = nullptr);
+                     const Describe& describe, Host* session = nullptr,
+                     LongWord awaited = backend::LiveKernel::kNoTicket);
   std::string stuck_text() const;
   void sleep(const std::function<bool()>& is_met, backend::Clock::time_point deadline);
   void sleep_on_workers(const std::function<bool()>& is_met, backend::Clock::time_point deadline);

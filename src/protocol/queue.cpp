@@ -152,37 +152,60 @@ constexpr bool kReadsEight = false;  // ThreadSanitizer pairs a load with stores
 constexpr bool kReadsEight = true;
 #endif
 
-// Eight bytes at a time: most items end as DONE, and one compare then stands for eight.
+namespace {
+
+// How many outcome bytes from `bytes` on are `done`, at most `most`; they lie in one lap.
+LongWord count_done_bytes(const unsigned char* bytes, LongWord most, unsigned char done) {
+  constexpr LongWord kEight = sizeof(LongWord);
+  LongWord count = 0;
+  const auto count_up_to = [&](LongWord end) {
+    while (count < end && __atomic_load_n(bytes + count, __ATOMIC_ACQUIRE) == done) ++count;
+    return count == end;
+  };
+  if (kReadsEight) {
+    const LongWord before = -reinterpret_cast<std::uintptr_t>(bytes) % kEight;
+    if (!count_up_to(std::min(most, before))) return count;
+    const LongWord wanted = 0x0101010101010101u * LongWord{done};
+    const auto difference = [&](LongWord at) {
+      const auto* const eight = reinterpret_cast<const detail::LongWordAlias*>(bytes + at);
+      return __atomic_load_n(eight, __ATOMIC_ACQUIRE) ^ wanted;
+    };
+    const auto are_done = [&](LongWord at) {
+      LongWord all = 0;
+      for (LongWord i = 0; i < abi::kLineBytes; i += kEight) all |= difference(at + i);
+      return all == 0;
+    };
+    while (most - count >= abi::kLineBytes && are_done(count)) count += abi::kLineBytes;
+    while (most - count >= kEight && difference(count) == 0) count += kEight;
+  }
+  count_up_to(most);
+  return count;
+}
+
+}  // namespace
+
+// Most items end as DONE, and one compare then stands for many.
 LongWord QueuePlaces::count_done_in(const std::byte* kernel_file, LongWord ticket,
                                     LongWord most) const {
-  constexpr LongWord kEight = 8;
-  constexpr LongWord kOnes = 0x0101010101010101u;
   const auto is_done = [&](LongWord at) {
-    const std::byte* const place = kernel_file + outcome_offset(at);
-    if (has_results()) {
-      const Word word = __atomic_load_n(reinterpret_cast<const Word*>(place), __ATOMIC_ACQUIRE);
-      return abi::outcome_of_completion(word, lap_bit(at)) == abi::OutcomeCode::done;
-    }
-    const auto* const byte = reinterpret_cast<const unsigned char*>(place);
-    return __atomic_load_n(byte, __ATOMIC_ACQUIRE) ==
-           abi::outcome_byte(abi::OutcomeCode::done, lap_bit(at));
+    const auto* const word = reinterpret_cast<const Word*>(kernel_file + outcome_offset(at));
+    const Word first = __atomic_load_n(word, __ATOMIC_ACQUIRE);
+    return abi::outcome_of_completion(first, lap_bit(at)) == abi::OutcomeCode::done;
   };
   LongWord count = 0;
+  if (has_results()) {
+    while (count < most && is_done(ticket + count)) ++count;
+    return count;
+  }
   while (count < most) {
     const LongWord at = ticket + count;
-    const bool is_whole = kReadsEight && !has_results() && place_of(at) % kEight == 0 &&
-                          most - count >= kEight && capacity() >= kEight;
-    if (is_whole) {
-      const auto* const bytes =
-          reinterpret_cast<const detail::LongWordAlias*>(kernel_file + outcome_offset(at));
-      const LongWord wanted = kOnes * abi::outcome_byte(abi::OutcomeCode::done, lap_bit(at));
-      if (__atomic_load_n(bytes, __ATOMIC_ACQUIRE) == wanted) {
-        count += kEight;
-        continue;
-      }
-    }
-    if (!is_done(at)) break;
-    ++count;
+    const LongWord stretch = std::min<LongWord>(most - count, capacity() - place_of(at));
+    const auto* const bytes =
+        reinterpret_cast<const unsigned char*>(kernel_file) + outcome_offset(at);
+    const LongWord done =
+        count_done_bytes(bytes, stretch, abi::outcome_byte(abi::OutcomeCode::done, lap_bit(at)));
+    count += done;
+    if (done < stretch) break;
   }
   return count;
 }
@@ -206,23 +229,64 @@ void QueueProducer::store_items(LongWord first, std::span<const abi::WorkItem> i
   store_stretch(first, items.first(1), sender);
 }
 
-void QueueProducer::store_stretch(LongWord ticket, std::span<const abi::WorkItem> items,
-                                  const Sender& sender) const {
-  const Word lap = lap_bit(ticket);
-  abi::Quad* place = quads(ticket);
-  if (is_compact()) {
-    constexpr std::size_t kEntriesOfLine = abi::kLineBytes / abi::kQuadBytes;
-    for (std::size_t i = 0; i < items.size(); ++i, ++place) {
-      if (i % kEntriesOfLine == 0) prefetch(ticket + i + kStoreAhead);
-      detail::store_quad(place, abi::compact_entry(items[i], lap));
+namespace {
+
+// The four words of an item.
+detail::QuadVector vector_of(const abi::WorkItem& item) {
+  detail::QuadVector words;
+  std::memcpy(&words, &item, sizeof words);
+  return words;
+}
+
+}  // namespace
+
+// An entry is abi::compact_entry() of its item.
+void QueueProducer::store_compact(LongWord ticket, std::span<const abi::WorkItem> items) const {
+  constexpr std::size_t kEntriesOfLine = abi::kLineBytes / abi::kQuadBytes;
+  const detail::QuadVector lap = {lap_bit(ticket) << 31, 0, 0, 0};
+  abi::Quad* const entries = quads(0);
+  const std::size_t mask = capacity() - 1;
+  const std::size_t first = place_of(ticket);
+  abi::Quad* place = entries + first;
+  const abi::WorkItem* item = items.data();
+  std::size_t left = items.size();
+  for (std::size_t ahead = first + kStoreAhead; left >= kEntriesOfLine; left -= kEntriesOfLine) {
+    detail::prefetch_to_write(entries + (ahead & mask));
+    ahead += kEntriesOfLine;
+    for (std::size_t i = 0; i < kEntriesOfLine; ++i) {
+      detail::store_quad(place++, vector_of(*item++) | lap);
     }
-    return;
   }
-  for (std::size_t i = 0; i < items.size(); ++i, place += abi::kFullQuads) {
-    prefetch(ticket + i + kStoreAhead);
-    const abi::WorkItem& item = items[i];
-    const abi::Quad args{{item.input_handle, item.output_handle, item.param, 0}};
-    store_few(place, item.op_handle, args, sender, lap);
+  for (; left != 0; --left) detail::store_quad(place++, vector_of(*item++) | lap);
+}
+
+// An entry is store_few() of its item.
+void QueueProducer::store_full(LongWord ticket, std::span<const abi::WorkItem> items,
+                               const Sender& sender) const {
+  using detail::QuadVector;
+  const Word lap = lap_bit(ticket) << 31;
+  const QuadVector head = {static_cast<Word>(abi::SlotStatus::published) | lap, 0, sender.tenant,
+                           sender.priority};
+  const QuadVector rest = {lap, 0, 0, 0};
+  const QuadVector not_lap = {~abi::kLapMask, ~Word{0}, ~Word{0}, 0};
+  const QuadVector opcode = {~Word{0}, 0, 0, 0};
+  const QuadVector displaced = {0, 0, 0, Word{1} << abi::kDisplacedBits};
+  const QuadVector zero = {};
+  abi::Quad* const entries = quads(0);
+  const std::size_t mask = capacity() - 1;
+  std::size_t ahead = place_of(ticket) + kStoreAhead;
+  abi::Quad* place = quads(ticket);
+  for (const abi::WorkItem& item : items) {
+    detail::prefetch_to_write(entries + (ahead++ & mask) * abi::kFullQuads);
+    const QuadVector words = vector_of(item);
+    const QuadVector args = __builtin_shufflevector(words, zero, 1, 2, 3, 4);
+    const QuadVector first_arg = __builtin_shufflevector(words, zero, 4, 4, 4, 1);
+    detail::store_quad(place + 1, (args & not_lap) | rest);
+    detail::store_quad(place + 2, rest);
+    detail::store_quad(place + 3, rest);
+    detail::store_quad(place, head | __builtin_shufflevector(words & opcode, zero, 4, 0, 4, 4) |
+                                  ((first_arg >> (31 - abi::kDisplacedBits)) & displaced));
+    place += abi::kFullQuads;
   }
 }
 

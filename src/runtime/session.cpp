@@ -223,8 +223,8 @@ std::uint64_t Session::State::take_away(QueueCore& queue, Clock::time_point dead
   return cancelled;
 }
 
-Word Session::State::help(backend::LiveQueue& queue) {
-  return live()->help(queue);
+Word Session::State::help(backend::LiveQueue& queue, LongWord awaited) {
+  return live()->help(queue, awaited);
 }
 
 void Session::State::expect_sleeper() {

@@ -54,7 +54,7 @@ class Session::State final : public live::Host, public std::enable_shared_from_t
   void set_buffers(std::shared_ptr<TableSnapshot> table);
 
   // ---- of live::Host ----
-  Word help(backend::LiveQueue& queue) override;
+  Word help(backend::LiveQueue& queue, backend::LongWord awaited) override;
   void expect_sleeper() override;
   std::string running_text(const backend::LiveQueue& queue) override;
   Result<void> check_running() const override;

@@ -61,6 +61,24 @@ TEST_F(NotesTest, a_tail_that_lies_does_not_carry_noting_into_another_lap) {
   EXPECT_EQ(notes->noted(), 8u);
 }
 
+// A kernel elsewhere does not say when: timed tickets have ended by the time they are noted.
+TEST_F(NotesTest, timed_tickets_are_counted_once_however_many_are_noted_together) {
+  open({.capacity = 512});
+  std::uint64_t timed = 0;
+  LongWord first = 0;
+  for (const LongWord count : {1u, 62u, 1u, 1u, 64u, 200u, 512u, 300u, 19u}) {
+    times->stamp(first, count / 2);
+    times->stamp(first + count / 2, count - count / 2);
+    for (LongWord i = 0; i < count; ++i) end(first + i, OutcomeCode::done);
+    notes->advance(first + count);
+    timed += (first + count + 63) / 64 - (first + 63) / 64;
+    first += count;
+    EXPECT_EQ(times->histogram().count(), timed) << "below " << first;
+  }
+  EXPECT_EQ(notes->noted(), 1160u);
+  EXPECT_LT(times->histogram().quantile(1), std::chrono::seconds(30));
+}
+
 TEST_F(NotesTest, results_are_kept_for_one_lap_after_they_were_noted) {
   open({.capacity = 4, .has_results = true});
   for (LongWord ticket = 0; ticket < 4; ++ticket) {

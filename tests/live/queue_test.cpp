@@ -210,6 +210,33 @@ TEST(QueueCore, waiting_for_all_does_not_pass_over_a_ticket_that_came_too_late) 
   EXPECT_EQ(code_of(core->wait_all(kPatience)), Code::invalid_argument);
 }
 
+// Many items are checked together: each opcode among others of every kind, at every place.
+TEST(QueueCore, a_batch_is_refused_as_its_items_would_be) {
+  const auto bell = backend::Doorbell::create();
+  ASSERT_TRUE(bell) << message_of(bell);
+  for (const EntryFormat entries : {EntryFormat::compact, EntryFormat::full}) {
+    const auto core = *live::QueueCore::create({}, *bell, {.capacity = 4096, .entries = entries},
+                                               live::QueueCore::kNotOwn);
+    std::uint64_t published = 0;
+    for (const Word others : {0u, 2u, 8u, 64u, 0xFFEFu, 0x10000u, 0x7FFFFFFFu}) {
+      for (const Word opcode :
+           {0u, 1u, 4u, 5u, 6u, 7u, 8u, 14u, 0xFFEFu, 0xFFF0u, 0xFFFDu, 0xFFFEu, 0xFFFFu, 0x10000u,
+            0x7FFFFFFFu, 0x80000000u, 0x80000001u, 0xFFFFFFFEu, 0xFFFFFFFFu}) {
+        for (const std::size_t place : {0u, 1u, 4u, 5u}) {
+          std::vector<abi::WorkItem> items(6, {others, 0, 0, 0});
+          items[place].op_handle = opcode;
+          const bool has_form = entries == EntryFormat::full || abi::fits_compact(opcode);
+          const bool is_right = has_form && protocol::check_items(items, {}).has_value();
+          const auto range = core->publish_items(items, {});
+          EXPECT_EQ(range.has_value(), is_right) << others << " " << opcode << " " << place;
+          published += is_right ? items.size() : 0;
+          EXPECT_EQ(core->counters().published, published) << "all or nothing";
+        }
+      }
+    }
+  }
+}
+
 // Results are kept for a lap only, and a callback may come later.
 TEST_F(Queues, a_callback_gets_the_results_however_many_later_items_have_ended) {
   Queue queue = open({.capacity = 4, .results = true});

@@ -49,6 +49,9 @@ TEST_F(RunningMarks, show_what_runs_and_nothing_else) {
   EXPECT_FALSE(seen->was_told_to_end);
   mark.end();
   EXPECT_FALSE(mark.look());
+  mark.begin(*queue, 78, 64, 1'000);
+  EXPECT_EQ(mark.look()->since.time_since_epoch(), std::chrono::microseconds(1));
+  mark.end();
 }
 
 TEST_F(RunningMarks, a_run_is_told_to_end_and_the_next_one_is_not) {

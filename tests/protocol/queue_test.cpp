@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <random>
 #include <thread>
 #include <vector>
 
@@ -135,6 +136,92 @@ TEST(LiveQueue, a_row_of_done_is_counted_up_to_the_first_that_is_not) {
     kernel.end(29, OutcomeCode::cancelled, 0, {});
     EXPECT_EQ(producer.count_done(3, 29), 26u) << "ticket 29 is not DONE";
     EXPECT_EQ(producer.count_done(30, 2), 1u);
+  }
+}
+
+// A row is counted by lines, by eights and one by one; it may begin, end and be interrupted
+// anywhere in each, also across the end of a lap.
+TEST(LiveQueue, a_long_row_of_done_ends_at_any_other_byte) {
+  constexpr LongWord kCapacity = 256;
+  for (const LongWord begin : {0u, 1u, 5u, 63u, 64u, 200u, 255u}) {
+    for (const LongWord length : {1u, 7u, 8u, 64u, 71u, 150u, 256u}) {
+      Files files({.capacity = kCapacity});
+      const QueueProducer producer = files.producer();
+      for (LongWord ticket = 0; ticket < begin + length; ++ticket) {
+        files.kernel().end(ticket, OutcomeCode::done, 0, {});
+      }
+      ASSERT_EQ(producer.count_done(begin, kCapacity), length) << begin;
+      ASSERT_EQ(producer.count_done(begin, length - 1), length - 1) << begin;
+      auto* const bytes = reinterpret_cast<unsigned char*>(files.kernel_file().data()) +
+                          files.header.outcomes_offset;
+      for (LongWord i = 0; i < length; ++i) {
+        unsigned char& byte = bytes[(begin + i) % kCapacity];
+        const unsigned char done = byte;
+        // Not ended, CANCELLED, of the other lap, and what no kernel stores.
+        for (const int other : {0, done ^ 2, done ^ 0x80, done ^ 0x40, 0xFF}) {
+          byte = static_cast<unsigned char>(other);
+          ASSERT_EQ(producer.count_done(begin, kCapacity), i) << begin << " " << length;
+        }
+        byte = done;
+      }
+    }
+  }
+}
+
+// By lines and one by one, from any place to any other, in each lap.
+TEST(LiveQueue, a_batch_of_any_length_is_stored_as_its_items_are) {
+  constexpr Word kCapacity = 32;
+  std::mt19937 random(1);
+  for (const EntryFormat format : {EntryFormat::compact, EntryFormat::full}) {
+    for (std::size_t count = 1; count <= kCapacity; ++count) {
+      Files one({.entries = format, .capacity = kCapacity});
+      Files many({.entries = format, .capacity = kCapacity});
+      const Sender sender{.tenant = 28, .priority = 4};
+      LongWord first = 0;
+      for (int batch = 0; batch < 8; ++batch, first += count) {
+        std::vector<abi::WorkItem> items(count);
+        for (std::size_t i = 0; i < count; ++i) {
+          const auto word = [&] { return static_cast<Word>(random()); };
+          items[i] = {word() >> 1, word(), word(), word()};
+          const std::array<Word, 3> args{items[i].input_handle, items[i].output_handle,
+                                         items[i].param};
+          one.producer().store(first + i, {items[i].op_handle, args}, sender);
+        }
+        many.producer().store_items(first, items, sender);
+        ASSERT_EQ(
+            std::memcmp(one.producer_words(), many.producer_words(), one.header.producer_bytes), 0)
+            << count << " items from " << first;
+      }
+    }
+  }
+}
+
+// The ways of taking an entry agree, whatever the producer wrote.
+TEST(LiveQueue, an_entry_with_any_bit_changed_is_read_alike_by_all) {
+  for (const EntryFormat format : {EntryFormat::compact, EntryFormat::full}) {
+    const auto entry_bytes = static_cast<std::size_t>(format);
+    for (std::size_t bit = 0; bit < entry_bytes * 8; ++bit) {
+      for (const Word opcode : {0u, 65u}) {
+        Files files({.entries = format, .capacity = 4});
+        const std::array<Word, 3> args{0x80000001u, 2, 0x80000003u};
+        files.producer().store(1, {opcode, args}, {.tenant = 3, .priority = 1});
+        Word* const words = files.producer_words() + 16 + entry_bytes / 4;
+        words[bit / 32] ^= Word{1} << bit % 32;
+        const auto expected =
+            decode_entry({reinterpret_cast<const std::byte*>(words), entry_bytes}, format, 1);
+        const auto found = files.kernel().copy_slot(1);
+        ASSERT_EQ(found.has_value(), expected.has_value()) << bit;
+        if (found) {
+          EXPECT_EQ(std::memcmp(&*found, &*expected, sizeof *found), 0) << bit;
+        }
+        const bool is_nop = expected && expected->opcode == 0;
+        EXPECT_EQ(files.kernel().end_nops(1, 1), is_nop ? 1u : 0u) << bit;
+        Files again({.entries = format, .capacity = 4});
+        std::memcpy(again.producer_words() + 16 + entry_bytes / 4, words, entry_bytes);
+        EXPECT_EQ(again.kernel().end_nop(1), is_nop) << bit;
+        EXPECT_EQ(again.kernel().has_ended(1), is_nop) << bit;
+      }
+    }
   }
 }
 

@@ -23,7 +23,9 @@ class CountingLive final : public backend::LiveKernel {
   std::uint64_t stop(backend::Clock::time_point deadline, backend::LeaveMode mode) override {
     return inner_->stop(deadline, mode);
   }
-  Word help(backend::LiveQueue& queue) override { return inner_->help(queue); }
+  Word help(backend::LiveQueue& queue, backend::LongWord awaited) override {
+    return inner_->help(queue, awaited);
+  }
   void add_executions(std::vector<backend::OpcodeTotal>&) const override {}
   void copy_waiting(const backend::LiveQueue& queue,
                     std::vector<backend::LiveItem>& items) const override {

@@ -44,10 +44,10 @@ struct Histogram {
 /// A histogram that any thread adds to without a lock.
 class LiveHistogram {
  public:
-  /// Counts a time; a negative one as 0.
-  void record(std::chrono::nanoseconds time) {
+  /// Counts a time as often as that; a negative one as 0.
+  void record(std::chrono::nanoseconds time, std::uint64_t times = 1) {
     const auto time_ns = static_cast<std::uint64_t>(time.count() < 0 ? 0 : time.count());
-    counts_[Histogram::bucket_of(time_ns)].fetch_add(1, std::memory_order_relaxed);
+    counts_[Histogram::bucket_of(time_ns)].fetch_add(times, std::memory_order_relaxed);
   }
   /// The counts as they stand.
   Histogram load() const;

@@ -9,10 +9,13 @@
 
 #include <array>
 #include <atomic>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <span>
+#include <utility>
 
 #include "everkernel/abi/queue.hpp"
 #include "everkernel/base/result.hpp"
@@ -89,29 +92,58 @@ inline LongWord pair_of(Word low, Word high) {
   return LongWord{high} << 32 | low;
 }
 
+/// A quad in one register, where all its words are changed together.
+using QuadVector = Word __attribute__((vector_size(abi::kQuadBytes)));
+/// The same as pairs of words.
+using PairVector = LongWord __attribute__((vector_size(abi::kQuadBytes)));
+
 /// Stores a quad; earlier stores of this thread are visible with it. On x86-64 by one instruction,
 /// which processors with AVX keep whole. Elsewhere, and where ThreadSanitizer must see the access,
 /// as two pairs, the pair with the lap bit last: readers on a CPU acquire that pair first.
-inline void store_quad(abi::Quad* place, const abi::Quad& quad) {
+inline void store_quad(abi::Quad* place, QuadVector quad) {
 #if defined(EVERKERNEL_PORTABLE_QUADS)
+  const auto value = std::bit_cast<std::array<LongWord, 2>>(quad);
   auto* const pairs = reinterpret_cast<LongWordAlias*>(place);
-  __atomic_store_n(pairs + 1, pair_of(quad.words[2], quad.words[3]), __ATOMIC_RELAXED);
-  __atomic_store_n(pairs, pair_of(quad.words[0], quad.words[1]), __ATOMIC_RELEASE);
+  __atomic_store_n(pairs + 1, value[1], __ATOMIC_RELAXED);
+  __atomic_store_n(pairs, value[0], __ATOMIC_RELEASE);
 #else
-  using Vector = LongWord __attribute__((vector_size(16)));
-  const Vector value = {pair_of(quad.words[0], quad.words[1]),
-                        pair_of(quad.words[2], quad.words[3])};
-  __asm__ volatile("movdqa %1, %0" : "=m"(*place) : "x"(value) : "memory");
+  __asm__ volatile("movdqa %1, %0" : "=m"(*place) : "x"(quad) : "memory");
+#endif
+}
+/// Stores a quad whose words are made one by one.
+inline void store_quad(abi::Quad* place, const abi::Quad& quad) {
+  const PairVector pairs = {pair_of(quad.words[0], quad.words[1]),
+                            pair_of(quad.words[2], quad.words[3])};
+  store_quad(place, reinterpret_cast<QuadVector>(pairs));
+}
+
+/// Starts to fetch the line of a place that will be written soon.
+inline void prefetch_to_write(const abi::Quad* place) {
+#if defined(__x86_64__)
+  // Without -march, the builtin compiles to a prefetch for reading.
+  __asm__("prefetchw %0" : : "m"(*place));
+#else
+  __builtin_prefetch(place, 1);
 #endif
 }
 
+/// A quad as two pairs of words.
+struct Pairs {
+  LongWord low;   ///< words 0 and 1
+  LongWord high;  ///< words 2 and 3
+};
+
 /// Loads a quad: the pair with the lap bit with acquire, then the other.
-inline abi::Quad load_quad(const abi::Quad* place) {
+inline Pairs load_pairs(const abi::Quad* place) {
   const auto* const pairs = reinterpret_cast<const LongWordAlias*>(place);
-  const LongWord first = __atomic_load_n(pairs, __ATOMIC_ACQUIRE);
-  const LongWord second = __atomic_load_n(pairs + 1, __ATOMIC_RELAXED);
-  return {{static_cast<Word>(first), static_cast<Word>(first >> 32), static_cast<Word>(second),
-           static_cast<Word>(second >> 32)}};
+  const LongWord low = __atomic_load_n(pairs, __ATOMIC_ACQUIRE);
+  return {low, __atomic_load_n(pairs + 1, __ATOMIC_RELAXED)};
+}
+/// The same as words.
+inline abi::Quad load_quad(const abi::Quad* place) {
+  const Pairs pairs = load_pairs(place);
+  return {{static_cast<Word>(pairs.low), static_cast<Word>(pairs.low >> 32),
+           static_cast<Word>(pairs.high), static_cast<Word>(pairs.high >> 32)}};
 }
 
 }  // namespace detail
@@ -218,15 +250,6 @@ class QueueProducer : public QueuePlaces {
                    const Sender& sender) const;
   /// Entries whose lines are fetched ahead of writing them: a worker read them last.
   static constexpr LongWord kStoreAhead = 12;
-  /// Starts to fetch the line of an entry that will be written soon.
-  void prefetch(LongWord ticket) const {
-#if defined(__x86_64__)
-    // Without -march, the builtin compiles to a prefetch for reading.
-    __asm__("prefetchw %0" : : "m"(*quads(ticket)));
-#else
-    __builtin_prefetch(quads(ticket), 1);
-#endif
-  }
 
   /// How a ticket ended; what its item wrote is visible afterwards. `none` if it has not ended; of
   /// a ticket more than a lap ago the answer has no meaning.
@@ -258,22 +281,23 @@ class QueueProducer : public QueuePlaces {
     return {quad.words[1], quad.words[2], quad.words[3]};
   }
   /// Where the queue is in its life.
-  abi::QueueState state() const {
-    return abi::QueueState{load_word(header().kernel_line_offset)};
-  }
+  abi::QueueState state() const { return abi::QueueState{load_word(header().kernel_line_offset)}; }
   /// The word that changes when something ended for a producer that waits.
   const Word* wake_word() const {
     const std::size_t offset = header().kernel_line_offset + offsetof(abi::KernelLine, wake);
     return reinterpret_cast<const Word*>(kernel_file_ + offset);
   }
   /// Its value.
-  Word wake_count() const {
-    return __atomic_load_n(wake_word(), __ATOMIC_ACQUIRE);
-  }
+  Word wake_count() const { return __atomic_load_n(wake_word(), __ATOMIC_ACQUIRE); }
 
  private:
+  void store_compact(LongWord ticket, std::span<const abi::WorkItem> items) const;
+  void store_full(LongWord ticket, std::span<const abi::WorkItem> items,
+                  const Sender& sender) const;
   void store_stretch(LongWord ticket, std::span<const abi::WorkItem> items,
-                     const Sender& sender) const;
+                     const Sender& sender) const {
+    is_compact() ? store_compact(ticket, items) : store_full(ticket, items, sender);
+  }
   // The full entry of an operation with at most four arguments, made in registers: words that pass
   // through a slot before they are stored as quads cost more than all the rest of publishing.
   static void store_few(abi::Quad* place, Word opcode, const abi::Quad& args, const Sender& sender,
@@ -287,12 +311,8 @@ class QueueProducer : public QueuePlaces {
     detail::store_quad(place, {{static_cast<Word>(abi::SlotStatus::published) | lap << 31, opcode,
                                 sender.tenant, sender.priority | displaced}});
   }
-  abi::ProducerLine& line() const {
-    return *reinterpret_cast<abi::ProducerLine*>(producer_file_);
-  }
-  std::atomic_ref<LongWord> tail_word() const {
-    return std::atomic_ref(line().tail);
-  }
+  abi::ProducerLine& line() const { return *reinterpret_cast<abi::ProducerLine*>(producer_file_); }
+  std::atomic_ref<LongWord> tail_word() const { return std::atomic_ref(line().tail); }
   abi::Quad* quads(LongWord ticket) const {
     return reinterpret_cast<abi::Quad*>(producer_file_ + entry_offset(ticket));
   }
@@ -335,19 +355,18 @@ class QueueKernel : public QueuePlaces {
     if (!abi::is_of_lap(quad, lap_bit(ticket))) return std::nullopt;
     return abi::item_of(quad);
   }
-  /// Copies the slot of an entry of either form; nothing if the entry is not valid.
+  /// Copies the slot of an entry of either form, and says so; false and nothing copied if the entry
+  /// is not valid.
+  bool copy_slot(LongWord ticket, abi::Slot& slot) const {
+    const abi::Quad* const place = quads(ticket);
+    return is_compact() ? copy_compact(place, lap_bit(ticket), slot)
+                        : copy_full(place, lap_bit(ticket), slot);
+  }
+  /// The same; nothing if the entry is not valid.
   std::optional<abi::Slot> copy_slot(LongWord ticket) const {
-    if (is_compact()) {
-      const auto item = copy_item(ticket);
-      if (!item) return std::nullopt;
-      return published_slot(*item, {});
-    }
-    abi::FullEntry entry;
-    for (Word i = 0; i < abi::kFullQuads; ++i) {
-      entry.quads[i] = detail::load_quad(quads(ticket) + i);
-    }
-    if (!abi::is_valid(entry, lap_bit(ticket))) return std::nullopt;
-    return abi::slot_of(entry);
+    std::optional<abi::Slot> slot(std::in_place);
+    if (!copy_slot(ticket, *slot)) slot.reset();
+    return slot;
   }
   /// How many entries from `ticket` on are new one behind the other and name the same opcode now,
   /// at most `most`.
@@ -355,6 +374,18 @@ class QueueKernel : public QueuePlaces {
   /// Ends tickets from `ticket` on as DONE whose entries are valid and NOPs, one behind the other;
   /// gives how many, at most `most`. The queue has no results.
   LongWord end_nops(LongWord ticket, LongWord most) const;
+  /// The same with one ticket; gives whether it ended.
+  bool end_nop(LongWord ticket) const {
+    const Word lap = lap_bit(ticket);
+    const abi::Quad* const place = quads(ticket);
+    const bool is_nop = is_compact()
+                            ? __atomic_load_n(&place->words[0], __ATOMIC_ACQUIRE) == lap << 31
+                            : is_full_nop(place, lap);
+    if (!is_nop) return false;
+    __atomic_store_n(outcome_place(ticket), abi::outcome_byte(abi::OutcomeCode::done, lap),
+                     __ATOMIC_RELEASE);
+    return true;
+  }
   /// Whether a ticket of the present lap or the one before has ended. Only the kernel side writes
   /// outcomes, so this is its own record.
   bool has_ended(LongWord ticket) const { return outcome(ticket) != abi::OutcomeCode::none; }
@@ -423,6 +454,48 @@ class QueueKernel : public QueuePlaces {
   }
   const abi::Quad* quads(LongWord ticket) const {
     return reinterpret_cast<const abi::Quad*>(producer_file_ + entry_offset(ticket));
+  }
+  // abi::item_of() and abi::slot_of() of an entry that is valid. Words are moved by fours: a load
+  // of four that were stored one by one waits until all of them have left the core.
+  static bool copy_compact(const abi::Quad* place, Word lap, abi::Slot& slot) {
+    const detail::Pairs item = detail::load_pairs(place);
+    if ((item.low >> 31 & 1) != lap) return false;
+    constexpr Word kPublished = static_cast<Word>(abi::SlotStatus::published);
+    store_words(slot, 0,
+                {detail::pair_of(kPublished, static_cast<Word>(item.low) & ~abi::kLapMask),
+                 detail::pair_of(0, abi::priority_word(kDefaultPriority, 0))});
+    store_words(slot, 1, {item.low >> 32 | item.high << 32, item.high >> 32});
+    store_words(slot, 2, {});
+    store_words(slot, 3, {});
+    return true;
+  }
+  static bool copy_full(const abi::Quad* place, Word lap, abi::Slot& slot) {
+    const detail::Pairs head = detail::load_pairs(place);
+    std::array<detail::Pairs, abi::kFullQuads - 1> args;
+    LongWord other_laps = 0;
+    for (Word i = 0; i < args.size(); ++i) {
+      args[i] = detail::load_pairs(place + i + 1);
+      other_laps |= args[i].low ^ head.low;
+    }
+    constexpr Word kPublished = static_cast<Word>(abi::SlotStatus::published);
+    const auto priority = static_cast<Word>(head.high >> 32);
+    if (static_cast<Word>(head.low) != (kPublished | lap << 31) ||
+        (other_laps & abi::kLapMask) != 0 || (priority & ~abi::kFullPriorityMask) != 0) {
+      return false;
+    }
+    store_words(slot, 0,
+                {detail::pair_of(kPublished, static_cast<Word>(head.low >> 32)),
+                 detail::pair_of(static_cast<Word>(head.high), abi::priority_of(priority))});
+    for (Word i = 0; i < args.size(); ++i) {
+      const Word displaced = priority >> (abi::kDisplacedBits + i) << 31;
+      store_words(slot, i + 1,
+                  {(args[i].low & ~LongWord{abi::kLapMask}) | displaced, args[i].high});
+    }
+    return true;
+  }
+  static void store_words(abi::Slot& slot, Word quad, const detail::Pairs& pairs) {
+    const detail::PairVector words = {pairs.low, pairs.high};
+    std::memcpy(reinterpret_cast<std::byte*>(&slot) + quad * abi::kQuadBytes, &words, sizeof words);
   }
   LongWord count_equal_in_lap(LongWord ticket, LongWord most, Word opcode) const;
   LongWord end_nops_in_lap(LongWord ticket, LongWord most) const;

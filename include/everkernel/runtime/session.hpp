@@ -82,7 +82,7 @@ struct RunningItem {
   std::string name = {};                    ///< of its handler or built-in operation; else empty
   Word worker = 0;                          ///< that runs it; on a GPU a crew
   std::optional<Word> multiprocessor = {};  ///< on a GPU: where it runs
-  /// When this run of the item began; `docs/sessions.md` says how exact it is on a GPU.
+  /// When this run of the item began; `docs/sessions.md` says how exact it is.
   std::chrono::steady_clock::time_point since = {};
   /// Its time is over, or its queue or session ends: it will end at its next turn of a loop. A
   /// trusted handler that does not return stays in the list.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 
 #include "backend/cpu/builtins.hpp"
 #include "everkernel/abi/fault.hpp"
@@ -41,6 +42,11 @@ bool has_bad_inner(const protocol::PackedView& packed, const Executor& executor)
     if (handler != Executor::kNone && executor.info(handler).can_leave) return true;
   }
   return false;
+}
+
+// Of known length, so that no function is called for it.
+void copy_args(const Word (&from)[abi::kSlotArgs], Word (&to)[abi::kSlotArgs]) {
+  std::memcpy(to, from, sizeof to);
 }
 
 void print_record(void* self, Word fmt, Word a, Word b) {
@@ -123,7 +129,7 @@ ItemRunner::End ItemRunner::run_item(Slot& slot, Word place) {
   }
   const Outcome outcome = run_handler(handler, slot);
   if (outcome.ending != Ending::wait_io) {
-    std::ranges::copy(frame_.args, slot.args);
+    copy_args(frame_.args, slot.args);
     return {.outcome = outcome, .writes_args = executor.info(handler).writes_args};
   }
   const ir::IoAsk& ask = frame_.io;
@@ -136,13 +142,13 @@ ItemRunner::End ItemRunner::run_item(Slot& slot, Word place) {
                      slot);
   if (end.needs_io_slot) return end;  // it runs again from its args as they were
   const Word io_slot = slot.args[abi::kIoSlotArg];
-  std::ranges::copy(frame_.args, slot.args);
+  copy_args(frame_.args, slot.args);
   slot.args[abi::kIoSlotArg] = io_slot;
   return end;
 }
 
 Outcome ItemRunner::run_handler(Word handler, const Slot& slot) {
-  std::ranges::copy(slot.args, frame_.args);
+  copy_args(slot.args, frame_.args);
   frame_.opcode = slot.opcode;
   frame_.tenant = slot.tenant;
   frame_.priority = abi::priority_of(slot.priority);

@@ -442,9 +442,9 @@ std::uint64_t CpuLiveKernel::stop(Clock::time_point deadline, LeaveMode mode) {
   return cancelled;
 }
 
-Word CpuLiveKernel::help(LiveQueue& queue) {
+Word CpuLiveKernel::help(LiveQueue& queue, LongWord awaited) {
   if (!helper_lock_.try_lock()) return 0;
-  const Word count = helper_->help(queue);
+  const Word count = helper_->help(queue, awaited);
   helper_lock_.unlock();
   return count;
 }

@@ -51,7 +51,7 @@ class CpuLiveKernel final : public LiveKernel {
                    std::shared_ptr<const void> owner) override;
   std::uint64_t stop(Clock::time_point deadline, LeaveMode mode) override;
   LiveCounters flush_counters() override;
-  Word help(LiveQueue& queue) override;
+  Word help(LiveQueue& queue, LongWord awaited) override;
   bool is_running() const override { return threads_.are_running(); }
   void look_again() override;
   Result<void> settle(Clock::time_point deadline) override;

@@ -8,6 +8,7 @@
 #include "backend/cpu/live_worker.hpp"
 
 #include <algorithm>
+#include <optional>
 
 #include "backend/cpu/float_guard.hpp"
 #include "everkernel/abi/fault.hpp"
@@ -48,7 +49,7 @@ constexpr Word kStarvation = 16;
 // Priorities that count as urgent are below this one.
 constexpr Word kFirstPatient = static_cast<Word>(abi::Priority::normal);
 // Pauses between two looks, and empty looks after which the pauses are halved.
-constexpr int kShortInterval = 2;
+constexpr int kShortInterval = 1;
 constexpr int kLongInterval = 256;
 constexpr int kPollsPerInterval = 32;
 // Empty looks after which a worker counts as one that only looks.
@@ -106,6 +107,7 @@ LiveWorker::LiveWorker(CpuLiveKernel& kernel, Word seat)
       executor_(*kernel.executor_),
       tally_(seat_.tally),
       runner_(kernel.context_, tally_),
+      is_helper_(seat == kernel.worker_count_),
       interval_(kShortInterval),
       nap_(kShortestNap) {
   const bool has_own_core = kernel.worker_count_ <= std::thread::hardware_concurrency();
@@ -119,7 +121,9 @@ bool LiveWorker::must_leave() const {
 void LiveWorker::run() {
   const FloatGuard floats;
   while (!must_leave() && !kernel_.must_step_aside_.load(std::memory_order_relaxed)) {
-    if (step()) {
+    const bool has_moved = step();
+    looked_at_ = 0;
+    if (has_moved) {
       count_idle(false);
       idle_pauses_ = 0;
       empty_polls_ = 0;
@@ -134,15 +138,19 @@ void LiveWorker::run() {
   count_idle(false);
 }
 
-Word LiveWorker::help(LiveQueue& live) {
+Word LiveWorker::help(LiveQueue& live, LongWord awaited) {
   if (must_leave()) return 0;
+  if (awaited != LiveKernel::kNoTicket) {
+    // The line of the entry is this core's own; the head is a worker's.
+    const auto opcode = live.words.peek(awaited);
+    if (opcode && executor_.class_of(*opcode) != ItemClass::quick) return 0;
+  }
   const std::uint64_t before = tally_.ended();
   {
     const Turn turn(seat_);
     // Closing clears the part before it waits for turns like this one.
     auto* const queue = static_cast<CpuQueue*>(live.kernel_part.load(std::memory_order_acquire));
     if (queue == nullptr) return 0;
-    const FloatGuard floats;
     if (take(*queue, true) != Take::items) return 0;
     if (tally_.ended() - before >= kManyItems && !live.is_helped.load(std::memory_order_relaxed)) {
       live.is_helped.store(true, std::memory_order_relaxed);
@@ -285,20 +293,21 @@ LiveWorker::Take LiveWorker::take(CpuQueue& queue, bool only_short) {
   }
   Take result = Take::nothing;
   if (!waits || queue.waiting.promise()) {
-    const LongWord most = is_short ? most_short(live, first, end - first) : 1;
-    const bool has_several = is_short && most > 1 && live.words.peek(first + 1);
-    const Word count = has_several ? count_short(queue, first, most) : 1;
+    const bool has_several = is_short && live.words.peek(first + 1);
+    const LongWord most = has_several ? most_short(live, first, end - first) : 1;
+    const Word count = most > 1 ? count_short(queue, first, most) : 1;
     seat_.queue.store(&queue, std::memory_order_relaxed);
     lookout_.note_taking(queue);
     if (live.head.compare_exchange_strong(first, first + count, std::memory_order_acq_rel,
                                           std::memory_order_relaxed)) {
-      // What is left, or an item that waits for these, may be run by a worker that sleeps.
-      const bool has_next = live.words.peek(first + count).has_value();
+      // What is left, or an item that waits for these, may be run by a worker that sleeps. For an
+      // entry that came after the look above, its producer rings.
+      const bool has_next = (has_several || !is_short) && live.words.peek(first + count);
       if ((has_next || queue.waiting.size() != 0) && kernel_.doorbell_.is_armed()) {
         kernel_.doorbell_.ring(1);
       }
       if (!only_short) choose_interval(is_short, has_next && count == most);
-      run_taken(queue, first, count, waits);
+      run_taken(queue, {.first = first, .count = count, .opcode = *opcode, .waits = waits});
       result = Take::items;
     } else {
       if (waits) queue.waiting.release();
@@ -310,12 +319,11 @@ LiveWorker::Take LiveWorker::take(CpuQueue& queue, bool only_short) {
   return result;
 }
 
-void LiveWorker::run_taken(CpuQueue& queue, LongWord first, Word count, bool waits) {
-  if (count < kTimedBatch || ++batches_ % kTimingInterval != 0) {
-    return run_tickets(queue, first, count, waits);
-  }
+void LiveWorker::run_taken(CpuQueue& queue, const Taken& taken) {
+  const Word count = taken.count;
+  if (count < kTimedBatch || ++batches_ % kTimingInterval != 0) return run_tickets(queue, taken);
   const auto begin = Clock::now();
-  run_tickets(queue, first, count, waits);
+  run_tickets(queue, taken);
   const auto time = static_cast<std::uint64_t>((Clock::now() - begin).count()) * 16 / count;
   // A batch in which the thread was off its core counts as a long one, not as all that follow.
   auto& mean = queue.live->short_item_time;
@@ -325,15 +333,18 @@ void LiveWorker::run_taken(CpuQueue& queue, LongWord first, Word count, bool wai
              std::memory_order_relaxed);
 }
 
-void LiveWorker::run_tickets(CpuQueue& queue, LongWord first, Word count, bool waits) {
+void LiveWorker::run_tickets(CpuQueue& queue, const Taken& taken) {
   LiveQueue& live = *queue.live;
-  // Read after the claim: items that were published after a change of the buffers see it.
-  const memory::BufferTableView buffers = kernel_.roster().buffers;
+  const auto [first, count, opcode, waits] = taken;
+  // Read after the claim: items that were published after a change of the buffers see it. It stays
+  // for this turn.
+  const memory::BufferTableView& buffers = kernel_.roster().buffers;
   ends_nops_ = !live.words.has_results() && executor_.payload() == Executor::kNone &&
                context_.standing_of(live.tenant) == ItemContext::Standing::enabled;
   // Items that end at once. Whoever counts waits for those that are announced.
-  is_announced_ = count > 1 || (ends_nops_ && live.words.peek(first) == kNop);
+  is_announced_ = count > 1 || (ends_nops_ && opcode == kNop);
   if (is_announced_) tally_.announce_ends(count);
+  std::optional<FloatGuard> floats;  // of a host thread; it costs more than a NOP
   Word next_look = 0;
   for (Word i = 0; i < count;) {
     if (i >= next_look) {
@@ -347,6 +358,7 @@ void LiveWorker::run_tickets(CpuQueue& queue, LongWord first, Word count, bool w
     if (const Word nops = end_nops(live, first + i, count - i); nops != 0) {
       i += nops;
     } else {
+      if (is_helper_ && !floats) floats.emplace();
       run_ticket(queue, first + i, waits, buffers);
       ++i;
     }
@@ -374,8 +386,9 @@ void LiveWorker::cancel(LiveQueue& live, LongWord first, Word count) {
 // Ends NOPs at the front of a batch, up to a ticket that is timed; gives how many.
 inline Word LiveWorker::end_nops(const LiveQueue& live, LongWord ticket, Word most) {
   if (!ends_nops_ || !is_announced_ || is_sample(ticket)) return 0;
-  const auto count = static_cast<Word>(
-      live.words.end_nops(ticket, std::min<LongWord>(most, next_sample(ticket) - ticket)));
+  const LongWord untimed = std::min<LongWord>(most, next_sample(ticket) - ticket);
+  const auto count = static_cast<Word>(untimed == 1 ? live.words.end_nop(ticket)
+                                                    : live.words.end_nops(ticket, untimed));
   stretch_.claims += count;
   stretch_.done += count;
   stretch_.nops += count;
@@ -400,9 +413,9 @@ void LiveWorker::run_item(CpuQueue& queue, WaitingItem& item,
                           const memory::BufferTableView& buffers) {
   LiveQueue& live = *queue.live;
   if (item.slot.status == SlotStatus::published) {
-    const auto copy = live.words.copy_slot(item.ticket);
-    if (!copy) return end_fault(queue, item, static_cast<Word>(FaultCode::bad_entry));
-    item.slot = *copy;
+    if (!live.words.copy_slot(item.ticket, item.slot)) {
+      return end_fault(queue, item, static_cast<Word>(FaultCode::bad_entry));
+    }
     item.slot.tenant = live.tenant;
     item.slot.priority = live.priority;
   }
@@ -413,7 +426,8 @@ void LiveWorker::run_item(CpuQueue& queue, WaitingItem& item,
   // By the copy: the entry may have changed since the look that took it.
   const bool is_marked = executor_.class_of(item.slot.opcode) != ItemClass::quick;
   const Word* const abort =
-      is_marked ? seat_.mark.begin(live, item.ticket, item.slot.opcode) : &live.abort;
+      is_marked ? seat_.mark.begin(live, item.ticket, item.slot.opcode, begin_of_run(live))
+                : &live.abort;
   const ItemRunner::End end =
       runner_.run(item.slot, live.words.place_of(item.ticket), buffers, abort);
   if (is_marked) seat_.mark.end();
@@ -433,6 +447,14 @@ void LiveWorker::run_item(CpuQueue& queue, WaitingItem& item,
       break;
   }
   end_fault(queue, item, end.outcome.fault_code);
+}
+
+// When the item that is about to run begins. Reading the clock takes longer than a short item, so
+// that the time of the look that found the item counts, unless the queue has a timeout: the thread
+// may have lost its core since.
+std::int64_t LiveWorker::begin_of_run(const LiveQueue& live) const {
+  const bool is_exact = looked_at_ == 0 || live.item_timeout.count() != 0;
+  return is_exact ? steady_now() : looked_at_;
 }
 
 // The opcode in the entry may have changed between the look and the copy: then there is no room for
@@ -590,7 +612,8 @@ void LiveWorker::be_idle() {
   const int pauses = interval_ * static_cast<int>(idle);
   idle_pauses_ += pauses + look_pauses_;
   if (idle_pauses_ < pauses_before_yield_) {
-    wait_a_while(pauses);
+    wait_a_while(pauses - 1);
+    looked_at_ = steady_now();  // takes as long as a pause
   } else if (idle_pauses_ < pauses_before_yield_ + kPausesBeforeSleep) {
     std::this_thread::yield();
   } else {

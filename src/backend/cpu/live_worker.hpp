@@ -17,12 +17,19 @@ class LiveWorker {
 
   /// Works until the kernel must leave.
   void run();
-  /// Runs short items of one queue on a host thread that waits anyway; returns how many.
-  Word help(LiveQueue& queue);
+  /// As LiveKernel::help.
+  Word help(LiveQueue& queue, LongWord awaited);
 
  private:
   class Turn;
   enum class Take { nothing, lost, items };
+  /// Tickets that were taken together.
+  struct Taken {
+    LongWord first;
+    Word count;
+    Word opcode;  // of the first, as it was seen before
+    bool waits;   // whether the item, which is alone then, has a room in the table
+  };
 
   bool must_leave() const;
   bool step();
@@ -34,8 +41,8 @@ class LiveWorker {
   LongWord most_short(const LiveQueue& live, LongWord first, LongWord room) const;
   static bool is_left_to_helper(CpuQueue& queue, LongWord first);
   bool admit(Word tenant, bool& is_counted);
-  void run_taken(CpuQueue& queue, LongWord first, Word count, bool waits);
-  void run_tickets(CpuQueue& queue, LongWord first, Word count, bool waits);
+  void run_taken(CpuQueue& queue, const Taken& taken);
+  void run_tickets(CpuQueue& queue, const Taken& taken);
   void cancel(LiveQueue& live, LongWord first, Word count);
   Word end_nops(const LiveQueue& live, LongWord ticket, Word most);
   void run_ticket(CpuQueue& queue, LongWord ticket, bool waits,
@@ -46,6 +53,7 @@ class LiveWorker {
   void run_item(CpuQueue& queue, WaitingItem& item, const memory::BufferTableView& buffers);
   void run_fence(CpuQueue& queue, WaitingItem& item);
   static bool is_fence_ready(const LiveQueue& live, WaitingItem& item);
+  std::int64_t begin_of_run(const LiveQueue& live) const;
   void wait_with(CpuQueue& queue, WaitingItem& item, abi::SlotStatus status);
   void end_done(CpuQueue& queue, const WaitingItem& item);
   void end_fault(CpuQueue& queue, const WaitingItem& item, Word code);
@@ -71,7 +79,8 @@ class LiveWorker {
   ItemRunner runner_;
   Lookout lookout_;
 
-  Word urgent_ = 0;  // items in a row that were CRITICAL or HIGH
+  const bool is_helper_;  // runs items on host threads
+  Word urgent_ = 0;       // items in a row that were CRITICAL or HIGH
   bool prefers_waiting_ = false;
   std::array<std::size_t, abi::kPriorityCount> tenant_turns_ = {};
   std::array<std::array<std::size_t, abi::kTenantCount>, abi::kPriorityCount> queue_turns_ = {};
@@ -83,6 +92,7 @@ class LiveWorker {
   bool has_room_ = false;         // the item that runs has a room in the table of waiting items
   bool is_stuck_ = false;         // the last step left items that wait
   bool is_counted_idle_ = false;  // among CpuLiveKernel::idle_workers_
+  std::int64_t looked_at_ = 0;    // when the look that is under way began; 0 = not known
   int interval_ = 0;
   int empty_polls_ = 0;
   int idle_pauses_ = 0;

@@ -23,15 +23,17 @@ class alignas(64) RunningMark {
   RunningMark(const RunningMark&) = delete;             ///< others refer to it
   RunningMark& operator=(const RunningMark&) = delete;  ///< others refer to it
 
-  /// Called by the worker before it runs an item. Gives the word that ends the item.
-  const Word* begin(const LiveQueue& queue, LongWord ticket, Word opcode) {
+  /// Called by the worker before it runs an item. Gives the word that ends the item. `since` is on
+  /// the steady clock.
+  const Word* begin(const LiveQueue& queue, LongWord ticket, Word opcode,
+                    std::int64_t since = steady_now()) {
     ++number_;
     // Release: whoever sees one of these words also sees that the run before is over.
     queue_.store(&queue, std::memory_order_release);
     ticket_.store(ticket, std::memory_order_release);
     opcode_.store(opcode, std::memory_order_release);
     timeout_ns_.store(queue.item_timeout.count(), std::memory_order_release);
-    since_.store(steady_now(), std::memory_order_release);
+    since_.store(since, std::memory_order_release);
     state_.store(state_of(kRuns), std::memory_order_release);
     return &abort_;
   }

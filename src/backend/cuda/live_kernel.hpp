@@ -60,7 +60,7 @@ class CudaLiveKernel final : public LiveKernel {
                    std::shared_ptr<const void> owner) override;
   std::uint64_t stop(Clock::time_point deadline, LeaveMode mode) override;
   LiveCounters flush_counters() override;
-  Word help(LiveQueue&) override { return 0; }
+  Word help(LiveQueue&, LongWord) override { return 0; }
   bool is_running() const override { return is_running_.load(std::memory_order_acquire); }
   void look_again() override;
   void add_executions(std::vector<OpcodeTotal>& totals) const override;

@@ -98,7 +98,7 @@ class FaultyLive final : public LiveKernel, public Cuttable {
     return inner_->stop(deadline, mode);
   }
   LiveCounters flush_counters() override { return inner_->flush_counters(); }
-  Word help(LiveQueue& queue) override { return inner_->help(queue); }
+  Word help(LiveQueue& queue, LongWord awaited) override { return inner_->help(queue, awaited); }
   void refresh_control(std::size_t word) override { inner_->refresh_control(word); }
   void mirror() override { inner_->mirror(); }
   void expect_sleeper() override { inner_->expect_sleeper(); }

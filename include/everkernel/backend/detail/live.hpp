@@ -118,7 +118,7 @@ constexpr std::size_t sample_places(Word capacity) {
 }
 /// The place of a timed ticket.
 constexpr std::size_t sample_place(LongWord ticket, Word capacity) {
-  return static_cast<std::size_t>(ticket / kSampleInterval) % sample_places(capacity);
+  return static_cast<std::size_t>(ticket / kSampleInterval) & (sample_places(capacity) - 1);
 }
 
 /// The kernel's half of one queue. Made by whoever opened the queue.
@@ -267,8 +267,12 @@ class LiveKernel {
   virtual LiveCounters flush_counters() = 0;
   /// Runs published items of a queue that are short by construction (built-in operations, or
   /// handlers without loops) on the calling thread and returns how many: for a thread that would
-  /// spin otherwise. Returns 0 if there are none or the backend does not support it.
-  virtual Word help(LiveQueue& queue) = 0;
+  /// spin otherwise. Returns 0 if there are none or the backend does not support it, and at once if
+  /// `awaited` is the ticket of a published item that is not short: such a thread would only
+  /// disturb the worker that takes the item.
+  virtual Word help(LiveQueue& queue, LongWord awaited) = 0;
+  static constexpr LongWord kNoTicket =
+      ~LongWord{0};  ///< for help() of a thread that waits for all
   /// Whether workers are still running. They leave at stop(), and when SHUTDOWN is set.
   virtual bool is_running() const = 0;
   /// Makes workers look again at items that could not run: after a change of a tenant's mask or
