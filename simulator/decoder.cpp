@@ -273,7 +273,7 @@ constexpr std::string_view kExchangeSize[] = {"", kRefused, "64"};
 constexpr std::string_view kAtomic[] = {"ADD", "MIN", "MAX", "INC", "DEC",
                                         "AND", "OR",  "XOR", "EXCH"};
 constexpr std::string_view kFunction[] = {"COS", "SIN",    "EX2",    "LG2",  "RCP",
-                                          "RSQ", kRefused, kRefused, "SQRT", "TANH"};
+                                          "RSQ", "RCP64H", kRefused, "SQRT", "TANH"};
 constexpr std::string_view kVote[] = {"ALL", "ANY", "EQ"};
 constexpr std::string_view kShuffle[] = {"IDX", "UP", "DOWN", "BFLY"};
 constexpr std::string_view kReduction[] = {"", "OR", "XOR", "SUM", "MIN", "MAX"};  // "" is AND
@@ -619,6 +619,22 @@ void read_float_multiply_add(Reader& r) {
   r.put_second_and_third(Sign::any, Sign::any);
 }
 
+// Of the instructions on f64, whose operands are pairs of registers, an immediate is the upper
+// word. The second source of DADD is where others have their third.
+void read_double_add(Reader& r) {
+  r.name_by(78, 2, kRounding);
+  r.put(r.destination());
+  r.put(r.first_source(Sign::any));
+  r.put(r.form() == kRegister ? r.narrow_source(Sign::any) : r.wide_source(Sign::any));
+}
+
+void read_double_multiply(Reader& r) {
+  r.name_by(78, 2, kRounding);
+  r.put(r.destination());
+  r.put(r.first_source(Sign::any));
+  r.put(r.wide_source(Sign::any));
+}
+
 // Arithmetic on two half floats; the compiler uses it to load constants.
 void read_half_multiply_add(Reader& r) {
   r.put(r.destination());
@@ -639,7 +655,18 @@ void read_function(Reader& r) {
   r.put(r.wide_source(Sign::any));
 }
 
-constexpr std::uint32_t kFloat32 = 2;  // the code of the type
+constexpr std::uint32_t kFloat32 = 2, kFloat64 = 3;  // the codes of the types
+
+void read_float_to_float(Reader& r) {
+  const std::uint32_t to = r.field(75, 3);
+  const std::uint32_t from = r.field(84, 3);
+  const bool is_wider = to == kFloat64 && from == kFloat32;
+  if (!is_wider && (to != kFloat32 || from != kFloat64)) r.refuse("floats of these sizes");
+  r.name(is_wider ? ".F64.F32" : ".F32.F64");
+  r.name_by(78, 2, kRounding);
+  r.put(r.destination());
+  r.put(r.wide_source(Sign::any));
+}
 
 void read_whole_part(Reader& r) {
   r.name_if(r.flag(80), ".FTZ");
@@ -1072,6 +1099,10 @@ constexpr Entry kEntries[] = {
     {0x024, kR | kI | kU | kThirds, "IMAD", read_multiply},
     {0x025, kR | kI | kU | bit(kUniformThird), "IMAD.WIDE", read_long_multiply},
     {0x027, kR | kI | kU | bit(kUniformThird), "IMAD.HI", read_long_multiply},
+    {0x028, kR | kI | kU, "DMUL", read_double_multiply},
+    {0x029, kR | kThirds, "DADD", read_double_add},
+    {0x02a, kR | kThirds, "DSETP", read_float_compare},
+    {0x02b, kR | kI | kU | kThirds, "DFMA", read_float_multiply_add},
     {0x035, bit(kImmediateThird), "HFMA2.MMA", read_half_multiply_add},
     {0x036, kR | kI | kU, "VIADD", read_short_add},
     {0x045, kR | kI | kU, "I2FP.F32", read_fast_integer_to_float},
@@ -1106,6 +1137,7 @@ constexpr Entry kEntries[] = {
     {0x107, kR | kI | kU, "FRND", read_whole_part},
     {0x108, kR | kI | kU, "MUFU", read_function},
     {0x109, kR | kI | kU, "POPC", read_population_count},
+    {0x110, kR | kU, "F2F", read_float_to_float},
     {0x111, kR | kU, "F2I", read_float_to_integer},
     {0x112, kR | kU, "I2F", read_integer_to_float},
     {0x118, kI, "NOP", read_nothing},
@@ -1185,7 +1217,11 @@ std::string immediate_text(std::string_view name, std::uint32_t value) {
                                           "FMNMX", "FCHK", "MUFU", "FRND",  "F2I"};
   constexpr std::string_view kSigned[] = {"IADD3", "UIADD3", "IMAD", "UIMAD",
                                           "ISETP", "UISETP", "IABS", "VI"};
+  constexpr std::string_view kDoubles[] = {"DADD", "DMUL", "DFMA", "DSETP"};
   if (begins_with_any(name, kFloats)) return float_text(value);
+  if (begins_with_any(name, kDoubles)) {
+    return fmt::format("{}", std::bit_cast<double>(std::uint64_t{value} << 32));
+  }
   return number(value, begins_with_any(name, kSigned));
 }
 

@@ -107,16 +107,16 @@ class NumberFunctions {
   static constexpr unsigned kNan = 0x7FC00000u;
   static constexpr unsigned kOne = 0x3F800000u;
   // From these magnitudes on a result is that of the magnitude itself: 0, 1 or infinity.
-  static constexpr unsigned kExpLimit = 0x42D20000u;   // 105
-  static constexpr unsigned kExp2Limit = 0x43200000u;  // 160
-  static constexpr unsigned kTanhLimit = 0x41200000u;  // 10
-  static constexpr unsigned kEvenLimit = 0x4C000000u;  // 2^25
+  static constexpr unsigned kExpLimit = 0x42D20000u;       // 105
+  static constexpr unsigned kExp2Limit = 0x43200000u;      // 160
+  static constexpr unsigned kTanhLimit = 0x41200000u;      // 10
+  static constexpr unsigned kEvenLimit = 0x4C000000u;      // 2^25
   static constexpr unsigned kCircularLimit = 0x49800000u;  // 2^20
 
   static constexpr unsigned long long kLongSign = 0x8000000000000000u;
   static constexpr unsigned long long kLongInfinity = 0x7FF0000000000000u;
   static constexpr unsigned long long kLongFraction = 0x000FFFFFFFFFFFFFu;
-  static constexpr unsigned long long kRootHalf = 0x3FE6A09E667F3BCDu;     // sqrt(1/2)
+  static constexpr unsigned long long kRootHalf = 0x3FE6A09E667F3BCDu;  // sqrt(1/2)
   static constexpr unsigned long long kUpToOne = 0x3FF0000000000000u - kRootHalf;
   static constexpr unsigned long long kLongTwoTo52 = 0x4330000000000000u;  // 2^52
   static constexpr unsigned long long kPowerLimit = 0x4069000000000000u;   // 200
@@ -198,8 +198,7 @@ class NumberFunctions {
   // positive numbers the result is arbitrary.
   EVERKERNEL_HOST_DEVICE Logarithm logarithm(Real x) const {
     const Long raised = v_.bits(x) + kUpToOne;
-    const Real exponent =
-        v_.real((raised >> 52) | kLongTwoTo52) - (kTwoTo52 + kExponentBias);
+    const Real exponent = v_.real((raised >> 52) | kLongTwoTo52) - (kTwoTo52 + kExponentBias);
     const Real f = v_.real((raised & kLongFraction) + kRootHalf) - 1.0;
     const Real s = f / (f + 2.0);
     const Real z = s * s;

@@ -10,14 +10,6 @@ using abi::FaultCode;
 using llvm::BasicBlock;
 using llvm::Value;
 
-namespace {
-
-// Calls of functions of numbers that become part of a handler, so that its loops vectorise. Further
-// ones stay calls: each is up to 150 instructions long, and a handler may have thousands.
-constexpr std::size_t kMostInlinedCalls = 16;
-
-}  // namespace
-
 Value* LlvmHandlerCodegen::arg_pointer(Value* index) {
   return builder_.CreateInBoundsGEP(
       args_type_, args_, {builder_.getInt64(0), builder_.CreateZExt(index, builder_.getInt64Ty())});
@@ -124,10 +116,11 @@ Value* LlvmHandlerCodegen::emit_function(const Expr& expr) {
   }
   Value* values[3] = {};
   for (std::size_t i = 0; i < expr.operand_count; ++i) values[i] = emit(expr.operands[i]);
-  if (llvm::Function* const called = number_function(module_, expr.function)) {
+  if (is_number_function(expr.function)) {
     llvm::CallInst* const call =
-        builder_.CreateCall(called, llvm::ArrayRef<Value*>(values).take_front(expr.operand_count));
-    const bool is_inlined = number_calls_++ < kMostInlinedCalls;
+        builder_.CreateCall(number_function(module_, expr.function),
+                            llvm::ArrayRef<Value*>(values).take_front(expr.operand_count));
+    const bool is_inlined = number_calls_++ < kMostInlinedNumberCalls;
     call->addFnAttr(is_inlined ? llvm::Attribute::AlwaysInline : llvm::Attribute::NoInline);
     return call;
   }

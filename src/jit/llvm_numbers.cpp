@@ -40,11 +40,13 @@ using Real = Emitted<double>;
 using Truth = Emitted<bool>;
 
 // An operator on two values, and on a value and a literal.
-#define EVERKERNEL_EMITS(Left, Result, sign, method)         \
-  Result operator sign(Left a, Left b) {                     \
-    return {a.builder, a.builder->method(a.value, b.value)}; \
-  }                                                          \
-  [[maybe_unused]] Result operator sign(Left a, Left::Literal b) { return a sign a.literal(b); }
+#define EVERKERNEL_EMITS(Left, Result, sign, method)               \
+  Result operator sign(Left a, Left b) {                           \
+    return {a.builder, a.builder->method(a.value, b.value)};       \
+  }                                                                \
+  [[maybe_unused]] Result operator sign(Left a, Left::Literal b) { \
+    return a sign a.literal(b);                                    \
+  }
 EVERKERNEL_EMITS(Word, Word, +, CreateAdd)
 EVERKERNEL_EMITS(Word, Word, &, CreateAnd)
 EVERKERNEL_EMITS(Word, Word, |, CreateOr)
@@ -111,22 +113,6 @@ struct LlvmValues {
   Builder* builder;
 };
 
-bool is_of_numbers(Function function) {
-  switch (function) {
-    case Function::exp:
-    case Function::log:
-    case Function::exp2:
-    case Function::log2:
-    case Function::sin:
-    case Function::cos:
-    case Function::tanh:
-    case Function::pow:
-      return true;
-    default:
-      return false;
-  }
-}
-
 Word computed(const ir::NumberFunctions<LlvmValues>& functions, Function function,
               const std::vector<Word>& x) {
   switch (function) {
@@ -152,13 +138,12 @@ Word computed(const ir::NumberFunctions<LlvmValues>& functions, Function functio
 }  // namespace
 
 llvm::Function* number_function(llvm::Module& module, Function function) {
-  if (!is_of_numbers(function)) return nullptr;
   const std::string name = fmt::format("everkernel.{}", info(function).name);
   if (llvm::Function* const known = module.getFunction(name)) return known;
   llvm::LLVMContext& context = module.getContext();
   llvm::Type* const f32 = llvm::Type::getFloatTy(context);
-  const std::vector<llvm::Type*> operands(
-      static_cast<std::size_t>(info(function).argument_count), f32);
+  const std::vector<llvm::Type*> operands(static_cast<std::size_t>(info(function).argument_count),
+                                          f32);
   auto* const made = llvm::Function::Create(llvm::FunctionType::get(f32, operands, false),
                                             llvm::Function::InternalLinkage, name, module);
   made->setDoesNotThrow();

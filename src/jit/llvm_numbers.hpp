@@ -7,8 +7,8 @@
 
 namespace everkernel::jit {
 
-/// The module's function from f32 to f32 that computes it, made when it is first asked for. Null if
-/// `function` is none of the functions of numbers.
+/// The module's function from f32 to f32 that computes a function of numbers, made when it is first
+/// asked for.
 llvm::Function* number_function(llvm::Module& module, ir::Function function);
 
 }  // namespace everkernel::jit

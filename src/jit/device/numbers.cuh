@@ -1,5 +1,4 @@
-// The functions of numbers (ir/number_functions.hpp) on a GPU. Calls of them need not be inlined:
-// each is 40 to 150 instructions long, and a handler may have thousands.
+// The functions of numbers (ir/number_functions.hpp) on a GPU.
 #pragma once
 
 #include "ir/number_functions.hpp"
@@ -72,29 +71,28 @@ struct DeviceValues {
 /// The functions of numbers.
 using Numbers = ir::NumberFunctions<DeviceValues>;
 
-EK_DEVICE float exp_f32(float x) {
-  return as_float(Numbers({}).exp(raw_bits(x)));
-}
-EK_DEVICE float log_f32(float x) {
-  return as_float(Numbers({}).log(raw_bits(x)));
-}
-EK_DEVICE float exp2_f32(float x) {
-  return as_float(Numbers({}).exp2(raw_bits(x)));
-}
-EK_DEVICE float log2_f32(float x) {
-  return as_float(Numbers({}).log2(raw_bits(x)));
-}
-EK_DEVICE float sin_f32(float x) {
-  return as_float(Numbers({}).sin(raw_bits(x)));
-}
-EK_DEVICE float cos_f32(float x) {
-  return as_float(Numbers({}).cos(raw_bits(x)));
-}
-EK_DEVICE float tanh_f32(float x) {
-  return as_float(Numbers({}).tanh(raw_bits(x)));
-}
+// Each function twice: the first kind becomes part of its caller, the second does not. Handlers
+// with many calls use the second kind: inlined calls take up to 50 ms each to compile.
+#define EK_NUMBER_FUNCTION(name)                               \
+  EK_DEVICE float name##_f32(float x) {                        \
+    return as_float(Numbers({}).name(raw_bits(x)));            \
+  }                                                            \
+  __device__ __noinline__ float called_##name##_f32(float x) { \
+    return name##_f32(x);                                      \
+  }
+EK_NUMBER_FUNCTION(exp)
+EK_NUMBER_FUNCTION(log)
+EK_NUMBER_FUNCTION(exp2)
+EK_NUMBER_FUNCTION(log2)
+EK_NUMBER_FUNCTION(sin)
+EK_NUMBER_FUNCTION(cos)
+EK_NUMBER_FUNCTION(tanh)
+#undef EK_NUMBER_FUNCTION
 EK_DEVICE float pow_f32(float x, float y) {
   return as_float(Numbers({}).pow(raw_bits(x), raw_bits(y)));
+}
+__device__ __noinline__ float called_pow_f32(float x, float y) {
+  return pow_f32(x, y);
 }
 
 }  // namespace everkernel::device
