@@ -598,6 +598,17 @@ void read_float_compare(Reader& r) {
   r.put(r.predicate(87));
 }
 
+// The result of a comparison as 1.0 or 0.0.
+void read_float_truth(Reader& r) {
+  r.name_by(76, 4, kFloatCompare);
+  r.name_if(r.flag(80), ".FTZ");
+  r.name_by(74, 2, kCombine);
+  r.put(r.destination());
+  r.put(r.first_source(Sign::any));
+  r.put(r.wide_source(Sign::any));
+  r.put(r.predicate(87));
+}
+
 void read_float_add(Reader& r) {
   r.name_if(r.flag(80), ".FTZ");
   r.name_by(78, 2, kRounding);
@@ -978,6 +989,19 @@ void read_convergence_begin(Reader& r) {
   r.put_immediate(r.near_target());
 }
 
+// Moves a barrier to a register, which leaves the barrier empty, and back: for more barriers than
+// there are.
+void read_barrier_save(Reader& r) {
+  r.expect(84, 1, 1);
+  r.put(r.destination());
+  r.put({.kind = OperandKind::barrier, .index = static_cast<std::uint8_t>(r.field(24, 4))});
+}
+
+void read_barrier_restore(Reader& r) {
+  r.put({.kind = OperandKind::barrier, .index = static_cast<std::uint8_t>(r.field(24, 4))});
+  r.put(r.vector_register(32));
+}
+
 void read_branch(Reader& r) {
   constexpr std::string_view kKind[] = {"", "U", "DIV", "CONV"};
   const bool has_lanes = r.flag(33);
@@ -1083,6 +1107,7 @@ constexpr Entry kEntries[] = {
     {0x007, kR | kI | kU, "SEL", read_select},
     {0x008, kR | kI | kU, "FSEL", read_float_choice},
     {0x009, kR | kI | kU, "FMNMX", read_float_choice},
+    {0x00a, kR | kI | kU, "FSET.BF", read_float_truth},
     {0x00b, kR | kI | kU, "FSETP", read_float_compare},
     {0x00c, kR | kI | kU, "ISETP", read_integer_compare},
     {0x010, kR | kI | kU, "IADD3", read_add},
@@ -1156,6 +1181,8 @@ constexpr Entry kEntries[] = {
     {0x149, kI, "BRX", read_indirect_branch},
     {0x14d, kI, "EXIT", put_condition},
     {0x150, kI, "RET.REL.NODEC", read_return},
+    {0x155, kR, "BMOV.32.CLEAR", read_barrier_save},
+    {0x156, kR, "BMOV.32", read_barrier_restore},
     {0x158, kI, "BRXU", read_uniform_indirect_branch},
     {0x15c, kI, "BPT.TRAP", read_trap},
     {0x15d, kR | kI, "NANOSLEEP", read_sleep},
@@ -1213,8 +1240,8 @@ std::string float_text(std::uint32_t bits) {
 }
 
 std::string immediate_text(std::string_view name, std::uint32_t value) {
-  constexpr std::string_view kFloats[] = {"FADD",  "FMUL", "FFMA", "FSETP", "FSEL",
-                                          "FMNMX", "FCHK", "MUFU", "FRND",  "F2I"};
+  constexpr std::string_view kFloats[] = {"FADD",  "FMUL", "FFMA", "FSET", "FSEL",
+                                          "FMNMX", "FCHK", "MUFU", "FRND", "F2I"};
   constexpr std::string_view kSigned[] = {"IADD3", "UIADD3", "IMAD", "UIMAD",
                                           "ISETP", "UISETP", "IABS", "VI"};
   constexpr std::string_view kDoubles[] = {"DADD", "DMUL", "DFMA", "DSETP"};

@@ -36,7 +36,7 @@ void float_multiply_add(Lane lane, const Step& step) {
 }
 
 template <class T>
-void compare_floats(Lane lane, const Step& step, T a, T b) {
+bool is_true(const Step& step, T a, T b) {
   const bool is_unordered = std::isnan(a) || std::isnan(b);
   bool result = false;
   if (step.kind == kNum) {
@@ -48,10 +48,15 @@ void compare_floats(Lane lane, const Step& step, T a, T b) {
   } else {
     result = !is_unordered && compares<T>(step.kind, a, b);
   }
-  set_compared(lane, step, result);
+  return result;
 }
 void float_compare(Lane lane, const Step& step) {
-  compare_floats(lane, step, number(lane, step, 2), number(lane, step, 3));
+  set_compared(lane, step, is_true(step, number(lane, step, 2), number(lane, step, 3)));
+}
+void float_truth(Lane lane, const Step& step) {
+  const bool result = is_true(step, number(lane, step, 1), number(lane, step, 2));
+  const bool is_one = joined(step.other_kind, result, truth(lane, step.operand(3)));
+  set_number(lane, step, is_one ? 1.0f : 0.0f);
 }
 
 // The result is NaN only if both operands are; -0 is below +0.
@@ -124,7 +129,7 @@ void double_multiply_add(Lane lane, const Step& step) {
   set_double(lane, step, rounded(step, [&] { return std::fma(a, b, c); }));
 }
 void double_compare(Lane lane, const Step& step) {
-  compare_floats(lane, step, as_double(lane, step, 2), as_double(lane, step, 3));
+  set_compared(lane, step, is_true(step, as_double(lane, step, 2), as_double(lane, step, 3)));
 }
 void widen_float(Lane lane, const Step& step) {
   set_double(lane, step, static_cast<double>(number(lane, step, 1)));
@@ -208,6 +213,7 @@ constexpr Form kForms[] = {
     {"FMUL", float_multiply, nullptr, "FTZ", 3, 3, kRoundings},
     {"FFMA", float_multiply_add, nullptr, "FTZ", 4, 4, kRoundings},
     {"FSETP", float_compare, nullptr, "FTZ", 5, 5, kComparisonParts},
+    {"FSET.BF", float_truth, nullptr, "FTZ", 4, 4, kComparisonParts},
     {"FMNMX", float_extreme, nullptr, "FTZ", 4, 4},
     {"FCHK", check_division, nullptr, "", 3, 3},
     {"MUFU.RCP", reciprocal, nullptr, "", 2, 2},

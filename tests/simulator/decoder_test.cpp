@@ -58,6 +58,12 @@ constexpr Typed kInstructions[] = {
     {0x0000000c00168305, 0x0000e4000020f000, "@!P0 F2I.U32.TRUNC.NTZ R22, R12"},
     {0x0000001900197305, 0x000e24000021f000, "F2I.FTZ.U32.TRUNC.NTZ R25, R25"},
     {0x00000017000d7245, 0x000fe40000201000, "I2FP.F32.U32 R13, R23"},
+    {0x3f8000001c1d780a, 0x000fe4000380c000, "FSET.BF.GTU.AND R29, R28, 1, PT"},
+    {0x0000000d000d720a, 0x004fca0003801000, "FSET.BF.LT.AND R13, R0, R13, PT"},
+    // Barriers in registers: derived from the order of the moves in code of known meaning.
+    {0x0000000004087355, 0x000e2c0000100000, "BMOV.32.CLEAR R8, B4"},
+    {0x000000000bff7355, 0x000fea0000100000, "BMOV.32.CLEAR RZ, B11"},
+    {0x0000001e0b007356, 0x0003ea0000000000, "BMOV.32 B11, R30"},
     // Floats of 64 bits: derived from code of known meaning, and the immediates are printed as the
     // shortest text.
     {0x0000000002067229, 0x148fe20000000004, "DADD R6, R2, R4"},

@@ -167,6 +167,8 @@ extern "C" __global__ void floats(Wide* words) {
   out[17] = __float_as_uint((float)out[0]);
   out[18] = __float2ull_rz(a);
   out[19] = (Word)__float2int_rd(a) | (Wide)(Word)__float2int_ru(a) << 32;
+  out[20] = __float_as_uint(a < b ? 1.0f : 0.0f);
+  out[21] = __float_as_uint(!(fabsf(a) <= b) ? 1.0f : 0.0f);
 }
 )";
 
@@ -276,6 +278,50 @@ EVERKERNEL_ON_BOTH(
       for (Word i = 0; i < 16; ++i) sum = sum * 31 + values[i];
       return sum;
     });
+
+// Loops in loops, more than a warp has convergence barriers, with a call in the innermost.
+constexpr std::string_view kNested = R"(
+template <int kLevel>
+struct Nested {
+  static __device__ __forceinline__ Word run(Word x, Word lane, Word* memory) {
+    for (Word i = 0; i <= (x >> kLevel) % 3; ++i) {
+      if (((x + lane) >> kLevel % 5 & 1) != 0) {
+        x = Nested<kLevel - 1>::run(x * 3 + i, lane, memory);
+        if (x % 7 == 3) break;
+      } else {
+        memory[x % 4] += lane;
+      }
+    }
+    return x ^ memory[x % 4];
+  }
+};
+template <>
+struct Nested<0> {
+  static __device__ __noinline__ Word run(Word x, Word lane, Word* memory) {
+    if (x % 3 == 0) memory[lane % 4] ^= x;
+    return x + 1;
+  }
+};
+extern "C" __global__ void run_nested(Word* words) {
+  Word* const own = words + 8 * threadIdx.x;
+  own[0] = Nested<10>::run(own[0], threadIdx.x, own + 4);
+}
+)";
+Word nested(Word level, Word x, Word lane, Word* memory) {
+  if (level == 0) {
+    if (x % 3 == 0) memory[lane % 4] ^= x;
+    return x + 1;
+  }
+  for (Word i = 0; i <= (x >> level) % 3; ++i) {
+    if (((x + lane) >> level % 5 & 1) != 0) {
+      x = nested(level - 1, x * 3 + i, lane, memory);
+      if (x % 7 == 3) break;
+    } else {
+      memory[x % 4] += lane;
+    }
+  }
+  return x ^ memory[x % 4];
+}
 
 constexpr std::string_view kWayKernels = R"(
 extern "C" __global__ void run_integers(Wide* words) {
@@ -669,7 +715,7 @@ const Result<Cubin>& module_of(const backend::cuda::Nvrtc& nvrtc) {
   static const Result<Cubin> module = [&]() -> Result<Cubin> {
     std::string text = "typedef unsigned Word;\ntypedef unsigned long long Wide;\n";
     for (const auto part :
-         {kIntegers, kDivisions, kShifts, kBits, kFloats, kDoubles, kWays, kChoice, kTable,
+         {kIntegers, kDivisions, kShifts, kBits, kFloats, kDoubles, kWays, kChoice, kTable, kNested,
           kWayKernels, kTogether, kMemory, kResident, kTrouble}) {
       text += part;
     }
@@ -957,9 +1003,12 @@ void model_floats(Wide first, Wide second, Wide* out) {
   out[15] = bits_of(static_cast<float>(first));
   out[16] = std::isnan(a) ? Wide{1} << 63 : integer_of<Wide>(std::trunc(a));
   out[17] = signed_integer_of(std::floor(a)) | Wide{signed_integer_of(std::ceil(a))} << 32;
+  out[18] = bits_of(a < b ? 1.0f : 0.0f);
+  out[19] = bits_of(!(std::fabs(a) <= b) ? 1.0f : 0.0f);
 }
 
 TEST_F(Machine, floats_round_as_those_of_cpp_and_have_one_nan) {
+  EXPECT_TRUE(has_instruction("floats", "FSET.BF.LT"));
   auto records = records_of(kFloatEdges, kFloatEdges);
   expect_run("floats", records, shape_of(records));
   expect_records(records, model_floats);
@@ -1107,6 +1156,20 @@ TEST_F(Machine, lanes_that_are_apart_call_functions) {
     Word x = i * 5;
     for (Word k = 0; k < 5 + i % 3; ++k) x = called(x + k, local);
     EXPECT_EQ(words[i], x + local[0] + local[3]) << i;
+  }
+}
+
+TEST_F(Machine, lanes_that_are_apart_keep_barriers_in_registers) {
+  EXPECT_TRUE(has_instruction("run_nested", "BMOV.32.CLEAR"));
+  for (const Word step : {1u, 37u, 0x9E3779B1u}) {
+    auto words = counting(8 * 64, step);
+    auto expected = words;
+    expect_run("run_nested", words, {.threads = 64});
+    for (Word i = 0; i < 64; ++i) {
+      Word* const own = &expected[8 * i];
+      own[0] = nested(10, own[0], i, own + 4);
+    }
+    EXPECT_EQ(words, expected);
   }
 }
 
