@@ -137,12 +137,22 @@ class NumberFunctions {
 
   // ---- polynomials ----
 
-  EVERKERNEL_HOST_DEVICE static Real polynomial(Real x, double c0, double c1) {
-    return x * c1 + c0;
+  // c0 + c2 x + c4 x^2 + ...
+  EVERKERNEL_HOST_DEVICE static Real every_second(Real x, double c0, double, double c2) {
+    return x * c2 + c0;
+  }
+  EVERKERNEL_HOST_DEVICE static Real every_second(Real x, double c0, double, double c2, double) {
+    return x * c2 + c0;
   }
   template <class... Rest>
-  EVERKERNEL_HOST_DEVICE static Real polynomial(Real x, double c0, double c1, Rest... rest) {
-    return polynomial(x, c1, rest...) * x + c0;
+  EVERKERNEL_HOST_DEVICE static Real every_second(Real x, double c0, double, Rest... rest) {
+    return every_second(x, rest...) * x + c0;
+  }
+  // c0 + c1 x + c2 x^2 + ... The even and the odd terms do not wait for each other.
+  template <class... Rest>
+  EVERKERNEL_HOST_DEVICE static Real polynomial(Real x, double c0, Rest... rest) {
+    const Real square = x * x;
+    return every_second(square, rest...) * x + every_second(square, c0, rest...);
   }
 
   // ---- parts of f32 ----

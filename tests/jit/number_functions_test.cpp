@@ -1,5 +1,6 @@
-// exp, log, exp2, log2, sin, cos, tanh and pow on many operands: native code equals the interpreter,
-// and results are off by hardly more than half a unit in the last place, measured with MPFR.
+// exp, log, exp2, log2, sin, cos, tanh and pow on many operands: native code equals the
+// interpreter, and results are off by hardly more than half a unit in the last place, measured with
+// MPFR.
 //
 // EVERKERNEL_SOAK=1 tries every operand there is, and more of them with MPFR.
 #include <fmt/format.h>
@@ -62,10 +63,10 @@ class Loop {
 
  private:
   static jit::NativeProgram compile(Function function, jit::MemoryUse memory) {
-    auto program = ir::parse(fmt::format(
-        "handler h = 64 {{ for i in 0 .. min(len(input), len(output)) {{\n"
-        "output[i] = bits_u32({}(bits_f32(input[i]))); }} }}",
-        ir::info(function).name));
+    auto program =
+        ir::parse(fmt::format("handler h = 64 {{ for i in 0 .. min(len(input), len(output)) {{\n"
+                              "output[i] = bits_u32({}(bits_f32(input[i]))); }} }}",
+                              ir::info(function).name));
     const auto verified = ir::verify(*std::move(program));
     return jit::NativeProgram::compile(*verified, {.memory = memory}).value();
   }
@@ -189,19 +190,19 @@ constexpr Word kOne = 0x3F800000u;
 
 // Operands around which the results or the ways to compute them change.
 constexpr Word kThresholds[] = {
-    0,                                    // and denormals
-    0x00800000u, 0x3F800000u,             // the least normal number, 1
-    0x3F3504F3u,                          // the root of 1/2
-    0x3EB17218u,                          // log(2)/2
+    0,                                      // and denormals
+    0x00800000u, 0x3F800000u,               // the least normal number, 1
+    0x3F3504F3u,                            // the root of 1/2
+    0x3EB17218u,                            // log(2)/2
     0x3F490FDBu, 0x3FC90FDBu, 0x40490FDBu,  // pi/4, pi/2, pi
-    0x41102CB4u, 0x41200000u,             // where tanh becomes 1; 10
-    0x42AEAC50u, 0x42B17218u,             // where exp becomes denormal; infinite
-    0x42CFF1B5u, 0x42D20000u,             // where exp becomes 0; 105
-    0x42FC0000u, 0x43000000u,             // 126, 128
+    0x41102CB4u, 0x41200000u,               // where tanh becomes 1; 10
+    0x42AEAC50u, 0x42B17218u,               // where exp becomes denormal; infinite
+    0x42CFF1B5u, 0x42D20000u,               // where exp becomes 0; 105
+    0x42FC0000u, 0x43000000u,               // 126, 128
     0x43150000u, 0x43160000u, 0x43200000u,  // 149, 150, 160
-    0x46199998u,                          // 9830.4
-    0x497FFFF0u, 0x49800000u,             // 2^20
-    0x7F7FFFF0u,                          // and infinity
+    0x46199998u,                            // 9830.4
+    0x497FFFF0u, 0x49800000u,               // 2^20
+    0x7F7FFFF0u,                            // and infinity
 };
 
 // Random operands for which the result is no constant.
