@@ -247,6 +247,19 @@ TEST(Operators, native_code_agrees_on_every_triple_of_edge_operands) {
   expect_all_agree(kTernaryExpressions, every_triple(), 3);
 }
 
+// Of a handler with many calls, only some become part of its code.
+TEST(Operators, native_code_agrees_on_many_functions_of_numbers) {
+  EVERKERNEL_NEEDS_SUBJECT();
+  std::string sum = "h";
+  for (int i = 0; i < 3; ++i) {
+    for (const std::string_view function : {"exp", "log", "exp2", "log2", "sin", "cos", "tanh"}) {
+      sum = fmt::format("fma({}(f * {}.5), g, {})", function, i, sum);
+    }
+    sum = fmt::format("pow(f, {}) + {}", i == 0 ? "g" : "h", sum);
+  }
+  expect_all_agree(std::vector<std::string>{fmt::format("bits_u32({})", sum)}, every_triple(), 3);
+}
+
 // Compilers recognise a minimum, an extreme of three numbers and a magnitude in many spellings and
 // use one instruction for each. They have compiled some of them wrongly where a negation comes
 // before.
