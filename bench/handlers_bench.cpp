@@ -4,6 +4,7 @@
 // checks. The handlers are those of examples/handlers. `exclusive` is code for buffers that no
 // other item uses, `shared` for buffers that several items may use at one time.
 #include <bit>
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -113,11 +114,11 @@ ir::VerifiedProgram verified(const std::string& text) {
   return *result;
 }
 
-/// One example handler in every kind of execution, with its buffers.
+/// One handler in every kind of execution, with its buffers.
 class Bench {
  public:
-  Bench(const std::string& name, std::size_t input_words, std::size_t output_words)
-      : program_(verified(read_example(name))),
+  Bench(const std::string& text, std::size_t input_words, std::size_t output_words)
+      : program_(verified(text)),
         shared_(*jit::NativeProgram::compile(program_, {.memory = jit::MemoryUse::shared})),
         exclusive_(*jit::NativeProgram::compile(program_, {.memory = jit::MemoryUse::exclusive})),
         input_(*table_.create({.handle = 1, .word_count = input_words})),
@@ -137,12 +138,17 @@ class Bench {
 
   Contender native(bool is_shared, Word param) {
     return {is_shared ? "native, shared" : "native, exclusive", [this, is_shared, param] {
-              ItemFrame frame{.lanes = 1, .fuel = ~std::uint64_t{0}, .hooks = &hooks_};
-              frame.args[0] = 1;
-              frame.args[1] = 2;
-              frame.args[2] = param;
-              frame.buffers = table_.view();
+              ItemFrame frame = frame_with(param);
               const auto outcome = (is_shared ? shared_ : exclusive_).run(0, frame);
+              if (outcome != ir::Outcome{}) std::abort();
+              return checksum();
+            }};
+  }
+
+  Contender interpreter() {
+    return {"interpreter", [this] {
+              ItemFrame frame = frame_with(0);
+              const auto outcome = ir::interpret(program_.handlers()[0], frame);
               if (outcome != ir::Outcome{}) std::abort();
               return checksum();
             }};
@@ -161,6 +167,15 @@ class Bench {
     return (std::uint64_t{words[0]} << 32) | words[words.size() / 2];
   }
 
+  ItemFrame frame_with(Word param) {
+    ItemFrame frame{.lanes = 1, .fuel = ~std::uint64_t{0}, .hooks = &hooks_};
+    frame.args[0] = 1;
+    frame.args[1] = 2;
+    frame.args[2] = param;
+    frame.buffers = table_.view();
+    return frame;
+  }
+
   ir::VerifiedProgram program_;
   jit::NativeProgram shared_, exclusive_;
   memory::BufferTable table_;
@@ -170,7 +185,7 @@ class Bench {
 };
 
 void ask_saxpy(Suite& suite, std::size_t words) {
-  Bench bench("saxpy.ek", words, words);
+  Bench bench(read_example("saxpy.ek"), words, words);
   const Word a = std::bit_cast<Word>(1e-20f);  // small enough that the sums never overflow
   suite.ask(
       {.name = "saxpy",
@@ -186,7 +201,7 @@ void ask_saxpy(Suite& suite, std::size_t words) {
 }
 
 void ask_histogram(Suite& suite, std::size_t words) {
-  Bench bench("histogram.ek", words, 256);
+  Bench bench(read_example("histogram.ek"), words, 256);
   suite.ask({.name = "histogram",
              .text = "low bytes of words counted into 256 words",
              .items = words,
@@ -200,7 +215,7 @@ void ask_histogram(Suite& suite, std::size_t words) {
 }
 
 void ask_dfa(Suite& suite, std::size_t words) {
-  Bench bench("dfa_scan.ek", words, 2);
+  Bench bench(read_example("dfa_scan.ek"), words, 2);
   std::mt19937 random(4);
   for (Word& entry : bench.extra()) {
     entry = static_cast<Word>(random()) % 64 | (random() % 4096 == 0 ? 0x80000000u : 0);
@@ -220,6 +235,41 @@ void ask_dfa(Suite& suite, std::size_t words) {
                                                                  bench.output(), bench.hooks());
                                           }),
                             bench.native(false, 3), bench.native(true, 3)}});
+}
+
+// One function of numbers, of operands below 2, in place of the product of saxpy.
+template <class Library>
+void ask_numbers(Suite& suite, std::size_t words, const std::string& name,
+                 const std::string& expression, const Library& library) {
+  Bench bench(
+      "handler numbers = 64 { for i in 0 .. len(input) { let x = bits_f32(input[i]); "
+      "output[i] = bits_u32(" +
+          expression + "); } }",
+      words, words);
+  suite.ask({.name = "numbers_" + name,
+             .text = expression + " of f32 words in cache, against the C library",
+             .items = words,
+             .bytes = words * 8,
+             .contenders = {bench.written("C library",
+                                          [&] {
+                                            const auto x = bench.input();
+                                            const auto y = bench.output();
+                                            for (std::size_t i = 0; i < x.size(); ++i) {
+                                              y[i] = std::bit_cast<Word>(
+                                                  library(std::bit_cast<float>(x[i])));
+                                            }
+                                            return 0;
+                                          }),
+                            bench.native(false, 0), bench.native(true, 0), bench.interpreter()}});
+}
+
+void ask_every_number(Suite& suite, std::size_t words) {
+  ask_numbers(suite, words, "product", "x * 1.7", [](float x) { return x * 1.7f; });
+  ask_numbers(suite, words, "exp", "exp(x)", [](float x) { return std::exp(x); });
+  ask_numbers(suite, words, "log", "log(x)", [](float x) { return std::log(x); });
+  ask_numbers(suite, words, "sin", "sin(x)", [](float x) { return std::sin(x); });
+  ask_numbers(suite, words, "tanh", "tanh(x)", [](float x) { return std::tanh(x); });
+  ask_numbers(suite, words, "pow", "pow(x, 1.7)", [](float x) { return std::pow(x, 1.7f); });
 }
 
 // dfa_scan.ek has about twenty lines.
@@ -297,6 +347,7 @@ int run(int argc, char** argv) {
   ask_saxpy(suite, options.scale(4096, 64));
   ask_histogram(suite, options.scale(1 << 16, 64));
   ask_dfa(suite, options.scale(1 << 14, 64));
+  ask_every_number(suite, options.scale(4096, 64));
   ask_compile(suite);
   ask_load(suite);
   return suite.finish();

@@ -273,7 +273,7 @@ constexpr std::string_view kExchangeSize[] = {"", kRefused, "64"};
 constexpr std::string_view kAtomic[] = {"ADD", "MIN", "MAX", "INC", "DEC",
                                         "AND", "OR",  "XOR", "EXCH"};
 constexpr std::string_view kFunction[] = {"COS", "SIN",    "EX2",    "LG2",  "RCP",
-                                          "RSQ", kRefused, kRefused, "SQRT", "TANH"};
+                                          "RSQ", "RCP64H", kRefused, "SQRT", "TANH"};
 constexpr std::string_view kVote[] = {"ALL", "ANY", "EQ"};
 constexpr std::string_view kShuffle[] = {"IDX", "UP", "DOWN", "BFLY"};
 constexpr std::string_view kReduction[] = {"", "OR", "XOR", "SUM", "MIN", "MAX"};  // "" is AND
@@ -598,6 +598,17 @@ void read_float_compare(Reader& r) {
   r.put(r.predicate(87));
 }
 
+// The result of a comparison as 1.0 or 0.0.
+void read_float_truth(Reader& r) {
+  r.name_by(76, 4, kFloatCompare);
+  r.name_if(r.flag(80), ".FTZ");
+  r.name_by(74, 2, kCombine);
+  r.put(r.destination());
+  r.put(r.first_source(Sign::any));
+  r.put(r.wide_source(Sign::any));
+  r.put(r.predicate(87));
+}
+
 void read_float_add(Reader& r) {
   r.name_if(r.flag(80), ".FTZ");
   r.name_by(78, 2, kRounding);
@@ -617,6 +628,22 @@ void read_float_multiply_add(Reader& r) {
   r.put(r.destination());
   r.put(r.first_source(Sign::any));
   r.put_second_and_third(Sign::any, Sign::any);
+}
+
+// Of the instructions on f64, whose operands are pairs of registers, an immediate is the upper
+// word. The second source of DADD is where others have their third.
+void read_double_add(Reader& r) {
+  r.name_by(78, 2, kRounding);
+  r.put(r.destination());
+  r.put(r.first_source(Sign::any));
+  r.put(r.form() == kRegister ? r.narrow_source(Sign::any) : r.wide_source(Sign::any));
+}
+
+void read_double_multiply(Reader& r) {
+  r.name_by(78, 2, kRounding);
+  r.put(r.destination());
+  r.put(r.first_source(Sign::any));
+  r.put(r.wide_source(Sign::any));
 }
 
 // Arithmetic on two half floats; the compiler uses it to load constants.
@@ -639,7 +666,18 @@ void read_function(Reader& r) {
   r.put(r.wide_source(Sign::any));
 }
 
-constexpr std::uint32_t kFloat32 = 2;  // the code of the type
+constexpr std::uint32_t kFloat32 = 2, kFloat64 = 3;  // the codes of the types
+
+void read_float_to_float(Reader& r) {
+  const std::uint32_t to = r.field(75, 3);
+  const std::uint32_t from = r.field(84, 3);
+  const bool is_wider = to == kFloat64 && from == kFloat32;
+  if (!is_wider && (to != kFloat32 || from != kFloat64)) r.refuse("floats of these sizes");
+  r.name(is_wider ? ".F64.F32" : ".F32.F64");
+  r.name_by(78, 2, kRounding);
+  r.put(r.destination());
+  r.put(r.wide_source(Sign::any));
+}
 
 void read_whole_part(Reader& r) {
   r.name_if(r.flag(80), ".FTZ");
@@ -951,6 +989,19 @@ void read_convergence_begin(Reader& r) {
   r.put_immediate(r.near_target());
 }
 
+// Moves a barrier to a register, which leaves the barrier empty, and back: for more barriers than
+// there are.
+void read_barrier_save(Reader& r) {
+  r.expect(84, 1, 1);
+  r.put(r.destination());
+  r.put({.kind = OperandKind::barrier, .index = static_cast<std::uint8_t>(r.field(24, 4))});
+}
+
+void read_barrier_restore(Reader& r) {
+  r.put({.kind = OperandKind::barrier, .index = static_cast<std::uint8_t>(r.field(24, 4))});
+  r.put(r.vector_register(32));
+}
+
 void read_branch(Reader& r) {
   constexpr std::string_view kKind[] = {"", "U", "DIV", "CONV"};
   const bool has_lanes = r.flag(33);
@@ -1056,6 +1107,7 @@ constexpr Entry kEntries[] = {
     {0x007, kR | kI | kU, "SEL", read_select},
     {0x008, kR | kI | kU, "FSEL", read_float_choice},
     {0x009, kR | kI | kU, "FMNMX", read_float_choice},
+    {0x00a, kR | kI | kU, "FSET.BF", read_float_truth},
     {0x00b, kR | kI | kU, "FSETP", read_float_compare},
     {0x00c, kR | kI | kU, "ISETP", read_integer_compare},
     {0x010, kR | kI | kU, "IADD3", read_add},
@@ -1072,6 +1124,10 @@ constexpr Entry kEntries[] = {
     {0x024, kR | kI | kU | kThirds, "IMAD", read_multiply},
     {0x025, kR | kI | kU | bit(kUniformThird), "IMAD.WIDE", read_long_multiply},
     {0x027, kR | kI | kU | bit(kUniformThird), "IMAD.HI", read_long_multiply},
+    {0x028, kR | kI | kU, "DMUL", read_double_multiply},
+    {0x029, kR | kThirds, "DADD", read_double_add},
+    {0x02a, kR | kThirds, "DSETP", read_float_compare},
+    {0x02b, kR | kI | kU | kThirds, "DFMA", read_float_multiply_add},
     {0x035, bit(kImmediateThird), "HFMA2.MMA", read_half_multiply_add},
     {0x036, kR | kI | kU, "VIADD", read_short_add},
     {0x045, kR | kI | kU, "I2FP.F32", read_fast_integer_to_float},
@@ -1106,6 +1162,7 @@ constexpr Entry kEntries[] = {
     {0x107, kR | kI | kU, "FRND", read_whole_part},
     {0x108, kR | kI | kU, "MUFU", read_function},
     {0x109, kR | kI | kU, "POPC", read_population_count},
+    {0x110, kR | kU, "F2F", read_float_to_float},
     {0x111, kR | kU, "F2I", read_float_to_integer},
     {0x112, kR | kU, "I2F", read_integer_to_float},
     {0x118, kI, "NOP", read_nothing},
@@ -1124,6 +1181,8 @@ constexpr Entry kEntries[] = {
     {0x149, kI, "BRX", read_indirect_branch},
     {0x14d, kI, "EXIT", put_condition},
     {0x150, kI, "RET.REL.NODEC", read_return},
+    {0x155, kR, "BMOV.32.CLEAR", read_barrier_save},
+    {0x156, kR, "BMOV.32", read_barrier_restore},
     {0x158, kI, "BRXU", read_uniform_indirect_branch},
     {0x15c, kI, "BPT.TRAP", read_trap},
     {0x15d, kR | kI, "NANOSLEEP", read_sleep},
@@ -1181,11 +1240,15 @@ std::string float_text(std::uint32_t bits) {
 }
 
 std::string immediate_text(std::string_view name, std::uint32_t value) {
-  constexpr std::string_view kFloats[] = {"FADD",  "FMUL", "FFMA", "FSETP", "FSEL",
-                                          "FMNMX", "FCHK", "MUFU", "FRND",  "F2I"};
+  constexpr std::string_view kFloats[] = {"FADD",  "FMUL", "FFMA", "FSET", "FSEL",
+                                          "FMNMX", "FCHK", "MUFU", "FRND", "F2I"};
   constexpr std::string_view kSigned[] = {"IADD3", "UIADD3", "IMAD", "UIMAD",
                                           "ISETP", "UISETP", "IABS", "VI"};
+  constexpr std::string_view kDoubles[] = {"DADD", "DMUL", "DFMA", "DSETP"};
   if (begins_with_any(name, kFloats)) return float_text(value);
+  if (begins_with_any(name, kDoubles)) {
+    return fmt::format("{}", std::bit_cast<double>(std::uint64_t{value} << 32));
+  }
   return number(value, begins_with_any(name, kSigned));
 }
 

@@ -14,12 +14,12 @@ void select_float(Lane lane, const Step& step) {
 
 // Calls `function` in the instruction's rounding mode.
 template <class Function>
-float rounded(const Step& step, const Function& function) {
+auto rounded(const Step& step, const Function& function) {
   if (step.kind == 0) return function();
   std::fesetround(step.kind == 1 ? FE_DOWNWARD : step.kind == 2 ? FE_UPWARD : FE_TOWARDZERO);
-  const volatile float result = function();
+  const volatile auto result = function();
   std::fesetround(FE_TONEAREST);
-  return result;
+  return +result;
 }
 
 void float_add(Lane lane, const Step& step) {
@@ -35,8 +35,8 @@ void float_multiply_add(Lane lane, const Step& step) {
   set_number(lane, step, rounded(step, [&] { return std::fmaf(a, b, c); }));
 }
 
-void float_compare(Lane lane, const Step& step) {
-  const float a = number(lane, step, 2), b = number(lane, step, 3);
+template <class T>
+bool is_true(const Step& step, T a, T b) {
   const bool is_unordered = std::isnan(a) || std::isnan(b);
   bool result = false;
   if (step.kind == kNum) {
@@ -44,11 +44,19 @@ void float_compare(Lane lane, const Step& step) {
   } else if (step.kind == kIsNan) {
     result = is_unordered;
   } else if (step.kind > kIsNan && step.kind < kT) {
-    result = is_unordered || compares<float>(static_cast<u8>(step.kind - kLtu + kLt), a, b);
+    result = is_unordered || compares<T>(static_cast<u8>(step.kind - kLtu + kLt), a, b);
   } else {
-    result = !is_unordered && compares<float>(step.kind, a, b);
+    result = !is_unordered && compares<T>(step.kind, a, b);
   }
-  set_compared(lane, step, result);
+  return result;
+}
+void float_compare(Lane lane, const Step& step) {
+  set_compared(lane, step, is_true(step, number(lane, step, 2), number(lane, step, 3)));
+}
+void float_truth(Lane lane, const Step& step) {
+  const bool result = is_true(step, number(lane, step, 1), number(lane, step, 2));
+  const bool is_one = joined(step.other_kind, result, truth(lane, step.operand(3)));
+  set_number(lane, step, is_one ? 1.0f : 0.0f);
 }
 
 // The result is NaN only if both operands are; -0 is below +0.
@@ -86,6 +94,64 @@ void reciprocal_root(Lane lane, const Step& step) {
   const auto result = static_cast<float>(1.0 / root);
   set(lane, step.operand(0), std::isnan(result) ? kNan : std::bit_cast<u32>(result));
 }
+
+// ---- f64 ----
+
+double as_double(Lane lane, const Step& step, std::size_t i) {
+  const Operand& operand = step.operand(i);
+  if (operand.kind == OperandKind::immediate) {
+    return std::bit_cast<double>(u64{operand.value} << 32);
+  }
+  constexpr u64 kSign = u64{1} << 63;
+  u64 bits = lane.warp.get_wide(operand, lane.number);
+  if (operand.is_magnitude) bits &= ~kSign;
+  if (operand.is_negative) bits ^= kSign;
+  return std::bit_cast<double>(bits);
+}
+// Which NaN arithmetic makes is not known.
+void set_double(Lane lane, const Step& step, double value) {
+  const u64 bits = std::bit_cast<u64>(value);
+  constexpr u64 kSomeNan = u64{0x7FF8'0000} << 32 | kUnknown;
+  set_wide(lane, step.operand(0), std::isnan(value) ? kSomeNan : bits);
+}
+
+void double_add(Lane lane, const Step& step) {
+  const volatile double a = as_double(lane, step, 1), b = as_double(lane, step, 2);
+  set_double(lane, step, rounded(step, [&] { return a + b; }));
+}
+void double_multiply(Lane lane, const Step& step) {
+  const volatile double a = as_double(lane, step, 1), b = as_double(lane, step, 2);
+  set_double(lane, step, rounded(step, [&] { return a * b; }));
+}
+void double_multiply_add(Lane lane, const Step& step) {
+  const double a = as_double(lane, step, 1), b = as_double(lane, step, 2);
+  const double c = as_double(lane, step, 3);
+  set_double(lane, step, rounded(step, [&] { return std::fma(a, b, c); }));
+}
+void double_compare(Lane lane, const Step& step) {
+  set_compared(lane, step, is_true(step, as_double(lane, step, 2), as_double(lane, step, 3)));
+}
+void widen_float(Lane lane, const Step& step) {
+  set_double(lane, step, static_cast<double>(number(lane, step, 1)));
+}
+void narrow_double(Lane lane, const Step& step) {
+  const volatile double value = as_double(lane, step, 1);
+  set_number(lane, step, rounded(step, [&] { return static_cast<float>(value); }));
+}
+
+// The upper word of the reciprocal of a number by its upper word. Rounded correctly, as
+// reciprocal().
+void wide_reciprocal(Lane lane, const Step& step) {
+  constexpr u32 kExponent = 0x7FF0'0000u, kSign = 0x8000'0000u;
+  const auto flushed_word = [](u32 high) { return (high & kExponent) == 0 ? high & kSign : high; };
+  const u32 from = flushed_word(float_bits(lane, step, step.operand(1)));
+  const double result = 1.0 / std::bit_cast<double>(u64{from} << 32);
+  if (std::isnan(result)) return set(lane, step.operand(0), 0x7FF8'0000u);
+  const u64 to_nearest = std::bit_cast<u64>(result) + (u64{1} << 31);
+  set(lane, step.operand(0), flushed_word(static_cast<u32>(to_nearest >> 32)));
+}
+
+// ---- conversions ----
 
 void to_float(Lane lane, const Step& step) {
   if (step.has(kU64)) {
@@ -147,10 +213,18 @@ constexpr Form kForms[] = {
     {"FMUL", float_multiply, nullptr, "FTZ", 3, 3, kRoundings},
     {"FFMA", float_multiply_add, nullptr, "FTZ", 4, 4, kRoundings},
     {"FSETP", float_compare, nullptr, "FTZ", 5, 5, kComparisonParts},
+    {"FSET.BF", float_truth, nullptr, "FTZ", 4, 4, kComparisonParts},
     {"FMNMX", float_extreme, nullptr, "FTZ", 4, 4},
     {"FCHK", check_division, nullptr, "", 3, 3},
     {"MUFU.RCP", reciprocal, nullptr, "", 2, 2},
     {"MUFU.RSQ", reciprocal_root, nullptr, "", 2, 2},
+    {"MUFU.RCP64H", wide_reciprocal, nullptr, "", 2, 2},
+    {"DADD", double_add, nullptr, "", 3, 3, kRoundings},
+    {"DMUL", double_multiply, nullptr, "", 3, 3, kRoundings},
+    {"DFMA", double_multiply_add, nullptr, "", 4, 4, kRoundings},
+    {"DSETP", double_compare, nullptr, "", 5, 5, kComparisonParts},
+    {"F2F.F64.F32", widen_float, nullptr, "", 2, 2},
+    {"F2F.F32.F64", narrow_double, nullptr, "", 2, 2, kRoundings},
     {"I2F", to_float, nullptr, "U8 U16 U32 U64", 2, 2, kRoundings},
     {"I2FP", to_float, nullptr, "F32 U32 S32", 2, 2, kRoundings},
     {"F2I", to_integer, nullptr, "U32 U64 FTZ NTZ", 2, 2, kWholes},

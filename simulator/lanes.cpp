@@ -237,6 +237,15 @@ void leave_meeting(Warp& warp, const Step& step, u32 mask) {
   if (step.count() == 2) mask &= warp.predicate_mask(step.operand(0));
   warp.leave_meeting(mask, step.operand(step.count() - 1).index);
 }
+// On a device the register gets the lanes of the meeting; here its number. Code only moves it.
+void save_meeting(Lane lane, const Step& step) {
+  u32& meeting = lane.warp.meeting_of(lane.number, step.operand(1).index);
+  set(lane, step.operand(0), meeting);
+  meeting = 0;
+}
+void restore_meeting(Lane lane, const Step& step) {
+  lane.warp.meeting_of(lane.number, step.operand(0).index) = word(lane, step.operand(1));
+}
 void sync_warp(Warp& warp, const Step& step, u32 mask) {
   if (mask != warp.current().lanes) return warp.fail_with("some lanes are masked off");
   const u32 wanted = step.count() == 0 ? ~0u : mask_operand(warp, step.operand(0), mask);
@@ -322,6 +331,8 @@ constexpr Form kForms[] = {
     {"BSSY", nullptr, begin_meeting, "", 2, 2},
     {"BSYNC", nullptr, meet, "", 1, 1},
     {"BREAK", nullptr, leave_meeting, "", 1, 2},
+    {"BMOV.32.CLEAR", save_meeting, nullptr, "", 2, 2},
+    {"BMOV.32", restore_meeting, nullptr, "", 2, 2},
     {"WARPSYNC", nullptr, sync_warp, "ALL", 0, 1},
     {"WARPSYNC.EXCLUSIVE", nullptr, part_warp, "", 1, 1},
     {"WARPSYNC.COLLECTIVE", nullptr, gather, "", 2, 2},

@@ -155,6 +155,11 @@ class Warp {
   void begin_meeting(std::uint32_t mask, std::size_t barrier);
   void leave_meeting(std::uint32_t mask, std::size_t barrier);
   void meet(std::uint32_t mask, std::size_t barrier);
+  /// The number of the lane's meeting at a barrier, 0 if none. Barriers beyond the sixteen that
+  /// there are lie in registers for a time.
+  std::uint32_t& meeting_of(std::uint32_t lane, std::size_t barrier) {
+    return meetings_of_[barrier][lane];
+  }
   void wait(Fragment::Wait wait, std::uint32_t waited_for);
   void end_collective();
   void let_others_run() { is_yielding_ = true; }

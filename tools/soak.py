@@ -83,6 +83,8 @@ def make_parts():
              environment=everything),
         Part("failing system calls of the program", test("program_reliability_test"),
              environment=everything),
+        Part("functions of numbers on all operands", test("number_functions_test"),
+             environment=everything),
         simulated("handler tables", "jit_test"),
         simulated("conformance", "cuda_conformance_test"),
         simulated("conformance of sessions", "cuda_sessions"),

@@ -62,6 +62,7 @@ class Parser {
   Result<ExprId> unary();
   Result<ExprId> primary();
   Result<ExprId> word_expression();
+  std::optional<Function> called_function() const;
   Result<ExprId> call(Function function);
   Result<ExprId> atomic(AtomicOp op);
   Result<ExprId> index();
@@ -334,7 +335,7 @@ Result<StmtId> Parser::assignment_or_call(Stmt stmt) {
     EVERKERNEL_TRY(expect("="));
     return finish_assignment(stmt, 1);
   }
-  if (find_function(token_.text) || find_atomic(token_.text)) {
+  if (called_function() || find_atomic(token_.text)) {
     stmt.kind = StmtKind::evaluate;
     stmt.operands[0] = EVERKERNEL_TRY(word_expression());
     EVERKERNEL_TRY(expect(";"));
@@ -409,7 +410,7 @@ Result<ExprId> Parser::primary() {
 }
 
 Result<ExprId> Parser::word_expression() {
-  if (const auto function = find_function(token_.text)) return call(*function);
+  if (const auto function = called_function()) return call(*function);
   if (const auto op = find_atomic(token_.text)) return atomic(*op);
   Expr expr{.location = token_.location};
   if (is_word("true") || is_word("false")) {
@@ -446,6 +447,17 @@ Result<ExprId> Parser::word_expression() {
   }
   EVERKERNEL_TRY(advance());
   return add(expr);
+}
+
+// The function that the token names. Some names can be those of variables too, and are a function's
+// only before `(`.
+std::optional<Function> Parser::called_function() const {
+  const auto function = find_function(token_.text);
+  if (!function || info(*function).is_reserved) return function;
+  Lexer ahead = lexer_;
+  const auto next = ahead.next();
+  const bool is_call = next && next->kind == TokenKind::sign && next->text == "(";
+  return is_call ? function : std::nullopt;
 }
 
 Result<ExprId> Parser::call(Function function) {

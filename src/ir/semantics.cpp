@@ -4,9 +4,31 @@
 #include <algorithm>
 
 #include "everkernel/base/assert.hpp"
+#include "ir/number_functions.hpp"
 
 namespace everkernel::ir::semantics {
 namespace {
+
+/// The numbers of this machine.
+struct HostValues {
+  using Word = semantics::Word;
+  using Long = std::uint64_t;
+  using Real = double;
+  using Truth = bool;
+  static double widened(Word bits) { return static_cast<double>(as_float(bits)); }
+  static Word narrowed(double value) { return as_bits(static_cast<float>(value)); }
+  static Long bits(double value) { return std::bit_cast<Long>(value); }
+  static double real(Long bits) { return std::bit_cast<double>(bits); }
+  static Word low(Long bits) { return static_cast<Word>(bits); }
+  static Word word(Word literal) { return literal; }
+  static Long wide(Long literal) { return literal; }
+  template <class T>
+  static T choose(bool is_first, T a, T b) {
+    return is_first ? a : b;
+  }
+};
+constexpr HostValues kHost;
+constexpr NumberFunctions kNumbers(kHost);
 
 Word binary_f32(BinaryOp op, Word a, Word b) {
   const float x = as_float(a), y = as_float(b);
@@ -161,6 +183,25 @@ Word call(Function function, Type type, Word a, Word b, Word c) {
     case Function::bits_i32:
     case Function::bits_f32:
       return convert(function, type, a);
+    case Function::clamp:
+      return least_or_greatest(Function::min, type, least_or_greatest(Function::max, type, a, b),
+                               c);
+    case Function::exp:
+      return kNumbers.exp(a);
+    case Function::log:
+      return kNumbers.log(a);
+    case Function::exp2:
+      return kNumbers.exp2(a);
+    case Function::log2:
+      return kNumbers.log2(a);
+    case Function::sin:
+      return kNumbers.sin(a);
+    case Function::cos:
+      return kNumbers.cos(a);
+    case Function::tanh:
+      return kNumbers.tanh(a);
+    case Function::pow:
+      return kNumbers.pow(a, b);
     case Function::printf:
     case Function::emit:
       break;

@@ -17,11 +17,11 @@ Result<Type> same_number_type(const Handler& handler, const Expr& expr,
                               std::span<const Type> types) {
   for (const Type type : types) {
     if (type == types[0] && is_number(type)) continue;
-    return mistake(
-        expr.location, handler.name,
-        fmt::format("{} takes numbers of one type, not {} and {}", info(expr.function).name,
-                    type_name(types[0]), type_name(types[types.size() - 1])),
-        "there is no implicit conversion: use u32(x), i32(x) or f32(x)");
+    const Type other = type == types[0] ? types.back() : type;
+    return mistake(expr.location, handler.name,
+                   fmt::format("{} takes numbers of one type, not {} and {}",
+                               info(expr.function).name, type_name(types[0]), type_name(other)),
+                   "there is no implicit conversion: use u32(x), i32(x) or f32(x)");
   }
   return types[0];
 }
@@ -112,7 +112,7 @@ Result<Type> call_type(const Handler& handler, const Expr& expr, std::span<const
   switch (expr.function) {
     case Function::min:
     case Function::max:
-      return same_number_type(handler, expr, types);
+    case Function::clamp:
     case Function::abs:
       return same_number_type(handler, expr, types);
     case Function::clz:
@@ -122,6 +122,14 @@ Result<Type> call_type(const Handler& handler, const Expr& expr, std::span<const
     case Function::sqrt:
     case Function::floor:
     case Function::fma:
+    case Function::exp:
+    case Function::log:
+    case Function::exp2:
+    case Function::log2:
+    case Function::sin:
+    case Function::cos:
+    case Function::tanh:
+    case Function::pow:
       return all(Type::f32);
     case Function::select:
       if (types[0] == Type::boolean && types[1] == types[2]) return types[1];

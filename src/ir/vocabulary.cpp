@@ -116,8 +116,9 @@ bool is_word(std::string_view text) {
 }
 
 bool is_reserved_word(std::string_view word) {
-  return std::ranges::find(kKeywords, word) != kKeywords.end() || find_function(word) ||
-         find_atomic(word) || find_builtin(word);
+  const auto function = find_function(word);
+  return std::ranges::find(kKeywords, word) != kKeywords.end() ||
+         (function && info(*function).is_reserved) || find_atomic(word) || find_builtin(word);
 }
 
 }  // namespace everkernel::ir

@@ -191,8 +191,10 @@ std::string CudaHandlerCodegen::emit_function(const Expr& expr) {
                             values[0], values[1], values[2]));
     return "";
   }
-  return cuda_call(expr.function, verified_.type(expr.operands[0]), values[0], values[1],
-                   values[2]);
+  const std::string text =
+      cuda_call(expr.function, verified_.type(expr.operands[0]), values[0], values[1], values[2]);
+  if (!is_number_function(expr.function)) return text;
+  return number_calls_++ < kMostInlinedNumberCalls ? text : "called_" + text;
 }
 
 std::string CudaHandlerCodegen::emit_atomic(const Expr& expr, bool has_result) {

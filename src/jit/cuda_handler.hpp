@@ -145,12 +145,13 @@ class CudaHandlerCodegen {
   std::size_t next_temporary_ = 0;
   std::size_t next_loop_ = 0;
   std::size_t next_ahead_ = 0;
-  std::vector<Loop> loops_;      // outermost first
-  Each each_;                    // the last one
-  bool is_in_turn_ = false;      // inside its body
-  bool turn_is_left_ = false;    // whether a statement jumps to the end of the turn
-  bool quick_is_left_ = false;   // whether a statement jumps from quick turns to careful ones
-  bool loop_is_broken_ = false;  // whether a statement jumps behind the innermost loop
+  std::size_t number_calls_ = 0;  // calls of functions of numbers so far
+  std::vector<Loop> loops_;       // outermost first
+  Each each_;                     // the last one
+  bool is_in_turn_ = false;       // inside its body
+  bool turn_is_left_ = false;     // whether a statement jumps to the end of the turn
+  bool quick_is_left_ = false;    // whether a statement jumps from quick turns to careful ones
+  bool loop_is_broken_ = false;   // whether a statement jumps behind the innermost loop
 };
 
 }  // namespace everkernel::jit

@@ -190,6 +190,18 @@ std::string cuda_call(Function function, Type type, std::string_view a, std::str
     case Function::bits_i32:
     case Function::bits_f32:
       return convert(function, type, a);
+    case Function::clamp:
+      return called(typed("min", type), called(typed("max", type), a, b), c);
+    case Function::exp:
+    case Function::log:
+    case Function::exp2:
+    case Function::log2:
+    case Function::sin:
+    case Function::cos:
+    case Function::tanh:
+      return fmt::format("{}({})", typed(info(function).name, type), a);
+    case Function::pow:
+      return called(typed(info(function).name, type), a, b);
     case Function::printf:
     case Function::emit:
       break;

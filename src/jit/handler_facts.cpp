@@ -51,6 +51,22 @@ std::optional<Word> constant_arg(const Body& body, ExprId index) {
   return expr.bits;
 }
 
+bool is_number_function(Function function) {
+  switch (function) {
+    case Function::exp:
+    case Function::log:
+    case Function::exp2:
+    case Function::log2:
+    case Function::sin:
+    case Function::cos:
+    case Function::tanh:
+    case Function::pow:
+      return true;
+    default:
+      return false;
+  }
+}
+
 bool is_plain(const Body& body, ExprId id) {
   bool is_plain = true;
   for_each_expr(body, id, [&](ExprId part) {

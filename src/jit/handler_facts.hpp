@@ -31,6 +31,13 @@ LoopFacts gather_loop_facts(const ir::VerifiedHandler& handler, ir::BlockId body
 /// The value of an index into args that is a literal below their count; none for any other index.
 std::optional<abi::Word> constant_arg(const ir::Body& body, ir::ExprId index);
 
+/// How many calls of functions of numbers become part of a handler's code. Further ones stay calls:
+/// each is up to 150 instructions long, and a handler may have hundreds.
+inline constexpr std::size_t kMostInlinedNumberCalls = 16;
+
+/// Whether it is exp, log, exp2, log2, sin, cos, tanh or pow.
+bool is_number_function(ir::Function function);
+
 /// Whether evaluating the expression has no effect and cannot fault, so that code may evaluate it
 /// even where the handler would not.
 bool is_plain(const ir::Body& body, ir::ExprId id);

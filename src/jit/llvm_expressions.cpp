@@ -1,5 +1,6 @@
 // LLVM IR of one handler: its expressions. llvm_values.hpp has the operators.
 #include "jit/llvm_handler.hpp"
+#include "jit/llvm_numbers.hpp"
 #include "jit/llvm_values.hpp"
 
 namespace everkernel::jit {
@@ -115,8 +116,21 @@ Value* LlvmHandlerCodegen::emit_function(const Expr& expr) {
   }
   Value* values[3] = {};
   for (std::size_t i = 0; i < expr.operand_count; ++i) values[i] = emit(expr.operands[i]);
-  if (expr.function == Function::min || expr.function == Function::max) {
+  if (is_number_function(expr.function)) {
+    llvm::CallInst* const call =
+        builder_.CreateCall(number_function(module_, expr.function),
+                            llvm::ArrayRef<Value*>(values).take_front(expr.operand_count));
+    const bool is_inlined = number_calls_++ < kMostInlinedNumberCalls;
+    call->addFnAttr(is_inlined ? llvm::Attribute::AlwaysInline : llvm::Attribute::NoInline);
+    return call;
+  }
+  if (expr.function == Function::min || expr.function == Function::max ||
+      expr.function == Function::clamp) {
     hide_one(expr, values[0], values[1]);
+  }
+  // clamp has a second comparison; its left side is computed.
+  if (expr.function == Function::clamp && values[2]->getType()->isFloatTy()) {
+    values[2] = hidden(builder_, values[2]);
   }
   return emit_call(builder_, expr.function, verified_.type(expr.operands[0]), values[0], values[1],
                    values[2]);

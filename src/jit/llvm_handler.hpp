@@ -167,6 +167,7 @@ class LlvmHandlerCodegen {
   llvm::Value* table_mask_ = nullptr;
   llvm::Value* abort_ = nullptr;
   llvm::Value* lanes_ = nullptr;
+  std::size_t number_calls_ = 0;  // calls of functions of numbers so far
   std::vector<llvm::AllocaInst*> locals_;
   std::optional<ResolvedBuffer> input_, output_;
   std::vector<LoopTargets> loops_;

@@ -268,11 +268,23 @@ Value* emit_call(llvm::IRBuilder<>& builder, Function function, Type type, Value
     case Function::bits_i32:
     case Function::bits_f32:
       return convert(builder, function, type, a);
+    case Function::clamp:
+      return least_or_greatest(builder, Function::min, type,
+                               least_or_greatest(builder, Function::max, type, a, b), c);
+    case Function::exp:
+    case Function::log:
+    case Function::exp2:
+    case Function::log2:
+    case Function::sin:
+    case Function::cos:
+    case Function::tanh:
+    case Function::pow:
+      break;
     case Function::printf:
     case Function::emit:
       break;
   }
-  EVERKERNEL_ASSERT(false && "printf and emit have no value");
+  EVERKERNEL_ASSERT(false && "printf and emit have no value, functions of numbers are calls");
   return nullptr;
 }
 

@@ -20,7 +20,8 @@ llvm::Value* emit_unary(llvm::IRBuilder<>& builder, ir::UnaryOp op, ir::Type typ
 /// `cannot_wrap`, unsigned sums and products are known to fit.
 llvm::Value* emit_binary(llvm::IRBuilder<>& builder, ir::BinaryOp op, ir::Type type, llvm::Value* a,
                          llvm::Value* b, bool cannot_wrap);
-/// A function whose first operand is of `type`; not printf and emit.
+/// A function whose first operand is of `type`; not printf and emit, and not the functions that
+/// number_function() makes.
 llvm::Value* emit_call(llvm::IRBuilder<>& builder, ir::Function function, ir::Type type,
                        llvm::Value* a, llvm::Value* b, llvm::Value* c);
 /// The new word of an atomic on a word that no other item uses at the same time.

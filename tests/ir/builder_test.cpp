@@ -78,12 +78,16 @@ TEST(Builder, every_function_prints_as_the_parsed_one) {
   h.let("c", u32(1) + u32(true) + bits_u32(1.5f));
   h.let("d", i32(1u) + bits_i32(1.5f));
   h.let("e", f32(1u) + bits_f32(1u));
+  h.let("exp", exp(1.5f) + log(1.5f) + exp2(1.5f) + log2(1.5f) + sin(1.5f) + cos(1.5f));
+  h.let("g", tanh(1.5f) + pow(1.5f, 2.5f) + f32(clamp(1u, 2u, 3u)));
   EXPECT_EQ(printed(h.finish()), printed(in_handler(R"(
     let a = min(1, 2) + max(3, 4) + abs(5) + clz(6) + popcount(7) + rotl(8, 9);
     let b = select(true, sqrt(1.5), floor(fma(1.0, 2.0, 3.0)));
     let c = u32(1i) + u32(true) + bits_u32(1.5);
     let d = i32(1) + bits_i32(1.5);
-    let e = f32(1) + bits_f32(1);)")));
+    let e = f32(1) + bits_f32(1);
+    let exp = exp(1.5) + log(1.5) + exp2(1.5) + log2(1.5) + sin(1.5) + cos(1.5);
+    let g = tanh(1.5) + pow(1.5, 2.5) + f32(clamp(1, 2, 3));)")));
 }
 
 TEST(Builder, every_given_value_and_buffer_prints_as_the_parsed_one) {

@@ -136,6 +136,29 @@ TEST(Meaning, floats_round_once_and_keep_denormals) {
   });
 }
 
+TEST(Meaning, functions_of_numbers_give_the_nearest_float) {
+  expect_values({
+      {"bits_u32(exp(1.0))", 0x402DF854},
+      {"bits_u32(exp(-104.0))", 0},
+      {"bits_u32(log(2.0))", 0x3F317218},
+      {"bits_u32(log(-1.0))", 0x7FC00000},
+      {"bits_u32(exp2(-149.0))", 1},
+      {"bits_u32(log2(bits_f32(1)))", 0xC3150000},
+      {"bits_u32(sin(1.0))", 0x3F576AA4},
+      {"bits_u32(cos(1.0))", 0x3F0A5140},
+      {"bits_u32(sin(1048577.0))", 0x7FC00000},
+      {"bits_u32(tanh(1.0))", 0x3F42F7D6},
+      {"bits_u32(pow(2.0, 0.5))", 0x3FB504F3},
+      {"bits_u32(pow(-2.0, 3.0))", 0xC1000000},
+      {"bits_u32(pow(4099.0, 2.0))", 0x4B803004},
+      {"bits_u32(pow(1.0, bits_f32(0x7fc00000)))", 0x7FC00000},
+      {"clamp(9, 1, 7)", 7},
+      {"clamp(5, 7, 1)", 1},
+      {"u32(clamp(-9i, -7i, 7i))", 0xFFFFFFF9},
+      {"bits_u32(clamp(-0.0, 0.0, 1.0))", 0},
+  });
+}
+
 TEST(Meaning, every_nan_shows_as_one) {
   expect_values({
       {"bits_u32(bits_f32(0x7f800001))", 0x7FC00000},

@@ -147,6 +147,10 @@ TEST(Parser, reads_every_kind_of_value) {
       {"select(a, b, c)", "(select a b c)"},
       {"sqrt(a) + floor(b) + fma(a, b, c)", "(+ (+ (sqrt a) (floor b)) (fma a b c))"},
       {"rotl(a, b)", "(rotl a b)"},
+      {"clamp(a, b, c) + exp(a) + log(b)", "(+ (+ (clamp a b c) (exp a)) (log b))"},
+      {"exp2(a) + log2(b) + sin(a) + cos(b)", "(+ (+ (+ (exp2 a) (log2 b)) (sin a)) (cos b))"},
+      {"tanh(a) + pow(a, b)", "(+ (tanh a) (pow a b))"},
+      {"exp + exp (log) + pow", "(+ (+ exp (exp log)) pow)"},
       {"u32(a) + i32(b) + f32(c)", "(+ (+ (u32 a) (i32 b)) (f32 c))"},
       {"bits_u32(a) + bits_i32(b) + bits_f32(c)", "(+ (+ (bits_u32 a) (bits_i32 b)) (bits_f32 c))"},
       {"printf(1, 2, 3)", "(printf 1 2 3)"},
@@ -419,6 +423,18 @@ TEST(Parser, words_of_the_language_cannot_be_names) {
     expect_syntax_error(in_handler("for @" + name + " in 0 .. 1 {}"), fragment + "a counter");
     expect_syntax_error(in_handler("each @" + name + " in 0 .. 1 {}"), fragment + "a counter");
   }
+}
+
+TEST(Parser, names_of_newer_functions_mean_them_only_before_a_parenthesis) {
+  for (const std::string name :
+       {"clamp", "exp", "log", "exp2", "log2", "sin", "cos", "tanh", "pow"}) {
+    expect_accepted("handler " + name + " = 64 { var " + name + " = 1; " + name + " = " + name +
+                    " * (" + name + "); for i in " + name + " .. 2 { output[" + name +
+                    "] = i; } }");
+  }
+  expect_accepted("handler h = 64 { for exp in 0 .. 2 { let log = exp(f32(exp)); exp2(log); } }");
+  expect_syntax_error(in_handler("let exp = 1.0; let x = exp@[0];"), "expected ';', found '['");
+  expect_syntax_error(in_handler("clamp(1, 2@);"), "expected ',', found ')'");
 }
 
 TEST(Parser, words_that_only_contain_a_word_of_the_language_are_names) {

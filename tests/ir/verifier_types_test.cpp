@@ -95,7 +95,7 @@ TEST(VerifierTypes, signs_take_what_they_suit) {
   expect_right({"let x = -1; let y = -1i; let z = -1.0; let a = ~1; let b = ~1i; let c = !true;"});
 }
 
-TEST(VerifierTypes, min_max_and_abs_take_any_number_type) {
+TEST(VerifierTypes, min_max_abs_and_clamp_take_any_number_type) {
   expect_wrong({
       {"let x = @min(1, 1i);", "min takes numbers of one type, not u32 and i32"},
       {"let x = @min(true, false);", "min takes numbers"},
@@ -103,11 +103,15 @@ TEST(VerifierTypes, min_max_and_abs_take_any_number_type) {
       {"let x = @max(1, true);", "max takes numbers"},
       {"let x = @abs(true);", "abs takes numbers"},
       {"let x = 1 + @abs(1 == 1);", "abs takes numbers"},
+      {"let x = @clamp(1, 1i, 1);", "clamp takes numbers of one type, not u32 and i32"},
+      {"let x = @clamp(1i, 1i, 1.0);", "clamp takes numbers of one type, not i32 and f32"},
+      {"let x = @clamp(true, true, true);", "clamp takes numbers"},
   });
   expect_right({
       "let x = min(1, 2) + max(3, 4) + abs(5);",
       "let x = min(1i, 2i) + max(3i, 4i) + abs(5i);",
       "let x = min(1.0, 2.0) + max(3.0, 4.0) + abs(5.0);",
+      "let x = clamp(1, 2, 3); let y = clamp(1i, 2i, 3i); let z = clamp(1.0, 2.0, 3.0);",
   });
 }
 
@@ -131,8 +135,18 @@ TEST(VerifierTypes, float_functions_take_f32) {
       {"let x = floor(@param);", "floor takes f32, not u32"},
       {"let x = fma(@1, 1.0, 1.0);", "fma takes f32, not u32"},
       {"let x = fma(1.0, 1.0, @1i);", "fma takes f32, not i32"},
+      {"let x = exp(@1);", "exp takes f32, not u32"},
+      {"let x = log(@1i);", "log takes f32, not i32"},
+      {"let x = exp2(@true);", "exp2 takes f32, not bool"},
+      {"let x = log2(@param);", "log2 takes f32, not u32"},
+      {"let x = sin(@1);", "sin takes f32, not u32"},
+      {"let x = cos(@1);", "cos takes f32, not u32"},
+      {"let x = tanh(@1);", "tanh takes f32, not u32"},
+      {"let x = pow(2.0, @2);", "pow takes f32, not u32"},
   });
-  expect_right({"let x = sqrt(1.0) + floor(2.0) + fma(1.0, 2.0, 3.0);"});
+  expect_right({"let x = sqrt(1.0) + floor(2.0) + fma(1.0, 2.0, 3.0);",
+                "let x = exp(1.0) + log(2.0) + exp2(3.0) + log2(4.0) + sin(5.0) + cos(6.0);",
+                "let x = tanh(1.0) + pow(2.0, 3.0);"});
 }
 
 TEST(VerifierTypes, select_takes_a_bool_and_two_values_of_one_type) {

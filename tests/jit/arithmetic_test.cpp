@@ -26,7 +26,8 @@ constexpr Word kEdges[] = {
     32,          33,          255,         0x7FFFFFFEu, 0x7FFFFFFFu, 0x80000000u, 0x80000001u,
     0xFFFFFFFFu, 0xFFFFFFFEu, 0xFFFFFFF8u, 0x40000000u, 0xC0000000u, 0x55555555u, 0x3F800000u,
     0xBF800000u, 0x7F800000u, 0xFF800000u, 0x7FC00000u, 0x7F800001u, 0x00000001u, 0x4F000000u,
-    0xCF000000u, 0x3F000000u, 0x4B800001u, 0x007FFFFFu,
+    0xCF000000u, 0x3F000000u, 0x4B800001u, 0x007FFFFFu, 0x42B17218u, 0xC2CFF1B5u, 0x43000000u,
+    0xC3150000u, 0x40490FDBu, 0x49800000u, 0x49800001u, 0x3F800001u, 0x40400000u, 0xC1200000u,
 };
 
 enum Kind : std::size_t { kU32, kI32, kF32, kBool, kKinds };
@@ -119,15 +120,20 @@ class Arithmetic {
 
   void step() {
     static constexpr std::string_view kWordOps[] = {
-        "{} + {}", "{} - {}", "{} * {}",  "{} / {}",  "{} % {}",      "{} & {}",
-        "{} | {}", "{} ^ {}", "{} << {}", "{} >> {}", "min({}, {})",  "max({}, {})",
-        "-{}",     "~{}",     "clz({})",  "abs({})",  "popcount({})", "rotl({}, {})"};
+        "{} + {}",      "{} - {}",      "{} * {}",          "{} / {}",
+        "{} % {}",      "{} & {}",      "{} | {}",          "{} ^ {}",
+        "{} << {}",     "{} >> {}",     "min({}, {})",      "max({}, {})",
+        "-{}",          "~{}",          "clz({})",          "abs({})",
+        "popcount({})", "rotl({}, {})", "clamp({}, {}, {})"};
     static constexpr std::string_view kNumberOps[] = {
-        "{} + {}", "{} - {}",     "{} * {}",     "{} / {}", "{} % {}", "{} & {}", "{} | {}",
-        "{} ^ {}", "min({}, {})", "max({}, {})", "-{}",     "~{}",     "abs({})"};
+        "{} + {}", "{} - {}", "{} * {}", "{} / {}",          "{} % {}",
+        "{} & {}", "{} | {}", "{} ^ {}", "min({}, {})",      "max({}, {})",
+        "-{}",     "~{}",     "abs({})", "clamp({}, {}, {})"};
     static constexpr std::string_view kFloatOps[] = {
-        "{} + {}", "{} - {}", "{} * {}",  "{} / {}",   "min({}, {})",    "max({}, {})",
-        "-{}",     "abs({})", "sqrt({})", "floor({})", "fma({}, {}, {})"};
+        "{} + {}",  "{} - {}",    "{} * {}",  "{} / {}",   "min({}, {})",     "max({}, {})",
+        "-{}",      "abs({})",    "sqrt({})", "floor({})", "fma({}, {}, {})", "clamp({}, {}, {})",
+        "exp({})",  "log({})",    "exp2({})", "log2({})",  "sin({})",         "cos({})",
+        "tanh({})", "pow({}, {})"};
     static constexpr Word kWeights[] = {16, 16, 16, 20, 12, 8, 6, 6};
     const auto of = [&](Kind kind, std::string_view pattern) {
       const std::string a = operand(kind);

@@ -39,6 +39,7 @@ bool takes(Function function, Type type) {
     case Function::min:
     case Function::max:
     case Function::abs:
+    case Function::clamp:
     case Function::to_i32:
     case Function::to_f32:
     case Function::bits_u32:
@@ -57,6 +58,14 @@ bool takes(Function function, Type type) {
     case Function::sqrt:
     case Function::floor:
     case Function::fma:
+    case Function::exp:
+    case Function::log:
+    case Function::exp2:
+    case Function::log2:
+    case Function::sin:
+    case Function::cos:
+    case Function::tanh:
+    case Function::pow:
       return type == Type::f32;
   }
   return false;

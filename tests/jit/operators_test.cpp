@@ -116,6 +116,14 @@ constexpr std::string_view kExpressions[] = {
     "rotl(x, y)",
     "bits_u32(sqrt(f))",
     "bits_u32(floor(f))",
+    "bits_u32(exp(f))",
+    "bits_u32(log(f))",
+    "bits_u32(exp2(f))",
+    "bits_u32(log2(f))",
+    "bits_u32(sin(f))",
+    "bits_u32(cos(f))",
+    "bits_u32(tanh(f))",
+    "bits_u32(pow(f, g))",
     // conversions
     "u32(x)",
     "u32(p)",
@@ -140,7 +148,8 @@ constexpr std::string_view kExpressions[] = {
 constexpr std::string_view kTernaryExpressions[] = {
     "bits_u32(fma(f, g, h))", "bits_u32(f * g + h)",         "select(s, y, z)",
     "u32(select(s, q, r))",   "bits_u32(select(s, g, h))",   "u32(select(s, t, v))",
-    "bits_u32(f - g * h)",    "bits_u32(max(min(f, g), h))",
+    "bits_u32(f - g * h)",    "bits_u32(max(min(f, g), h))", "clamp(x, y, z)",
+    "u32(clamp(p, q, r))",    "bits_u32(clamp(f, g, h))",
 };
 
 constexpr std::string_view kPair =
@@ -236,6 +245,19 @@ TEST(Operators, native_code_agrees_on_every_pair_of_edge_operands) {
 TEST(Operators, native_code_agrees_on_every_triple_of_edge_operands) {
   EVERKERNEL_NEEDS_SUBJECT();
   expect_all_agree(kTernaryExpressions, every_triple(), 3);
+}
+
+// Of a handler with many calls, only some become part of its code.
+TEST(Operators, native_code_agrees_on_many_functions_of_numbers) {
+  EVERKERNEL_NEEDS_SUBJECT();
+  std::string sum = "h";
+  for (int i = 0; i < 3; ++i) {
+    for (const std::string_view function : {"exp", "log", "exp2", "log2", "sin", "cos", "tanh"}) {
+      sum = fmt::format("fma({}(f * {}.5), g, {})", function, i, sum);
+    }
+    sum = fmt::format("pow(f, {}) + {}", i == 0 ? "g" : "h", sum);
+  }
+  expect_all_agree(std::vector<std::string>{fmt::format("bits_u32({})", sum)}, every_triple(), 3);
 }
 
 // Compilers recognise a minimum, an extreme of three numbers and a magnitude in many spellings and
@@ -414,6 +436,8 @@ struct Row {
 constexpr Word kNan = 0x7FC00000u;
 constexpr Word kMinimum = 0x80000000u;
 constexpr Word kMinusOne = 0xFFFFFFFFu;
+constexpr Word kInfinity = 0x7F800000u;
+constexpr Word kMinusInfinity = 0xFF800000u;
 constexpr Row kRows[] = {
     // Integers wrap.
     {"x + y", kMinusOne, 2, 0, 1},
@@ -564,6 +588,114 @@ constexpr Row kRows[] = {
     {"bits_u32(floor(f))", 0x4AFFFFFFu, 0, 0, 0x4AFFFFFEu},
     {"bits_u32(floor(f))", 0xFF800000u, 0, 0, 0xFF800000u},
     {"bits_u32(floor(f))", 0x7F800001u, 0, 0, kNan},
+    // clamp is min(max(x, low), high).
+    {"clamp(x, y, z)", 5, 7, 9, 7},
+    {"clamp(x, y, z)", kMinusOne, 7, 9, 9},
+    {"clamp(x, y, z)", 8, 7, 9, 8},
+    {"clamp(x, y, z)", 8, 9, 7, 7},
+    {"u32(clamp(p, q, r))", kMinusOne, kMinimum, 0, kMinusOne},
+    {"u32(clamp(p, q, r))", kMinusOne, 0, 9, 0},
+    {"bits_u32(clamp(f, g, h))", 0x40000000u, kMinimum, 0x3F800000u, 0x3F800000u},
+    {"bits_u32(clamp(f, g, h))", kMinimum, 0, 0x3F800000u, 0},
+    {"bits_u32(clamp(f, g, h))", kNan, 0x3F800000u, 0x40000000u, 0x3F800000u},
+    {"bits_u32(clamp(f, g, h))", kNan, kNan, 0x40000000u, 0x40000000u},
+    {"bits_u32(clamp(f, g, h))", 0x3F800000u, kNan, kNan, 0x3F800000u},
+    // exp and exp2: exact where they can be, denormals, overflow.
+    {"bits_u32(exp(f))", 0x3F800000u, 0, 0, 0x402DF854u},
+    {"bits_u32(exp(f))", kMinimum, 0, 0, 0x3F800000u},
+    {"bits_u32(exp(f))", 0x42B17217u, 0, 0, 0x7F7FFF84u},
+    {"bits_u32(exp(f))", 0x42B17218u, 0, 0, kInfinity},
+    {"bits_u32(exp(f))", 0xC2CFF1B4u, 0, 0, 1},
+    {"bits_u32(exp(f))", 0xC2CFF1B5u, 0, 0, 0},
+    {"bits_u32(exp(f))", kInfinity, 0, 0, kInfinity},
+    {"bits_u32(exp(f))", kMinusInfinity, 0, 0, 0},
+    {"bits_u32(exp(f))", 0xFF800001u, 0, 0, kNan},
+    {"bits_u32(exp2(f))", 0x40A00000u, 0, 0, 0x42000000u},
+    {"bits_u32(exp2(f))", 0x3F000000u, 0, 0, 0x3FB504F3u},
+    {"bits_u32(exp2(f))", 0x42FE0000u, 0, 0, 0x7F000000u},
+    {"bits_u32(exp2(f))", 0x43000000u, 0, 0, kInfinity},
+    {"bits_u32(exp2(f))", 0xC3150000u, 0, 0, 1},
+    {"bits_u32(exp2(f))", 0xC3160000u, 0, 0, 0},  // 2^-150: a tie goes to even
+    {"bits_u32(exp2(f))", 0xC315FFFFu, 0, 0, 1},
+    {"bits_u32(exp2(f))", kMinusInfinity, 0, 0, 0},
+    {"bits_u32(exp2(f))", kNan, 0, 0, kNan},
+    // log and log2: of 0, of negative numbers, of denormals.
+    {"bits_u32(log(f))", 0x40000000u, 0, 0, 0x3F317218u},
+    {"bits_u32(log(f))", 0x3F800000u, 0, 0, 0},
+    {"bits_u32(log(f))", 0, 0, 0, kMinusInfinity},
+    {"bits_u32(log(f))", kMinimum, 0, 0, kMinusInfinity},
+    {"bits_u32(log(f))", 0x80000001u, 0, 0, kNan},
+    {"bits_u32(log(f))", kMinusInfinity, 0, 0, kNan},
+    {"bits_u32(log(f))", kInfinity, 0, 0, kInfinity},
+    {"bits_u32(log(f))", 1, 0, 0, 0xC2CE8ED0u},  // -103.2789
+    {"bits_u32(log2(f))", 0x41000000u, 0, 0, 0x40400000u},
+    {"bits_u32(log2(f))", 1, 0, 0, 0xC3150000u},
+    {"bits_u32(log2(f))", 0x3F800000u, 0, 0, 0},
+    {"bits_u32(log2(f))", 0, 0, 0, kMinusInfinity},
+    {"bits_u32(log2(f))", 0xBF800000u, 0, 0, kNan},
+    {"bits_u32(log2(f))", 0xFFFFFFFFu, 0, 0, kNan},
+    // sin and cos: NaN beyond 2^20.
+    {"bits_u32(sin(f))", 0x3F800000u, 0, 0, 0x3F576AA4u},
+    {"bits_u32(sin(f))", kMinimum, 0, 0, kMinimum},
+    {"bits_u32(sin(f))", 0x80000001u, 0, 0, 0x80000001u},
+    {"bits_u32(sin(f))", 0x40490FDBu, 0, 0, 0xB3BBBD2Eu},  // of the f32 next to pi
+    {"bits_u32(sin(f))", 0x49800000u, 0, 0, 0x3EA93666u},
+    {"bits_u32(sin(f))", 0xC9800001u, 0, 0, kNan},
+    {"bits_u32(sin(f))", kInfinity, 0, 0, kNan},
+    {"bits_u32(cos(f))", 0x3F800000u, 0, 0, 0x3F0A5140u},
+    {"bits_u32(cos(f))", kMinimum, 0, 0, 0x3F800000u},
+    {"bits_u32(cos(f))", 0xC0490FDBu, 0, 0, 0xBF800000u},
+    {"bits_u32(cos(f))", 0x49800001u, 0, 0, kNan},
+    {"bits_u32(cos(f))", kMinusInfinity, 0, 0, kNan},
+    {"bits_u32(tanh(f))", 0x3F800000u, 0, 0, 0x3F42F7D6u},
+    {"bits_u32(tanh(f))", 0x80000001u, 0, 0, 0x80000001u},
+    {"bits_u32(tanh(f))", kMinusInfinity, 0, 0, 0xBF800000u},
+    {"bits_u32(tanh(f))", 0x7F7FFFFFu, 0, 0, 0x3F800000u},
+    {"bits_u32(tanh(f))", 0x7F800001u, 0, 0, kNan},
+    // pow: every case of Annex F.9.4.4 of C, but NaN for every NaN.
+    {"bits_u32(pow(f, g))", 0x40400000u, 0x40000000u, 0, 0x41100000u},  // 3^2
+    {"bits_u32(pow(f, g))", 0x40000000u, 0x3F000000u, 0, 0x3FB504F3u},
+    {"bits_u32(pow(f, g))", 0xC0000000u, 0x40400000u, 0, 0xC1000000u},  // (-2)^3
+    {"bits_u32(pow(f, g))", 0xC0000000u, 0x40800000u, 0, 0x41800000u},  // (-2)^4
+    {"bits_u32(pow(f, g))", 0xC0000000u, 0xC0400000u, 0, 0xBE000000u},  // (-2)^-3
+    {"bits_u32(pow(f, g))", 0xC0000000u, 0x3F000000u, 0, kNan},
+    {"bits_u32(pow(f, g))", 0xBF800000u, 0x3F000000u, 0, kNan},
+    {"bits_u32(pow(f, g))", 0xC0000000u, 0x4B7FFFFFu, 0, kMinusInfinity},  // odd: 2^24 - 1
+    {"bits_u32(pow(f, g))", 0xC0000000u, 0x4B800000u, 0, kInfinity},
+    {"bits_u32(pow(f, g))", 0xBF800000u, 0x4AFFFFFFu, 0, kNan},  // not whole
+    {"bits_u32(pow(f, g))", 0xBF800000u, 0x7F7FFFFFu, 0, 0x3F800000u},
+    {"bits_u32(pow(f, g))", 0, 0xC0400000u, 0, kInfinity},
+    {"bits_u32(pow(f, g))", kMinimum, 0xC0400000u, 0, kMinusInfinity},
+    {"bits_u32(pow(f, g))", kMinimum, 0xC0000000u, 0, kInfinity},
+    {"bits_u32(pow(f, g))", kMinimum, 0xBF000000u, 0, kInfinity},
+    {"bits_u32(pow(f, g))", kMinimum, kMinusInfinity, 0, kInfinity},
+    {"bits_u32(pow(f, g))", 0, 0x80000001u, 0, kInfinity},
+    {"bits_u32(pow(f, g))", kMinimum, 0x40400000u, 0, kMinimum},
+    {"bits_u32(pow(f, g))", kMinimum, 0x40000000u, 0, 0},
+    {"bits_u32(pow(f, g))", 0, 1, 0, 0},
+    {"bits_u32(pow(f, g))", 0xBF800000u, kInfinity, 0, 0x3F800000u},
+    {"bits_u32(pow(f, g))", 0xBF800000u, kMinusInfinity, 0, 0x3F800000u},
+    {"bits_u32(pow(f, g))", 0x3F800000u, kInfinity, 0, 0x3F800000u},
+    {"bits_u32(pow(f, g))", 0xC2C80000u, kMinimum, 0, 0x3F800000u},
+    {"bits_u32(pow(f, g))", 0, 0, 0, 0x3F800000u},
+    {"bits_u32(pow(f, g))", kMinusInfinity, 0, 0, 0x3F800000u},
+    {"bits_u32(pow(f, g))", 0x3F000000u, kMinusInfinity, 0, kInfinity},
+    {"bits_u32(pow(f, g))", 0xC0000000u, kMinusInfinity, 0, 0},
+    {"bits_u32(pow(f, g))", 0xBF7FFFFFu, kInfinity, 0, 0},
+    {"bits_u32(pow(f, g))", 0x3F800001u, kInfinity, 0, kInfinity},
+    {"bits_u32(pow(f, g))", kMinusInfinity, 0xC0400000u, 0, kMinimum},
+    {"bits_u32(pow(f, g))", kMinusInfinity, 0xC0000000u, 0, 0},
+    {"bits_u32(pow(f, g))", kMinusInfinity, 0x40400000u, 0, kMinusInfinity},
+    {"bits_u32(pow(f, g))", kMinusInfinity, 0x3F000000u, 0, kInfinity},
+    {"bits_u32(pow(f, g))", kInfinity, 0x80000001u, 0, 0},
+    {"bits_u32(pow(f, g))", kInfinity, 1, 0, kInfinity},
+    {"bits_u32(pow(f, g))", 0x3F800000u, kNan, 0, kNan},
+    {"bits_u32(pow(f, g))", kNan, 0, 0, kNan},
+    {"bits_u32(pow(f, g))", 0xFFC00001u, 0x7F800001u, 0, kNan},
+    {"bits_u32(pow(f, g))", 1, 0x3F000000u, 0, 0x1A3504F3u},  // of a denormal
+    {"bits_u32(pow(f, g))", 0x40000000u, 0xC3150000u, 0, 1},
+    {"bits_u32(pow(f, g))", 0x7F7FFFFFu, 0x40000000u, 0, kInfinity},
+    {"bits_u32(pow(f, g))", 0x3F7FFFFFu, 0x7F7FFFFFu, 0, 0},
     // bool.
     {"u32(s && t)", 1, 1, 0, 1},
     {"u32(s && t)", 1, 0, 0, 0},

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cfenv>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -166,6 +167,38 @@ extern "C" __global__ void floats(Wide* words) {
   out[17] = __float_as_uint((float)out[0]);
   out[18] = __float2ull_rz(a);
   out[19] = (Word)__float2int_rd(a) | (Wide)(Word)__float2int_ru(a) << 32;
+  out[20] = __float_as_uint(a < b ? 1.0f : 0.0f);
+  out[21] = __float_as_uint(!(fabsf(a) <= b) ? 1.0f : 0.0f);
+}
+)";
+
+constexpr std::string_view kDoubles = R"(
+__device__ __forceinline__ Wide one_nan(double x) {
+  return x != x ? 0x7FF8000000000000ull : (Wide)__double_as_longlong(x);
+}
+extern "C" __global__ void doubles(Wide* words) {
+  Wide* const out = words + 24 * threadIdx.x;
+  const double a = __longlong_as_double((long long)out[0]);
+  const double b = __longlong_as_double((long long)out[1]);
+  const float f = __uint_as_float((Word)out[0]);
+  out[2] = one_nan(__dadd_rn(a, b));
+  out[3] = one_nan(__dsub_rn(a, b));
+  out[4] = one_nan(__dmul_rn(a, b));
+  out[5] = one_nan(__fma_rn(a, b, a));
+  out[6] = one_nan(__fma_rn(-a, b, 1.5));
+  out[7] = one_nan(__fma_rn(a, 0x1.4p-3, b));
+  out[8] = one_nan(__ddiv_rn(a, b));
+  out[9] = (a < b) | (a <= b) << 1 | (a == b) << 2 | (a != b) << 3 | (a > b) << 4 |
+           (a >= b) << 5 | (!(a < b)) << 6 | (!(a >= b)) << 7 | (a > 1.5) << 8;
+  out[10] = __float_as_uint(__double2float_rn(a));
+  out[11] = one_nan((double)f);
+  out[12] = one_nan(__dadd_rn(a, -0x1.8p52));
+  out[13] = one_nan(__dmul_rn(a, -0.5));
+  out[14] = one_nan(__dadd_rz(a, b));
+  out[15] = one_nan(__dmul_ru(a, b));
+  out[16] = one_nan(__fma_rd(a, b, a));
+  out[17] = __float_as_uint(__double2float_rz(-a));
+  out[18] = one_nan(__dadd_rn(fabs(a), -fabs(b)));
 }
 )";
 
@@ -245,6 +278,50 @@ EVERKERNEL_ON_BOTH(
       for (Word i = 0; i < 16; ++i) sum = sum * 31 + values[i];
       return sum;
     });
+
+// Loops in loops, more than a warp has convergence barriers, with a call in the innermost.
+constexpr std::string_view kNested = R"(
+template <int kLevel>
+struct Nested {
+  static __device__ __forceinline__ Word run(Word x, Word lane, Word* memory) {
+    for (Word i = 0; i <= (x >> kLevel) % 3; ++i) {
+      if (((x + lane) >> kLevel % 5 & 1) != 0) {
+        x = Nested<kLevel - 1>::run(x * 3 + i, lane, memory);
+        if (x % 7 == 3) break;
+      } else {
+        memory[x % 4] += lane;
+      }
+    }
+    return x ^ memory[x % 4];
+  }
+};
+template <>
+struct Nested<0> {
+  static __device__ __noinline__ Word run(Word x, Word lane, Word* memory) {
+    if (x % 3 == 0) memory[lane % 4] ^= x;
+    return x + 1;
+  }
+};
+extern "C" __global__ void run_nested(Word* words) {
+  Word* const own = words + 8 * threadIdx.x;
+  own[0] = Nested<10>::run(own[0], threadIdx.x, own + 4);
+}
+)";
+Word nested(Word level, Word x, Word lane, Word* memory) {
+  if (level == 0) {
+    if (x % 3 == 0) memory[lane % 4] ^= x;
+    return x + 1;
+  }
+  for (Word i = 0; i <= (x >> level) % 3; ++i) {
+    if (((x + lane) >> level % 5 & 1) != 0) {
+      x = nested(level - 1, x * 3 + i, lane, memory);
+      if (x % 7 == 3) break;
+    } else {
+      memory[x % 4] += lane;
+    }
+  }
+  return x ^ memory[x % 4];
+}
 
 constexpr std::string_view kWayKernels = R"(
 extern "C" __global__ void run_integers(Wide* words) {
@@ -620,8 +697,8 @@ extern "C" __global__ void never_ends(Word* words) {
   }
   words[1] = 1;
 }
-extern "C" __global__ void doubles(double* words) {
-  words[0] = words[1] * words[2];
+extern "C" __global__ void dot_products(Word* words) {
+  words[0] = __dp4a(words[1], words[2], words[3]);
 }
 )";
 
@@ -637,8 +714,9 @@ struct Shape {
 const Result<Cubin>& module_of(const backend::cuda::Nvrtc& nvrtc) {
   static const Result<Cubin> module = [&]() -> Result<Cubin> {
     std::string text = "typedef unsigned Word;\ntypedef unsigned long long Wide;\n";
-    for (const auto part : {kIntegers, kDivisions, kShifts, kBits, kFloats, kWays, kChoice, kTable,
-                            kWayKernels, kTogether, kMemory, kResident, kTrouble}) {
+    for (const auto part :
+         {kIntegers, kDivisions, kShifts, kBits, kFloats, kDoubles, kWays, kChoice, kTable, kNested,
+          kWayKernels, kTogether, kMemory, kResident, kTrouble}) {
       text += part;
     }
     const std::vector<std::string> options = {"-fmad=false"};
@@ -925,9 +1003,12 @@ void model_floats(Wide first, Wide second, Wide* out) {
   out[15] = bits_of(static_cast<float>(first));
   out[16] = std::isnan(a) ? Wide{1} << 63 : integer_of<Wide>(std::trunc(a));
   out[17] = signed_integer_of(std::floor(a)) | Wide{signed_integer_of(std::ceil(a))} << 32;
+  out[18] = bits_of(a < b ? 1.0f : 0.0f);
+  out[19] = bits_of(!(std::fabs(a) <= b) ? 1.0f : 0.0f);
 }
 
 TEST_F(Machine, floats_round_as_those_of_cpp_and_have_one_nan) {
+  EXPECT_TRUE(has_instruction("floats", "FSET.BF.LT"));
   auto records = records_of(kFloatEdges, kFloatEdges);
   expect_run("floats", records, shape_of(records));
   expect_records(records, model_floats);
@@ -943,6 +1024,81 @@ TEST_F(Machine, random_floats_round_as_those_of_cpp) {
   auto records = records_of(some, some);
   expect_run("floats", records, shape_of(records));
   expect_records(records, model_floats);
+}
+
+constexpr Wide kDoubleEdges[] = {0x0000000000000000, 0x8000000000000000,  // zeros
+                                 0x3FF0000000000000, 0xBFF0000000000000,  // ones
+                                 0x3FF0000000000001, 0x400921FB54442D18,  // other finite values
+                                 0xC05EDD2F1A9FBE77, 0x4330000000000001, 0x3CA0000000000000,
+                                 0x0000000000000001, 0x800FFFFFFFFFFFFF,  // denormals
+                                 0x0010000000000000, 0x8010000000000001,  // the smallest normals
+                                 0x7FEFFFFFFFFFFFFF, 0xFFEFFFFFFFFFFFFF,  // the largest values
+                                 0x7FE0000000000000, 0x7FD0000000000003, 0x7FF0000000000000,
+                                 0xFFF0000000000000,  // infinities
+                                 0x7FF8000000000000, 0xFFF8000012345678, 0x7FF0000000000001,
+                                 0x36A0000000000000, 0x3690000000000000, 0x3690000000000001,
+                                 0x380FFFFFF0000000,  // next to denormals and ties of f32
+                                 0x47EFFFFFEFFFFFFF, 0x47EFFFFFF0000000, 0x3FF0000010000000,
+                                 0x3FF0000030000000, 0x1FF5555555555555};
+
+// The value of `function` in a rounding mode of this machine.
+template <class Function>
+auto rounded_to(int mode, const Function& function) {
+  std::fesetround(mode);
+  const volatile auto result = function();
+  std::fesetround(FE_TONEAREST);
+  return +result;
+}
+
+void model_doubles(Wide first, Wide second, Wide* out) {
+  const auto one_nan = [](double x) {
+    return std::isnan(x) ? Wide{0x7FF8000000000000} : std::bit_cast<Wide>(x);
+  };
+  const volatile double a = std::bit_cast<double>(first), b = std::bit_cast<double>(second);
+  out[0] = one_nan(a + b);
+  out[1] = one_nan(a - b);
+  out[2] = one_nan(a * b);
+  out[3] = one_nan(std::fma(a, b, a));
+  out[4] = one_nan(std::fma(-a, b, 1.5));
+  out[5] = one_nan(std::fma(a, 0x1.4p-3, b));
+  out[6] = one_nan(a / b);
+  const bool results[] = {a<b, a <= b, a == b, a != b, a> b, a >= b, !(a < b), !(a >= b), a > 1.5};
+  for (std::size_t i = 0; i < std::size(results); ++i) out[7] |= Wide{results[i]} << i;
+  out[8] = bits_of(static_cast<float>(a));
+  out[9] = one_nan(std::bit_cast<float>(static_cast<Word>(first)));
+  out[10] = one_nan(a - 0x1.8p52);
+  out[11] = one_nan(a * -0.5);
+  out[12] = one_nan(rounded_to(FE_TOWARDZERO, [&] { return a + b; }));
+  out[13] = one_nan(rounded_to(FE_UPWARD, [&] { return a * b; }));
+  out[14] = one_nan(rounded_to(FE_DOWNWARD, [&] { return std::fma(a, b, a); }));
+  out[15] = bits_of(rounded_to(FE_TOWARDZERO, [&] { return static_cast<float>(-a); }));
+  out[16] = one_nan(std::fabs(a) - std::fabs(b));
+}
+
+TEST_F(Machine, doubles_round_as_those_of_cpp) {
+  for (const char* name : {"DADD", "DMUL", "DFMA", "DSETP", "F2F.F64.F32", "F2F.F32.F64",
+                           "MUFU.RCP64H", "DADD.RZ", "DMUL.RP", "DFMA.RM", "F2F.F32.F64.RZ"}) {
+    EXPECT_TRUE(has_instruction("doubles", name)) << name;
+  }
+  auto records = records_of(kDoubleEdges, kDoubleEdges);
+  expect_run("doubles", records, shape_of(records));
+  expect_records(records, model_doubles);
+}
+
+TEST_F(Machine, random_doubles_round_as_those_of_cpp) {
+  // Of all sizes, and of similar sizes.
+  for (const Wide exponents : {0x7FF0000000000000u, 0x0030000000000000u}) {
+    std::vector<Wide> some(31);
+    Wide state = 1;
+    for (Wide& value : some) {
+      state = state * 6364136223846793005u + 1442695040888963407u;
+      value = (state ^ state >> 31) & (0x800FFFFFFFFFFFFFu | exponents);
+      if (exponents >> 62 == 0) value |= 0x3FC0000000000000u;
+    }
+    auto records = records_of(some, some);
+    expect_run("doubles", records, shape_of(records));
+    expect_records(records, model_doubles);
+  }
 }
 
 // ---- control flow ----
@@ -1000,6 +1156,20 @@ TEST_F(Machine, lanes_that_are_apart_call_functions) {
     Word x = i * 5;
     for (Word k = 0; k < 5 + i % 3; ++k) x = called(x + k, local);
     EXPECT_EQ(words[i], x + local[0] + local[3]) << i;
+  }
+}
+
+TEST_F(Machine, lanes_that_are_apart_keep_barriers_in_registers) {
+  EXPECT_TRUE(has_instruction("run_nested", "BMOV.32.CLEAR"));
+  for (const Word step : {1u, 37u, 0x9E3779B1u}) {
+    auto words = counting(8 * 64, step);
+    auto expected = words;
+    expect_run("run_nested", words, {.threads = 64});
+    for (Word i = 0; i < 64; ++i) {
+      Word* const own = &expected[8 * i];
+      own[0] = nested(10, own[0], i, own + 4);
+    }
+    EXPECT_EQ(words, expected);
   }
 }
 
@@ -1440,7 +1610,7 @@ TEST_F(Machine, a_launch_has_a_limit) {
 }
 
 TEST_F(Machine, an_instruction_that_it_does_not_know_is_refused_before_anything_runs) {
-  const auto program = read_program(kernel("doubles"));
+  const auto program = read_program(kernel("dot_products"));
   ASSERT_FALSE(program);
   EXPECT_EQ(program.error().code, Code::unsupported);
   EXPECT_HAS(program.error().message, "no known instruction");

@@ -189,9 +189,19 @@ class HandlerGenerator {
     return Text{"select({}, {}, {})", expr(Type::boolean, depth), expr(type, depth),
                 expr(type, depth)};
   }
+  // The lesser or greater of two values, or a value clamped between two.
   std::string least(Type type, int depth) {
+    if (random_.chance(20)) {
+      return Text{"clamp({}, {}, {})", expr(type, depth), expr(type, depth), expr(type, depth)};
+    }
     return Text{"{}({}, {})", random_.chance(50) ? "min" : "max", expr(type, depth),
                 expr(type, depth)};
+  }
+  std::string number_function(int depth) {
+    constexpr std::string_view kNames[] = {"exp", "log", "exp2", "log2", "sin", "cos", "tanh"};
+    if (random_.chance(13))
+      return Text{"pow({}, {})", expr(Type::f32, depth), expr(Type::f32, depth)};
+    return Text{"{}({})", random_.pick(kNames), expr(Type::f32, depth)};
   }
 
   std::string integer_operation(Type type, int depth) {
@@ -279,7 +289,7 @@ class HandlerGenerator {
   }
 
   std::string f32(int depth) {
-    constexpr Word kWeights[] = {22, 30, 7, 10, 6, 6, 6, 5, 18};
+    constexpr Word kWeights[] = {22, 30, 7, 10, 6, 6, 6, 5, 8, 18};
     switch (random_.weighted(kWeights)) {
       case 0:
         return leaf(Type::f32);
@@ -300,6 +310,8 @@ class HandlerGenerator {
                     expr(Type::f32, depth)};
       case 7:
         return chosen(Type::f32, depth);
+      case 8:
+        return number_function(depth);
       default: {
         constexpr Type kFrom[] = {Type::u32, Type::u32, Type::i32, Type::i32, Type::f32};
         return Text{"{}({})", random_.chance(50) ? "f32" : "bits_f32",

@@ -216,6 +216,33 @@ inline Value fma(Value a, Value b, Value c) {
 inline Value rotl(Value a, Value b) {
   return call(Function::rotl, {a, b});
 }  ///< rotated left
+inline Value exp(Value a) {
+  return call(Function::exp, {a});
+}  ///< e to the a
+inline Value log(Value a) {
+  return call(Function::log, {a});
+}  ///< natural logarithm
+inline Value exp2(Value a) {
+  return call(Function::exp2, {a});
+}  ///< 2 to the a
+inline Value log2(Value a) {
+  return call(Function::log2, {a});
+}  ///< logarithm to base 2
+inline Value sin(Value a) {
+  return call(Function::sin, {a});
+}  ///< sine
+inline Value cos(Value a) {
+  return call(Function::cos, {a});
+}  ///< cosine
+inline Value tanh(Value a) {
+  return call(Function::tanh, {a});
+}  ///< hyperbolic tangent
+inline Value pow(Value a, Value b) {
+  return call(Function::pow, {a, b});
+}  ///< a to the b
+inline Value clamp(Value a, Value low, Value high) {
+  return call(Function::clamp, {a, low, high});
+}  ///< min(max(a, low), high)
 inline Value u32(Value a) {
   return call(Function::to_u32, {a});
 }  ///< converted

@@ -78,6 +78,15 @@ enum class Function : std::uint8_t {
   bits_f32,  ///< the bits as f32
   printf,    ///< append a debug record
   emit,      ///< append a hit
+  clamp,     ///< the first operand, raised to the second, then lowered to the third
+  exp,       ///< e to the x
+  log,       ///< natural logarithm
+  exp2,      ///< 2 to the x
+  log2,      ///< logarithm to base 2
+  sin,       ///< sine of radians
+  cos,       ///< cosine of radians
+  tanh,      ///< hyperbolic tangent
+  pow,       ///< x to the y
 };
 
 /// Atomic operations on a buffer word; the value of each is the word before.

@@ -7,6 +7,7 @@
 #include "jit/device/buffers.cuh"
 #include "jit/device/item.cuh"
 #include "jit/device/lanes.cuh"
+#include "jit/device/numbers.cuh"
 #include "jit/device/sinks.cuh"
 #include "jit/device/tile.cuh"
 #include "jit/device/turns.cuh"

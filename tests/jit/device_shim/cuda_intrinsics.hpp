@@ -52,3 +52,24 @@ inline float __uint2float_rn(unsigned a) {
 inline float __int2float_rn(int a) {
   return static_cast<float>(a);
 }
+inline double __dadd_rn(double a, double b) {
+  return a + b;
+}
+inline double __dsub_rn(double a, double b) {
+  return a - b;
+}
+inline double __dmul_rn(double a, double b) {
+  return a * b;
+}
+inline double __ddiv_rn(double a, double b) {
+  return a / b;
+}
+inline float __double2float_rn(double a) {
+  return static_cast<float>(a);
+}
+inline long long __double_as_longlong(double value) {
+  return __builtin_bit_cast(long long, value);
+}
+inline double __longlong_as_double(long long bits) {
+  return __builtin_bit_cast(double, bits);
+}

@@ -46,19 +46,39 @@ struct FunctionInfo {
   Function function;      ///< the function
   std::string_view name;  ///< its text
   int argument_count;     ///< operands it takes
+  bool is_reserved;       ///< whether its name cannot be that of a variable or handler
 };
 
 /// Every function, in the order of the enumeration.
 inline constexpr FunctionInfo kFunctions[] = {
-    {Function::min, "min", 2},           {Function::max, "max", 2},
-    {Function::abs, "abs", 1},           {Function::clz, "clz", 1},
-    {Function::popcount, "popcount", 1}, {Function::select, "select", 3},
-    {Function::sqrt, "sqrt", 1},         {Function::floor, "floor", 1},
-    {Function::fma, "fma", 3},           {Function::rotl, "rotl", 2},
-    {Function::to_u32, "u32", 1},        {Function::to_i32, "i32", 1},
-    {Function::to_f32, "f32", 1},        {Function::bits_u32, "bits_u32", 1},
-    {Function::bits_i32, "bits_i32", 1}, {Function::bits_f32, "bits_f32", 1},
-    {Function::printf, "printf", 3},     {Function::emit, "emit", 3},
+    {Function::min, "min", 2, true},
+    {Function::max, "max", 2, true},
+    {Function::abs, "abs", 1, true},
+    {Function::clz, "clz", 1, true},
+    {Function::popcount, "popcount", 1, true},
+    {Function::select, "select", 3, true},
+    {Function::sqrt, "sqrt", 1, true},
+    {Function::floor, "floor", 1, true},
+    {Function::fma, "fma", 3, true},
+    {Function::rotl, "rotl", 2, true},
+    {Function::to_u32, "u32", 1, true},
+    {Function::to_i32, "i32", 1, true},
+    {Function::to_f32, "f32", 1, true},
+    {Function::bits_u32, "bits_u32", 1, true},
+    {Function::bits_i32, "bits_i32", 1, true},
+    {Function::bits_f32, "bits_f32", 1, true},
+    {Function::printf, "printf", 3, true},
+    {Function::emit, "emit", 3, true},
+    // Names that mean the function only before `(`: older handlers may use them for variables.
+    {Function::clamp, "clamp", 3, false},
+    {Function::exp, "exp", 1, false},
+    {Function::log, "log", 1, false},
+    {Function::exp2, "exp2", 1, false},
+    {Function::log2, "log2", 1, false},
+    {Function::sin, "sin", 1, false},
+    {Function::cos, "cos", 1, false},
+    {Function::tanh, "tanh", 1, false},
+    {Function::pow, "pow", 2, false},
 };
 
 /// The table row of a function.
