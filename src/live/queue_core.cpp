@@ -36,8 +36,7 @@ using protocol::Operation;
 // Polls of a waiting thread: first it only pauses, then it yields its core, then it sleeps.
 constexpr int kPausePolls = 1000;
 constexpr int kYieldPolls = 20;
-// Polls between two looks for items that it could run itself. They take longer than a poll, and
-// keep workers from the head of the queue.
+// Polls of a thread that waits for one item between two looks for items that it could run itself.
 constexpr int kPollsBeforeHelp = 8;
 // Polls before a thread that waits for an item that it cannot run itself helps with others.
 constexpr int kPollsBeforeAnyHelp = 64;
@@ -466,10 +465,12 @@ Result<void> QueueCore::await(const IsMet& is_met, std::chrono::nanoseconds time
       if (is_met(false)) return {};
       helped += count;
       if (count == 0) {
-        for (int i = 0; i < kPollsBeforeHelp; ++i, ++polls) {
+        const bool can_help = awaited == backend::LiveKernel::kNoTicket;
+        for (int i = 0; i < (can_help ? 1 : kPollsBeforeHelp); ++i, ++polls) {
           spin_pause();
           if (is_met(false)) return {};
         }
+        ++polls;  // helping takes longer than a poll
       } else if (helped >= kHelpBetweenLooks) {
         if (!deadline) deadline = deadline_after(timeout);
         if (Clock::now() >= *deadline) break;

@@ -48,8 +48,10 @@ constexpr Word kCancelLook = 8;
 constexpr Word kStarvation = 16;
 // Priorities that count as urgent are below this one.
 constexpr Word kFirstPatient = static_cast<Word>(abi::Priority::normal);
-// Pauses between two looks, and empty looks after which the pauses are halved.
-constexpr int kShortInterval = 1;
+// Pauses between two looks: after an item that is not short, and after short ones, whose publishers
+// looks disturb more. Empty looks after which the pauses are halved.
+constexpr int kShortestInterval = 1;
+constexpr int kShortInterval = 2;
 constexpr int kLongInterval = 256;
 constexpr int kPollsPerInterval = 32;
 // Empty looks after which a worker counts as one that only looks.
@@ -585,7 +587,7 @@ bool LiveWorker::is_fence_ready(const LiveQueue& live, WaitingItem& item) {
 // workers that only look together do so as often as one of them would alone.
 void LiveWorker::choose_interval(bool is_short, bool is_long_row) {
   if (!is_short) {
-    interval_ = kShortInterval;
+    interval_ = kShortestInterval;
   } else if (is_long_row) {
     interval_ = std::max(interval_ / 2, kShortInterval);
   } else {
@@ -604,7 +606,7 @@ void LiveWorker::count_idle(bool is_idle) {
 }
 
 void LiveWorker::be_idle() {
-  if (++empty_polls_ % kPollsPerInterval == 0) {
+  if (++empty_polls_ % kPollsPerInterval == 0 && interval_ > kShortInterval) {
     interval_ = std::max(interval_ / 2, kShortInterval);
   }
   if (empty_polls_ >= kPollsBeforeIdle) count_idle(true);
