@@ -14,6 +14,15 @@ using abi::OutcomeCode;
 constexpr std::size_t kMostKept = std::size_t{1} << 20;
 // Looks at a fault word that is on the way. On a CPU it is there before the outcome.
 constexpr int kFaultLooks = 1 << 16;
+// The code of a FAULT whose word never arrives: no item ends with it, and 0 would be DONE.
+constexpr Word kLostCode = abi::kFirstUserFault - 1;
+
+// The code of a ticket that is FAULT. Outcome and code of an item on a GPU may arrive in any order.
+Word fault_code_of(const protocol::QueueProducer& queue, LongWord ticket) {
+  std::optional<Word> code = queue.fault_code(ticket);
+  for (int looks = 0; !code && looks < kFaultLooks; ++looks) code = queue.fault_code(ticket);
+  return code.value_or(kLostCode);
+}
 
 }  // namespace
 
@@ -64,9 +73,7 @@ bool Notes::note(LongWord ticket) {
     case OutcomeCode::fault:
       break;
   }
-  std::optional<Word> code = queue_.fault_code(ticket);
-  for (int looks = 0; !code && looks < kFaultLooks; ++looks) code = queue_.fault_code(ticket);
-  keep(ticket, {.fault_code = code.value_or(0)});
+  keep(ticket, {.fault_code = fault_code_of(queue_, ticket)});
   return true;
 }
 
@@ -105,8 +112,7 @@ Notes::Outcome Notes::find(LongWord ticket) {
   const OutcomeCode code = queue_.outcome(ticket);
   Outcome outcome{.has_ended = code != OutcomeCode::none,
                   .was_cancelled = code == OutcomeCode::cancelled};
-  if (code == OutcomeCode::fault)
-    outcome.completion.fault_code = queue_.fault_code(ticket).value_or(0);
+  if (code == OutcomeCode::fault) outcome.completion.fault_code = fault_code_of(queue_, ticket);
   if (code == OutcomeCode::done && results_ != nullptr) {
     outcome.completion.results = queue_.results(ticket);
   }

@@ -4,7 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <optional>
+#include <span>
+#include <thread>
+#include <vector>
 
+#include "base/spin.hpp"
 #include "live/queue_memory.hpp"
 
 namespace everkernel::live {
@@ -43,6 +47,65 @@ TEST_F(NotesTest, tickets_are_noted_in_order) {
   EXPECT_EQ(notes->noted(), 3u);
   EXPECT_EQ(notes->find(2).completion.fault_code, 300u) << "also after it was noted";
   EXPECT_FALSE(notes->find(3).has_ended);
+}
+
+// A queue in memory of its own, whose outcomes the test stores as a GPU may: in any order.
+class BareQueue {
+ public:
+  BareQueue() {
+    const auto bytes = [this](std::size_t file) {
+      return std::as_writable_bytes(std::span(files_[file]));
+    };
+    protocol::encode_queue(header_, bytes(0), bytes(1));
+  }
+  protocol::QueueProducer producer() { return {header_, begin(0), begin(1)}; }
+  void store_fault(LongWord ticket) {
+    auto* const at = reinterpret_cast<unsigned char*>(begin(1) + header_.outcomes_offset + ticket);
+    __atomic_store_n(at, abi::outcome_byte(OutcomeCode::fault, producer().lap_bit(ticket)),
+                     __ATOMIC_RELEASE);
+  }
+  void store_code(LongWord ticket, Word code) {
+    auto* const at =
+        reinterpret_cast<Word*>(begin(1) + header_.faults_offset + ticket * abi::kWordBytes);
+    __atomic_store_n(at, abi::fault_word(code, producer().lap_bit(ticket)), __ATOMIC_RELAXED);
+  }
+
+ private:
+  struct alignas(abi::kLineBytes) Line {
+    std::byte bytes[abi::kLineBytes];
+  };
+  std::byte* begin(std::size_t file) { return files_[file].front().bytes; }
+
+  abi::QueueHeader header_ = abi::queue_header(abi::EntryFormat::compact, 256, false, 0);
+  std::vector<Line> files_[2] = {std::vector<Line>(header_.producer_bytes / abi::kLineBytes),
+                                 std::vector<Line>(header_.kernel_bytes / abi::kLineBytes)};
+};
+
+TEST(FaultNotes, the_code_of_a_fault_is_waited_for) {
+  BareQueue queue;
+  const protocol::QueueProducer producer = queue.producer();
+  PublishTimes times(256, nullptr);
+  Notes notes(producer, times);
+  for (LongWord ticket = 0; ticket < 256; ++ticket) {
+    std::jthread kernel([&] {
+      queue.store_fault(ticket);
+      for (int i = 0; i < 100; ++i) spin_pause();
+      queue.store_code(ticket, 300);
+    });
+    while (!notes.has_ended(ticket)) spin_pause();
+    ASSERT_EQ(notes.find(ticket).completion.fault_code, 300u) << ticket;
+  }
+}
+
+TEST(FaultNotes, a_fault_whose_code_never_arrives_is_not_taken_for_done) {
+  BareQueue queue;
+  const protocol::QueueProducer producer = queue.producer();
+  PublishTimes times(256, nullptr);
+  Notes notes(producer, times);
+  queue.store_fault(0);
+  EXPECT_NE(notes.find(0).completion.fault_code, 0u);
+  notes.advance(1);
+  EXPECT_NE(notes.find(0).completion.fault_code, 0u);
 }
 
 TEST_F(NotesTest, nothing_is_noted_beyond_the_end_that_is_asked_for) {
