@@ -75,7 +75,7 @@ class NumberFunctions {
     const Long of_finite = v_.choose(base == 0, v_.wide(kLongInfinity | kLongSign), of_numbers);
     const Long bits = v_.choose(base == kInfinity, v_.wide(kLongInfinity), of_finite);
     const Real power = power_of_two(limited_power(v_.widened(y) * v_.real(bits)));
-    // x^0 and (+-1)^y are 1; 0 * infinity came above.
+    // x^0 and 1^y are 1, also where y log x is 0 times infinity.
     const Word magnitude =
         v_.choose((exponent == 0) | (base == kOne), v_.word(kOne), v_.narrowed(snapped(power)));
     // An f32 from 2^25 on is an even number.
