@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "everkernel/base/result.hpp"
+#include "everkernel/ir/diagnostic.hpp"
 #include "everkernel/ir/program.hpp"
 
 namespace everkernel::ir {
@@ -72,14 +73,15 @@ class VerifiedProgram {
   const VerifiedHandler* payload() const;
 
  private:
-  friend Result<VerifiedProgram> verify(Program program);
+  friend Result<VerifiedProgram> verify(Program program, Diagnostics* diagnostics);
   explicit VerifiedProgram(std::vector<VerifiedHandler> handlers)
       : handlers_(std::make_shared<const std::vector<VerifiedHandler>>(std::move(handlers))) {}
   std::shared_ptr<const std::vector<VerifiedHandler>> handlers_;
 };
 
 /// Checks a program against every rule of the language. Fails with `invalid_argument` at the first
-/// mistake; the message begins with `line:column:` where the program came from text.
-Result<VerifiedProgram> verify(Program program);
+/// mistake; the message begins with `line:column:` where the program came from text. `diagnostics`
+/// receives every mistake, without those that only follow from another.
+Result<VerifiedProgram> verify(Program program, Diagnostics* diagnostics = nullptr);
 
 }  // namespace everkernel::ir
