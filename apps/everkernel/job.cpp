@@ -179,7 +179,12 @@ Result<void> read_handlers(const JobText& text, const JobLimits& limits, Job& jo
   const std::string path = beside(job.path, *text.handlers);
   auto file = check_handlers(path, limits.handlers_bytes);
   if (!file) return at_place(job.path, "handlers", file.error());
-  job.handlers = EVERKERNEL_TRY(verified_program(std::move(*file)));
+  auto verified = verified_program(std::move(*file));
+  if (!verified) {
+    verified.error().message = fmt::format("{}: handlers: {}", job.path, verified.error().message);
+    return Failure(std::move(verified).error());
+  }
+  job.handlers = *std::move(verified);
   return {};
 }
 

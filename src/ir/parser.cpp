@@ -87,7 +87,8 @@ bool Parser::expect_assignment(std::string_view hint) {
 // The name that a declaration gives; empty if it cannot be read.
 NameId Parser::new_name(std::string_view of_what) {
   if (panicking_) return body_.intern("");
-  if (token_.kind != TokenKind::word || is_word("in")) {
+  const bool is_loop_word = is_word("in") && next_token().text != "in" && next_token().text != "=";
+  if (token_.kind != TokenKind::word || is_loop_word) {
     handler_state_.has_lost_names = true;
     const bool is_number = token_.kind == TokenKind::number;
     tell_unexpected(Rule::expected_name, fmt::format("the name of {}", of_what),
@@ -689,8 +690,9 @@ ExprId Parser::call_of_unknown(const Token& name) {
   const std::string_view ours = foreign_word(name.text);
   report_(Rule::unknown_function, name.location,
           fmt::format("{} is not a function", in_quotes(name.text)),
-          ours.empty() ? suggestion.hint("docs/handlers.md lists the functions")
-                       : fmt::format("did you mean `{}`?", ours));
+          ours.empty() || !suggestion.best().empty()
+              ? suggestion.hint("docs/handlers.md lists the functions")
+              : fmt::format("did you mean `{}`?", ours));
   advance();
   // A name of a buffer is the value of some functions, such as len.
   if (is_buffer() && next_token().text == ")") {

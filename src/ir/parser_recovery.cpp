@@ -160,10 +160,11 @@ std::optional<std::string_view> Parser::unknown_keyword() {
     for (const std::string_view word : kStatementWords) suggestion.offer(word);
     suggestion.offer("else");
   }
-  std::string_view word = foreign_word(token_.text);
-  if (is_outside || std::ranges::find(kStatementWords, word) == kStatementWords.end()) {
-    word = suggestion.best();
-  }
+  std::string_view word = suggestion.best();
+  if (word.empty() && !is_outside) word = foreign_word(token_.text);
+  const bool is_keyword = is_outside || word == "else" ||
+                          std::ranges::find(kStatementWords, word) != kStatementWords.end();
+  if (!is_keyword) return {};
   if (word.empty()) return {};
   report_(Rule::unknown_keyword, token_.location,
           fmt::format("{} is not a word of the language", shown(token_)),

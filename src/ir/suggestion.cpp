@@ -70,8 +70,13 @@ std::string Suggestion::hint(std::string_view otherwise) const {
 }
 
 std::string_view foreign_word(std::string_view word) {
+  Suggestion nearest(word);
   for (const auto& [foreign, ours] : kForeignWords) {
     if (foreign == word) return ours;
+    if (foreign.size() >= 5) nearest.offer(foreign);  // `lenght` is `len`, too
+  }
+  for (const auto& [foreign, ours] : kForeignWords) {
+    if (foreign == nearest.best()) return ours;
   }
   return {};
 }
