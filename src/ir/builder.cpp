@@ -166,14 +166,32 @@ Value HandlerBuilder::var(std::string_view name, const Value& value) {
   return declare(StmtKind::let_variable, name, value);
 }
 
-void HandlerBuilder::set(const Value& variable, const Value& value) {
-  Stmt stmt{.kind = StmtKind::assign_name, .operands = {add(value)}};
+void HandlerBuilder::assign(const Value& variable, std::optional<BinaryOp> compound,
+                            const Value& value) {
+  Stmt stmt{.kind = StmtKind::assign_name, .operands = {add(value)}, .compound = compound};
   stmt.name = handler_.body.intern(variable.node().name);
   add(stmt);
 }
 
+void HandlerBuilder::set(const Value& variable, const Value& value) {
+  assign(variable, {}, value);
+}
+
+void HandlerBuilder::update(const Value& variable, BinaryOp op, const Value& value) {
+  assign(variable, op, value);
+}
+
 void HandlerBuilder::set(const Place& place, const Value& value) {
-  Stmt stmt{.kind = StmtKind::assign_arg};
+  store(place, {}, value);
+}
+
+void HandlerBuilder::update(const Place& place, BinaryOp op, const Value& value) {
+  store(place, op, value);
+}
+
+void HandlerBuilder::store(const Place& place, std::optional<BinaryOp> compound,
+                           const Value& value) {
+  Stmt stmt{.kind = StmtKind::assign_arg, .compound = compound};
   if (place.buffer() != nullptr) {
     stmt.kind = StmtKind::store;
     stmt.buffer = add(*place.buffer());
@@ -202,9 +220,8 @@ void HandlerBuilder::branch(const Value& condition, const Fill& then, const Fill
   add(stmt);
 }
 
-void HandlerBuilder::loop(StmtKind kind, std::string_view name, const Value& first,
-                          const Value& last, const FillTurn& body) {
-  Stmt stmt{.kind = kind};
+void HandlerBuilder::loop(Stmt stmt, std::string_view name, const Value& first, const Value& last,
+                          const FillTurn& body) {
   stmt.operands[0] = add(first);
   stmt.operands[1] = add(last);
   stmt.name = handler_.body.intern(name);
@@ -215,12 +232,19 @@ void HandlerBuilder::loop(StmtKind kind, std::string_view name, const Value& fir
 
 void HandlerBuilder::for_range(std::string_view name, const Value& first, const Value& last,
                                const FillTurn& body) {
-  loop(StmtKind::for_loop, name, first, last, body);
+  loop({.kind = StmtKind::for_loop}, name, first, last, body);
+}
+
+void HandlerBuilder::for_range(std::string_view name, const Value& first, const Value& last,
+                               const Value& step, const FillTurn& body) {
+  Stmt stmt{.kind = StmtKind::for_loop, .has_step = true};
+  stmt.operands[2] = add(step);
+  loop(stmt, name, first, last, body);
 }
 
 void HandlerBuilder::each(std::string_view name, const Value& first, const Value& last,
                           const FillTurn& body) {
-  loop(StmtKind::each_loop, name, first, last, body);
+  loop({.kind = StmtKind::each_loop}, name, first, last, body);
 }
 
 void HandlerBuilder::while_true(const Value& condition, const Fill& body) {

@@ -51,11 +51,12 @@ bool EffectRules::write(const BufferRef& buffer, Location location) {
   return !refuse_if_pure(location, "writes other buffers than output");
 }
 
-void EffectRules::store(const BufferRef& buffer, Location location) {
+void EffectRules::store(const BufferRef& buffer, Location location, bool is_update) {
   const bool is_refused =
       refuse_if_commutes(location, "writes by one kind of atomic only, not by stores",
                          "use atomic_add or another atomic, or drop commutes");
-  if (!is_refused) write(buffer, location);
+  if (is_refused || !write(buffer, location)) return;
+  if (is_update) load(buffer, location);
 }
 
 void EffectRules::atomic(const Expr& expr, bool result_is_used) {

@@ -20,8 +20,8 @@ class EffectRules {
 
   /// A load from a buffer or from control.
   void load(const BufferRef& buffer, Location location);
-  /// A store to a buffer or to control.
-  void store(const BufferRef& buffer, Location location);
+  /// A store to a buffer or to control; an update reads the word as well.
+  void store(const BufferRef& buffer, Location location, bool is_update);
   /// An atomic; `result_is_used` says whether its value is.
   void atomic(const Expr& expr, bool result_is_used);
   /// The length of a buffer.

@@ -62,10 +62,27 @@ void Parser::end_statement(std::string_view hint) {
   if (!can_go_on) panic();
 }
 
+// The operator of a token such as +=; null for any other.
+const BinaryOpInfo* Parser::find_compound(const Token& token) const {
+  if (token.kind != TokenKind::sign || token.text.size() < 2 || !token.text.ends_with('=')) {
+    return nullptr;
+  }
+  for (const BinaryOpInfo& row : kBinaryOps) {
+    const bool is_it = can_be_compound(row.op) && row.sign.size() + 1 == token.text.size() &&
+                       token.text.starts_with(row.sign);
+    if (is_it) return &row;
+  }
+  return nullptr;
+}
+
 // Whether the value follows. A missing = is reported and taken as written where a value follows;
 // one token too many before the = is left out.
-bool Parser::expect_assignment(std::string_view hint) {
-  if (is_sign("=")) {
+bool Parser::expect_assignment(Stmt& stmt, std::string_view hint) {
+  const bool is_declaration =
+      stmt.kind == StmtKind::let_value || stmt.kind == StmtKind::let_variable;
+  const BinaryOpInfo* const compound = is_declaration ? nullptr : find_compound(token_);
+  if (compound != nullptr) stmt.compound = compound->op;
+  if (is_sign("=") || compound != nullptr) {
     advance();
     return true;
   }
@@ -183,7 +200,8 @@ void Parser::handler_name_and_opcode(Handler& handler) {
   body_ = {};
   handler_state_.has_lost_names = false;  // nothing refers to a handler
   constexpr std::string_view kHint = "declare it as: handler NAME = OPCODE { … }";
-  if (!expect_assignment(kHint)) return;
+  Stmt declaration{.kind = StmtKind::let_value};
+  if (!expect_assignment(declaration, kHint)) return;
   if (token_.kind == TokenKind::number && token_.type == Type::u32) {
     handler.opcode = token_.bits;
     handler_state_.has_opcode = true;
@@ -329,7 +347,7 @@ std::optional<StmtId> Parser::declaration(Stmt stmt) {
     }
   }
   stmt.name = new_name("a variable");
-  if (expect_assignment("a variable needs a first value: let x = 1;")) {
+  if (expect_assignment(stmt, "a variable needs a first value: let x = 1;")) {
     stmt.operands[0] = value();
   } else {
     stmt.operands[0] = unreadable(stmt.location);
@@ -393,11 +411,24 @@ std::optional<StmtId> Parser::counted_loop(Stmt stmt) {
     if (is_instead) advance();
     if (is_word("in")) advance();
   }
+  loop_range(stmt);
+  stmt.body = body_of_statement();
+  return add(stmt);
+}
+
+// Bounds and step. `step` is a word of the language only here.
+void Parser::loop_range(Stmt& stmt) {
   stmt.operands[0] = value();
   expect("..");
   stmt.operands[1] = value();
-  stmt.body = body_of_statement();
-  return add(stmt);
+  if (!is_word("step")) return;
+  if (stmt.kind == StmtKind::each_loop) {
+    unexpected(Rule::expected_brace, "'{'", "only a for has a step: multiply the counter");
+    return;
+  }
+  advance();
+  stmt.has_step = true;
+  stmt.operands[2] = value();
 }
 
 std::optional<StmtId> Parser::await(Stmt stmt) {
@@ -430,7 +461,7 @@ std::optional<StmtId> Parser::assignment_or_call(Stmt stmt) {
       advance();
     }
     stmt.operands[0] = index();
-    if (!expect_assignment("store a word with: output[i] = value;")) return {};
+    if (!expect_assignment(stmt, "store a word with: output[i] = value;")) return {};
     stmt.operands[1] = value();
     end_statement();
     return add(stmt);
@@ -456,7 +487,8 @@ std::optional<StmtId> Parser::assignment_or_call(Stmt stmt) {
 std::optional<StmtId> Parser::name_statement(Stmt stmt) {
   const Token name = token_;
   const Token next = next_token();
-  const bool is_assignment = next.kind == TokenKind::sign && next.text == "=";
+  const bool is_assignment =
+      (next.kind == TokenKind::sign && next.text == "=") || find_compound(next) != nullptr;
   if (const auto word = is_assignment ? std::nullopt : unknown_keyword()) {
     token_.text = *word;
     if (*word != "else") return statement();
@@ -473,20 +505,20 @@ std::optional<StmtId> Parser::name_statement(Stmt stmt) {
   if (is_sign("[")) {
     tell_not_a_buffer(name);
     index();
-    if (expect_assignment()) value();
+    if (expect_assignment(stmt, "store a word with: output[i] = value;")) value();
     end_statement();
     return {};
   }
   stmt.kind = StmtKind::assign_name;
   stmt.name = body_.intern(name.text);
-  const bool is_step = is_sign("+") || is_sign("-");
-  if (!is_sign("=")) {
+  if (!is_assignment) {
+    const bool is_step = is_sign("+") || is_sign("-");
     unexpected(Rule::expected_assignment, "'='",
-               is_step ? fmt::format("write {0} = {0} {1} 1;", name.text, token_.text)
+               is_step ? fmt::format("write {} {}= 1;", name.text, token_.text)
                        : "assign a variable with: name = value;");
     return {};
   }
-  advance();
+  expect_assignment(stmt, "");
   stmt.operands[0] = value();
   end_statement();
   return add(stmt);

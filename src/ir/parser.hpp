@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "everkernel/ir/detail/vocabulary_tables.hpp"
 #include "everkernel/ir/program.hpp"
 #include "ir/lexer.hpp"
 #include "ir/recovery.hpp"
@@ -72,7 +73,8 @@ class Parser {
   // Parts of productions.
   void expect(std::string_view sign);
   void end_statement(std::string_view hint = {});
-  bool expect_assignment(std::string_view hint = {});
+  const BinaryOpInfo* find_compound(const Token& token) const;
+  bool expect_assignment(Stmt& stmt, std::string_view hint);
   NameId new_name(std::string_view of_what);
   std::optional<std::string_view> unknown_keyword();
   ExprId unreadable(Location location);
@@ -95,6 +97,7 @@ class Parser {
   std::optional<StmtId> declaration(Stmt stmt);
   std::optional<StmtId> branch(Stmt stmt);
   std::optional<StmtId> counted_loop(Stmt stmt);
+  void loop_range(Stmt& stmt);
   std::optional<StmtId> await(Stmt stmt);
   std::optional<StmtId> assignment_or_call(Stmt stmt);
   std::optional<StmtId> name_statement(Stmt stmt);

@@ -54,21 +54,23 @@ class Printer {
   void print(const Stmt& stmt) {
     const auto name = [&] { return (*body_)[stmt.name]; };
     const auto value = [&](int i) { return text(stmt.operands[i]); };
+    const std::string_view compound = stmt.compound ? info(*stmt.compound).sign : "";
     switch (stmt.kind) {
       case StmtKind::let_value:
         return line("let {} = {};", name(), value(0));
       case StmtKind::let_variable:
         return line("var {} = {};", name(), value(0));
       case StmtKind::assign_name:
-        return line("{} = {};", name(), value(0));
+        return line("{} {}= {};", name(), compound, value(0));
       case StmtKind::assign_arg:
-        return line("args[{}] = {};", value(0), value(1));
+        return line("args[{}] {}= {};", value(0), compound, value(1));
       case StmtKind::store:
-        return line("{}[{}] = {};", text(stmt.buffer), value(0), value(1));
+        return line("{}[{}] {}= {};", text(stmt.buffer), value(0), compound, value(1));
       case StmtKind::branch:
         return branch(stmt);
       case StmtKind::for_loop:
         line("for {} in {} .. {} ", name(), value(0), value(1));
+        if (stmt.has_step) line("step {} ", value(2));
         return print(stmt.body);
       case StmtKind::each_loop:
         line("each {} in {} .. {} ", name(), value(0), value(1));

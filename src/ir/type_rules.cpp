@@ -61,15 +61,16 @@ Type unary_type(const Reporter& report, const Expr& expr, Type operand) {
   return Type::none;
 }
 
-Type binary_type(const Reporter& report, const Expr& expr, Type left, Type right) {
+// The type of an operator between two values; `sign` is how the text spells it.
+Type operator_type(const Reporter& report, BinaryOp op, const std::string& sign, Location location,
+                   Type left, Type right) {
   if (left == Type::none || right == Type::none) return Type::none;
-  const BinaryOp op = expr.binary;
   const auto result = [&](bool fits, Type type, std::string hint) {
     if (fits) return type;
-    report(Rule::operand_types, expr.location,
-           fmt::format("'{}' cannot be applied to {} and {}", info(op).sign, type_name(left),
-                       type_name(right)),
-           std::move(hint));
+    report(
+        Rule::operand_types, location,
+        fmt::format("'{}' cannot be applied to {} and {}", sign, type_name(left), type_name(right)),
+        std::move(hint));
     return Type::none;
   };
   if (op == BinaryOp::shift_left || op == BinaryOp::shift_right) {
@@ -106,6 +107,16 @@ Type binary_type(const Reporter& report, const Expr& expr, Type left, Type right
       break;
   }
   return result(false, left, "");
+}
+
+Type binary_type(const Reporter& report, const Expr& expr, Type left, Type right) {
+  return operator_type(report, expr.binary, std::string(info(expr.binary).sign), expr.location,
+                       left, right);
+}
+
+bool fits_compound(const Reporter& report, BinaryOp op, Location location, Type place, Type value) {
+  const std::string sign = fmt::format("{}=", info(op).sign);
+  return operator_type(report, op, sign, location, place, value) != Type::none;
 }
 
 Type call_type(const Reporter& report, const Body& body, const Expr& expr,

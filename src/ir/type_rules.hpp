@@ -20,6 +20,9 @@ bool is_integer(Type type);
 Type unary_type(const Reporter& report, const Expr& expr, Type operand);
 /// The type of a binary expression.
 Type binary_type(const Reporter& report, const Expr& expr, Type left, Type right);
+/// Whether a place of type `place` can be assigned with `op=` a value of type `value`, which stands
+/// at that location; reports if not. False also if one of the types is `none`.
+bool fits_compound(const Reporter& report, BinaryOp op, Location location, Type place, Type value);
 /// The type of a call in a body, whose operands have these types; `none` also if it gives no value.
 Type call_type(const Reporter& report, const Body& body, const Expr& expr,
                std::span<const Type> operands);

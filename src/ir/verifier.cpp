@@ -77,6 +77,7 @@ class HandlerVerifier {
   void check_statement(StmtId id);
   void check_declaration(StmtId id, const Stmt& stmt);
   void check_assignment(StmtId id, const Stmt& stmt);
+  void check_assigned(const Stmt& stmt, ExprId value, Type place, std::string_view role);
   void check_arg_store(const Stmt& stmt);
   void check_store(const Stmt& stmt);
   void check_branch(const Stmt& stmt);
@@ -388,7 +389,22 @@ void HandlerVerifier::check_assignment(StmtId id, const Stmt& stmt) {
            "use an atomic on a buffer word, or a variable declared inside the each");
   }
   result_.stmt_locals[static_cast<std::size_t>(id)] = *local;
-  check_is(stmt.operands[0], variable.type, fmt::format("'{}'", name));
+  check_assigned(stmt, stmt.operands[0], variable.type, fmt::format("'{}'", name));
+}
+
+// The value that a place of that type is assigned, with or without an operator.
+void HandlerVerifier::check_assigned(const Stmt& stmt, ExprId value, Type place,
+                                     std::string_view role) {
+  if (!stmt.compound) {
+    check_is(value, place, role);
+    return;
+  }
+  if (!is_known(kBinaryOps, *stmt.compound) || !can_be_compound(*stmt.compound)) {
+    return wrong_(Rule::malformed_tree, stmt.location, "no assignment has this operator");
+  }
+  const Type type = check(value);
+  if (type == Type::none) return;
+  fits_compound(wrong_, *stmt.compound, body_[value].location, place, type);
 }
 
 void HandlerVerifier::check_arg_store(const Stmt& stmt) {
@@ -400,15 +416,15 @@ void HandlerVerifier::check_arg_store(const Stmt& stmt) {
     effects_.store_arg(stmt.location);
   }
   const bool has_index = check_is(stmt.operands[0], Type::u32, "the index");
-  check_is(stmt.operands[1], Type::u32, "an argument word");
+  check_assigned(stmt, stmt.operands[1], Type::u32, "an argument word");
   if (has_index) effects_.store_arg_at(body_[stmt.operands[0]]);
 }
 
 void HandlerVerifier::check_store(const Stmt& stmt) {
   check_buffer(stmt.buffer);
   check_is(stmt.operands[0], Type::u32, "the index");
-  check_is(stmt.operands[1], Type::u32, "a buffer word");
-  effects_.store(stmt.buffer, stmt.location);
+  check_assigned(stmt, stmt.operands[1], Type::u32, "a buffer word");
+  effects_.store(stmt.buffer, stmt.location, /*is_update=*/stmt.compound.has_value());
 }
 
 void HandlerVerifier::check_branch(const Stmt& first) {
@@ -452,6 +468,7 @@ void HandlerVerifier::check_counted_loop(StmtId id, const Stmt& stmt) {
   } else {
     check(stmt.operands[1]);
   }
+  if (stmt.has_step && !is_each) check_is(stmt.operands[2], first, "the step");
   const auto outer = bindings_;
   loops_.push_back(is_each ? LoopKind::each : LoopKind::ordinary);
   const auto local = declare(stmt.name, first, /*is_variable=*/false, stmt.location);

@@ -1,5 +1,6 @@
 // LLVM IR of one handler: its statements.
 #include "jit/llvm_handler.hpp"
+#include "jit/llvm_values.hpp"
 
 namespace everkernel::jit {
 
@@ -18,18 +19,19 @@ void LlvmHandlerCodegen::emit(StmtId id) {
     case StmtKind::let_value:
     case StmtKind::let_variable:
     case StmtKind::assign_name: {
-      Value* const value = emit(stmt.operands[0]);
-      builder_.CreateStore(value, locals_[static_cast<std::size_t>(verified_.local(id))]);
+      const auto local = static_cast<std::size_t>(verified_.local(id));
+      Value* value = emit(stmt.operands[0]);
+      if (stmt.compound && stmt.kind == StmtKind::assign_name) {
+        llvm::AllocaInst* const variable = locals_[local];
+        Value* const before = builder_.CreateLoad(variable->getAllocatedType(), variable);
+        value = emit_binary(builder_, *stmt.compound, verified_.locals[local].type, before, value,
+                            /*cannot_wrap=*/false);
+      }
+      builder_.CreateStore(value, locals_[local]);
       return;
     }
-    case StmtKind::assign_arg: {
-      Value* const index = emit(stmt.operands[0]);
-      Value* const word = emit(stmt.operands[1]);
-      fault_unless(builder_.CreateICmpULT(index, builder_.getInt32(abi::kSlotArgs)),
-                   [&] { return code(FaultCode::index_out_of_range); });
-      builder_.CreateStore(word, arg_pointer(index));
-      return;
-    }
+    case StmtKind::assign_arg:
+      return emit_assign_arg(stmt);
     case StmtKind::store:
       return emit_store(id, stmt);
     case StmtKind::branch:
@@ -64,13 +66,40 @@ void LlvmHandlerCodegen::emit(StmtId id) {
   }
 }
 
+void LlvmHandlerCodegen::emit_assign_arg(const Stmt& stmt) {
+  const auto check = [&](Value* index) {
+    fault_unless(builder_.CreateICmpULT(index, builder_.getInt32(abi::kSlotArgs)),
+                 [&] { return code(FaultCode::index_out_of_range); });
+  };
+  Value* const index = emit(stmt.operands[0]);
+  if (!stmt.compound) {
+    Value* const word = emit(stmt.operands[1]);
+    check(index);
+    builder_.CreateStore(word, arg_pointer(index));
+    return;
+  }
+  check(index);
+  Value* const before = builder_.CreateLoad(builder_.getInt32Ty(), arg_pointer(index));
+  Value* const word = emit(stmt.operands[1]);
+  builder_.CreateStore(emit_binary(builder_, *stmt.compound, Type::u32, before, word, false),
+                       arg_pointer(index));
+}
+
 void LlvmHandlerCodegen::emit_store(StmtId id, const Stmt& stmt) {
   const bool is_proven = proven_.stores.contains(id);
   Value* const handle = handle_value(stmt.buffer);
   Value* const index = emit(stmt.operands[0], is_proven);
+  if (!stmt.compound) {
+    Value* const word = emit(stmt.operands[1]);
+    Value* const pointer = place(stmt.buffer.kind, handle, index, memory::Access::write, is_proven);
+    return store_word(stmt.buffer.kind, word, pointer);
+  }
+  Value* const pointer =
+      place(stmt.buffer.kind, handle, index, memory::Access::read_write, is_proven);
+  Value* const before = load_word(stmt.buffer.kind, pointer);
   Value* const word = emit(stmt.operands[1]);
-  Value* const pointer = place(stmt.buffer.kind, handle, index, memory::Access::write, is_proven);
-  store_word(stmt.buffer.kind, word, pointer);
+  store_word(stmt.buffer.kind,
+             emit_binary(builder_, *stmt.compound, Type::u32, before, word, false), pointer);
 }
 
 void LlvmHandlerCodegen::emit_branch(const Stmt& stmt) {

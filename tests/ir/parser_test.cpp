@@ -170,6 +170,10 @@ TEST(Parser, reads_every_kind_of_statement) {
   };
   constexpr Row kRows[] = {
       {"let a = 1;", StmtKind::let_value},
+      {"a += 1;", StmtKind::assign_name},
+      {"args[1] <<= 1;", StmtKind::assign_arg},
+      {"output[1] |= 1;", StmtKind::store},
+      {"for i in 0 .. 1 step 2 {}", StmtKind::for_loop},
       {"var a = 1;", StmtKind::let_variable},
       {"a = 1;", StmtKind::assign_name},
       {"args[1] = 1;", StmtKind::assign_arg},

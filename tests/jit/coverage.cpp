@@ -97,6 +97,17 @@ class Walker {
     add(std::string(kStatements[static_cast<std::size_t>(stmt.kind)]));
     if (stmt.kind == StmtKind::branch && stmt.otherwise) add("else");
     if (stmt.kind == StmtKind::store) add(fmt::format("store {}", buffer_name(stmt.buffer.kind)));
+    if (stmt.compound) {
+      const bool is_name = stmt.kind == StmtKind::assign_name;
+      const std::string_view of = stmt.kind == StmtKind::store ? buffer_name(stmt.buffer.kind)
+                                  : is_name                    ? "name"
+                                                               : "args";
+      add(fmt::format("{} op=", of));
+      add(fmt::format("{}=", info(*stmt.compound).sign));
+    }
+    if (stmt.kind == StmtKind::for_loop && stmt.has_step) {
+      add(fmt::format("step of {}", type_name(verified_.type(stmt.operands[2]))));
+    }
     if (stmt.kind == StmtKind::for_loop || stmt.kind == StmtKind::each_loop) {
       add(fmt::format("{} over {}", stmt.kind == StmtKind::for_loop ? "for" : "each",
                       type_name(verified_.type(stmt.operands[0]))));
@@ -148,8 +159,14 @@ std::set<std::string> features_of(const VerifiedHandler& handler) {
 std::vector<std::string> all_features() {
   std::vector<std::string> all(std::begin(kStatements), std::end(kStatements));
   all.insert(all.end(),
-             {"else", "name", "args", "payload", "pure", "commutes", "scope lane", "scope warp",
-              "scope group", "for over u32", "for over i32", "each over u32", "each over i32"});
+             {"else",         "name",          "args",          "payload",     "pure",
+              "commutes",     "scope lane",    "scope warp",    "scope group", "for over u32",
+              "for over i32", "each over u32", "each over i32", "name op=",    "args op=",
+              "input op=",    "output op=",    "control op=",   "buffer op=",  "step of u32",
+              "step of i32"});
+  for (const BinaryOpInfo& row : kBinaryOps) {
+    if (can_be_compound(row.op)) all.push_back(fmt::format("{}=", row.sign));
+  }
   for (const Type type : {Type::u32, Type::i32, Type::f32, Type::boolean}) {
     all.emplace_back(type_name(type));
     all.push_back(fmt::format("literal {}", type_name(type)));

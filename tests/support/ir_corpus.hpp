@@ -99,6 +99,19 @@ handler pure_bound = 78 pure commutes { atomic_max(output[0], input[0]); })",
   if param == 5 { } else { }
   output[0] = x;
 })",
+    R"(handler updates = 80 {
+  var u = 1; var s = 2i; var x = 1.5;
+  u += 3; u -= 1; u *= 5; u /= 2; u %= 7; u &= 6; u |= 9; u ^= 3; u <<= 2; u >>= 1;
+  s += 3i; s <<= 2; s >>= 1; s %= 5i; x += 1.0e1; x -= 0.25; x *= 2.0; x /= 3.0e-2;
+  args[3] += 1; args[param & 7] ^= u; output[u & 3] += u; control[160] |= 1; buffer(2)[0] -= 1;
+  output[0] = u; output[1] += u32(s); output[2] = bits_u32(x);
+})",
+    R"(handler steps = 81 {
+  for i in 0 .. 10 step 3 { output[i] += i; }
+  for i in -5i .. 5i step 2i { output[u32(i + 5i)] = u32(i); }
+  for i in 0 .. len(output) step max(param, 1) { for j in i .. 9 step 4 { output[0] += j; } }
+  let step = 2; for k in 0 .. 4 step step { output[k] = step; }
+})",
 };
 
 }  // namespace everkernel::test

@@ -33,6 +33,9 @@ constexpr std::string_view kFloatLiterals[] = {"0.0",   "1.0",       "0.5",     
                                                "2.0",   "3.0",       "0.1",          "16777216.0",
                                                "0.001", "3.4028e38", "2147483648.0", "1.0e-40"};
 
+constexpr std::string_view kIntegerSigns[] = {"*", "/", "%", "+", "-", "&", "^", "|", "<<", ">>"};
+constexpr std::string_view kFloatSigns[] = {"*", "/", "+", "-"};
+
 enum class LoopKind : std::uint8_t { ordinary, each };
 
 struct Variable {
@@ -195,8 +198,7 @@ class HandlerGenerator {
   }
 
   std::string integer_operation(Type type, int depth) {
-    constexpr std::string_view kSigns[] = {"*", "/", "%", "+", "-", "&", "^", "|", "<<", ">>"};
-    const std::string_view sign = random_.pick(kSigns);
+    const std::string_view sign = random_.pick(kIntegerSigns);
     if (sign == "<<" || sign == ">>") {
       return Text{
           "({} {} {})", expr(type, depth), sign,
@@ -284,8 +286,7 @@ class HandlerGenerator {
       case 0:
         return leaf(Type::f32);
       case 1: {
-        constexpr std::string_view kSigns[] = {"*", "/", "+", "-"};
-        return pair(random_.pick(kSigns), Type::f32, depth);
+        return pair(random_.pick(kFloatSigns), Type::f32, depth);
       }
       case 2:
         return fmt::format("(-{})", expr(Type::f32, depth));
@@ -484,6 +485,8 @@ class HandlerGenerator {
       case 4: {
         const std::string of = buffer(Use::write);
         const std::string at = index(of, Use::write, 2);
+        // An update reads the word, which pure allows of no output.
+        if (!is_pure_ && random_.chance(30)) return line(level, update(of + "[" + at + "]", depth));
         return line(level, fmt::format("{}[{}] = {};", of, at, stored(depth)));
       }
       case 5:
@@ -508,6 +511,11 @@ class HandlerGenerator {
     }
   }
 
+  // `place op= value` of a u32 place.
+  std::string update(const std::string& place, int depth) {
+    return Text{"{} {}= {};", place, random_.pick(kIntegerSigns), expr(Type::u32, depth)};
+  }
+
   // The value of a store: floats pass through bits_u32, so that their bits are compared.
   std::string stored(int depth) {
     const Word kind = random_.below(10);
@@ -529,7 +537,15 @@ class HandlerGenerator {
         find([&](const Variable& v) { return v.is_variable && !(in_each && v.is_outside_each); });
     if (variable == nullptr) return declaration_statement(level, true, depth);
     const std::string name = variable->name;
-    return line(level, fmt::format("{} = {};", name, expr(variable->type, depth)));
+    const Type type = variable->type;
+    if (type != Type::boolean && random_.chance(40)) {
+      const std::string_view sign =
+          type == Type::f32 ? random_.pick(kFloatSigns) : random_.pick(kIntegerSigns);
+      const bool is_shift = sign == "<<" || sign == ">>";
+      return line(level,
+                  fmt::format("{} {}= {};", name, sign, expr(is_shift ? Type::u32 : type, depth)));
+    }
+    return line(level, fmt::format("{} = {};", name, expr(type, depth)));
   }
 
   std::string arg_store(int level, int depth) {
@@ -541,6 +557,7 @@ class HandlerGenerator {
     if ((at == "0" || at == "1") && random_.chance(80)) {
       return line(level, fmt::format("args[{}] = {};", at, random_.pick(kHandles)));
     }
+    if (random_.chance(25)) return line(level, update("args[" + at + "]", depth));
     return line(level, fmt::format("args[{}] = {};", at, expr(Type::u32, depth)));
   }
 
@@ -578,10 +595,21 @@ class HandlerGenerator {
     return Text{"(-{}i) .. {}i", random_.below(6), random_.below(9)};
   }
 
+  // Mostly small; sometimes huge, sometimes refused when it runs.
+  std::string step(bool is_signed) {
+    const std::string_view suffix = is_signed ? "i" : "";
+    const Word kind = random_.below(100);
+    if (kind < 80) return fmt::format("{}{}", random_.between(1, 5), suffix);
+    if (kind < 90) return fmt::format("{}{}", 0x7FFFFFFFu - random_.below(3), suffix);
+    if (kind < 94) return is_signed ? Text{"(-{}i)", random_.below(3)} : Text{"{}", 0};
+    return expr(is_signed ? Type::i32 : Type::u32, 1);
+  }
+
   std::string counted_loop(int level, LoopKind kind) {
     const std::string unsigned_range = range();
     const bool is_signed = unsigned_range.empty();
-    const std::string bounds = is_signed ? signed_range() : unsigned_range;
+    std::string bounds = is_signed ? signed_range() : unsigned_range;
+    if (kind == LoopKind::ordinary && random_.chance(30)) bounds += " step " + step(is_signed);
     loops_.push_back(kind);
     const std::size_t outer = variables_.size();
     const std::string name = declare(is_signed ? Type::i32 : Type::u32, false, true);

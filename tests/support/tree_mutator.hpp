@@ -156,8 +156,14 @@ class TreeMutator {
   }
 
   void mutate(ir::Stmt& stmt, const ir::Body& body) {
-    auto& [kind, name, buffer, operands, inner, otherwise, location] = stmt;
-    switch (choices_.below(9)) {
+    auto& [kind, name, buffer, operands, compound, has_step, inner, otherwise, location] = stmt;
+    switch (choices_.below(11)) {
+      case 6:
+        if (compound && choices_.below(2) == 0) return compound.reset();
+        compound.emplace();
+        return change(*compound, 18);
+      case 7:
+        return change(has_step);
       case 0:
         return change(kind, 18);
       case 1:

@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -264,6 +265,10 @@ class HandlerBuilder {
   void set(const Value& variable, const Value& value);
   /// place = value, of a buffer or of args.
   void set(const Place& place, const Value& value);
+  /// name op= value, for a name that var() returned.
+  void update(const Value& variable, BinaryOp op, const Value& value);
+  /// place op= value, of a buffer or of args.
+  void update(const Place& place, BinaryOp op, const Value& value);
   /// A call for its effect, such as an atomic whose value is not used.
   void run(const Value& value);
   /// printf(fmt, a, b).
@@ -274,6 +279,9 @@ class HandlerBuilder {
   void branch(const Value& condition, const Fill& then, const Fill& otherwise = nullptr);
   /// for name in first .. last { body }.
   void for_range(std::string_view name, const Value& first, const Value& last,
+                 const FillTurn& body);
+  /// for name in first .. last step step { body }.
+  void for_range(std::string_view name, const Value& first, const Value& last, const Value& step,
                  const FillTurn& body);
   /// each name in first .. last { body }.
   void each(std::string_view name, const Value& first, const Value& last, const FillTurn& body);
@@ -307,7 +315,9 @@ class HandlerBuilder {
   void add(Stmt stmt);
   BlockId fill(const Fill& fill);
   Value declare(StmtKind kind, std::string_view name, const Value& value);
-  void loop(StmtKind kind, std::string_view name, const Value& first, const Value& last,
+  void assign(const Value& variable, std::optional<BinaryOp> compound, const Value& value);
+  void store(const Place& place, std::optional<BinaryOp> compound, const Value& value);
+  void loop(Stmt stmt, std::string_view name, const Value& first, const Value& last,
             const FillTurn& body);
   void await(StmtKind kind, const Value& source, const Value& block, const Value& destination,
              const Value& bytes);

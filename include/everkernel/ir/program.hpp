@@ -88,6 +88,33 @@ enum class StmtKind : std::uint8_t {
   await_write,    ///< request a write, run again when it is done
 };
 
+/// Whether the operator may stand before the = of an assignment.
+constexpr bool can_be_compound(BinaryOp op) {
+  switch (op) {
+    case BinaryOp::multiply:
+    case BinaryOp::divide:
+    case BinaryOp::remainder:
+    case BinaryOp::add:
+    case BinaryOp::subtract:
+    case BinaryOp::shift_left:
+    case BinaryOp::shift_right:
+    case BinaryOp::bit_and:
+    case BinaryOp::bit_xor:
+    case BinaryOp::bit_or:
+      return true;
+    case BinaryOp::less:
+    case BinaryOp::less_equal:
+    case BinaryOp::greater:
+    case BinaryOp::greater_equal:
+    case BinaryOp::equal:
+    case BinaryOp::not_equal:
+    case BinaryOp::logical_and:
+    case BinaryOp::logical_or:
+      return false;
+  }
+  return false;
+}
+
 /// Whether a statement is a `for`, `each` or `while`.
 constexpr bool is_loop(StmtKind kind) {
   return kind == StmtKind::for_loop || kind == StmtKind::each_loop || kind == StmtKind::while_loop;
@@ -99,6 +126,8 @@ struct Stmt {
   NameId name = {};                       ///< of let, var, assign_name, for, each
   BufferRef buffer = {};                  ///< of a store
   ExprId operands[4] = {};                ///< index and value; bounds; condition; the four of await
+  std::optional<BinaryOp> compound = {};  ///< of an assignment or store: `place op= value`
+  bool has_step = false;                  ///< of a for: operand 2 is its step
   BlockId body = {};                      ///< of a branch or loop
   std::optional<BlockId> otherwise = {};  ///< of a branch
   Location location = {};                 ///< where it begins
