@@ -25,10 +25,10 @@ bool is_hex(char c) {
 }
 
 // Longest first, so that `<<` is not read as two `<`.
-constexpr std::string_view kSigns[] = {"<<=", ">>=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=",
-                                       "..",  "<<",  ">>", "<=", ">=", "==", "!=", "&&", "||", "{",
-                                       "}",   "(",   ")",  "[",  "]",  ";",  ",",  "=",  "+",  "-",
-                                       "*",   "/",   "%",  "<",  ">",  "&",  "^",  "|",  "~",  "!"};
+constexpr std::string_view kSigns[] = {
+    "<<=", ">>=", "->", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "..", "<<", ">>",
+    "<=",  ">=",  "==", "!=", "&&", "||", "{",  "}",  "(",  ")",  "[",  "]",  ";",  ":",
+    ",",   "=",   "+",  "-",  "*",  "/",  "%",  "<",  ">",  "&",  "^",  "|",  "~",  "!"};
 
 // A literal, shortened for messages.
 std::string shown(std::string_view text) {
@@ -72,7 +72,6 @@ std::string_view remedy(char32_t point) {
     case U'\'':
       return "there is no text in this language: printf and emit take numbers";
     case U'?':
-    case U':':
       return "use select(condition, a, b) to choose between two values";
     case U'.':
       return "write fractions like 0.5 and ranges like 0 .. n";

@@ -149,19 +149,160 @@ StmtId Parser::add(const Stmt& stmt) {
 
 Program Parser::program() {
   advance();
-  Program program;
   while (!is_end()) {
+    if (is_definition()) {
+      handler_state_ = {};
+      overclosed_ = {};
+      is_word("const") ? constant() : function();
+      definitions_state_.has_lost_names |= handler_state_.has_lost_names;
+      continue;
+    }
     if (const auto word = unknown_keyword()) token_.text = *word;
     if (!is_word("handler") && !is_word("payload")) {
       outside_of_handlers();
       continue;
     }
     handler_state_ = {};
-    program.handlers.push_back(handler());
+    program_.handlers.push_back(handler());
     recovered_.push_back(handler_state_);
   }
-  return program;
+  return std::move(program_);
 }
+
+// ---- constants and functions ----
+
+void Parser::constant() {
+  Constant constant{.location = token_.location};
+  body_ = {};
+  advance();
+  constant.name = body_[new_name("a constant")];
+  body_ = {};
+  Stmt declaration{.kind = StmtKind::let_value};
+  if (expect_assignment(declaration, "a constant has a value: const N = 64;")) {
+    constant.value = value();
+  } else {
+    constant.value = unreadable(constant.location);
+  }
+  end_statement();
+  if (panicking_) {
+    is_abandoned_ = false;
+    resume();
+    skip_to_statement();
+  }
+  constant.body = std::move(body_);
+  program_.constants.push_back(std::move(constant));
+}
+
+void Parser::function() {
+  const DepthGuard guard(block_depth_);
+  UserFunction function{.location = token_.location};
+  const std::size_t start = token_.offset;
+  body_ = {};
+  advance();
+  function.name = body_[new_name("a function")];
+  body_ = {};
+  parameters(function);
+  if (is_sign("->")) {
+    advance();
+    function.result = type();
+  } else {
+    unexpected(Rule::expected_type, "'->' and the type of the value",
+               "write fn name(x: u32) -> u32 { return x; }");
+    function.result = Type::none;
+  }
+  if (panicking_) {
+    function.result = Type::none;
+    resume();
+    skip_to_header_end();
+  }
+  function_body(function);
+  function.text_bytes = previous_end_ - start;
+  function.body = std::move(body_);
+  program_.functions.push_back(std::move(function));
+}
+
+void Parser::parameters(UserFunction& function) {
+  expect("(");
+  while (!panicking_ && !is_sign(")")) {
+    if (!function.parameters.empty()) expect(",");
+    Parameter parameter{.location = token_.location};
+    parameter.name = body_[new_name("a parameter")];
+    if (is_sign(":")) {
+      advance();
+    } else {
+      unexpected(Rule::expected_type, "':' and a type", "write x: u32");
+    }
+    parameter.type = type();
+    if (!panicking_) function.parameters.push_back(std::move(parameter));
+  }
+  expect(")");
+}
+
+Type Parser::type() {
+  constexpr Type kTypes[] = {Type::u32, Type::i32, Type::f32, Type::boolean};
+  for (const Type type : kTypes) {
+    if (!is_word(type_name(type))) continue;
+    advance();
+    return type;
+  }
+  Suggestion suggestion(token_.text);
+  for (const Type type : kTypes) suggestion.offer(type_name(type));
+  const std::string_view ours =
+      token_.kind == TokenKind::word ? foreign_word(token_.text) : std::string_view();
+  unexpected(Rule::expected_type, "a type: u32, i32, f32 or bool",
+             ours.empty() ? suggestion.hint("name the type of the value")
+                          : fmt::format("did you mean `{}`?", ours));
+  return Type::none;
+}
+
+// Lets and one return, between braces.
+void Parser::function_body(UserFunction& function) {
+  Block block{.location = token_.location};
+  function.value = unreadable(token_.location);
+  bool has_value = false;
+  const auto recover = [&] {
+    if (!panicking_) return;
+    is_abandoned_ = false;
+    resume();
+    skip_to_statement();
+  };
+  if (!is_sign("{")) {
+    unexpected(Rule::expected_brace, "'{'", "a function has a block that ends with return");
+    recover();
+  } else {
+    advance();
+    while (!is_sign("}") && !is_end() && !is_declaration() && !is_definition()) {
+      const std::size_t before = token_.offset;
+      if (is_word("let") && !has_value) {
+        if (const auto stmt = declaration({.location = token_.location})) {
+          block.statements.push_back(*stmt);
+        }
+      } else if (is_word("return") && !has_value) {
+        has_value = true;
+        advance();
+        function.value = value();
+        end_statement();
+      } else {
+        unexpected(Rule::expected_statement, has_value ? "'}'" : "'let' or 'return'",
+                   "a function consists of lets and one return at its end");
+      }
+      recover();
+      if (token_.offset == before) advance();
+    }
+    if (!has_value) {
+      tell_unexpected(Rule::expected_statement, "'return'",
+                      "a function ends with the value that it returns");
+    }
+    if (is_sign("}")) {
+      advance();
+    } else {
+      missing_close(block);
+    }
+  }
+  body_.root = body_.add(std::move(block));
+}
+
+// ---- handlers ----
 
 Handler Parser::handler() {
   Handler handler{.location = token_.location};
@@ -496,12 +637,13 @@ std::optional<StmtId> Parser::name_statement(Stmt stmt) {
     if (is_sign("{")) block();
     return {};
   }
-  advance();
-  if (is_sign("(")) {
-    call_of_unknown(name);
+  if (next.kind == TokenKind::sign && next.text == "(") {
+    stmt.kind = StmtKind::evaluate;
+    stmt.operands[0] = value();
     end_statement();
-    return {};
+    return add(stmt);
   }
+  advance();
   if (is_sign("[")) {
     tell_not_a_buffer(name);
     index();
@@ -649,7 +791,7 @@ ExprId Parser::name_or_builtin() {
     expr.name = body_.intern(name.text);
   }
   advance();
-  if (is_sign("(") && expr.kind == ExprKind::name) return call_of_unknown(name);
+  if (is_sign("(") && expr.kind == ExprKind::name) return user_call(name);
   if (is_sign("[") && expr.kind != ExprKind::literal) {
     tell_not_a_buffer(name);
     index();
@@ -713,31 +855,49 @@ ExprId Parser::atomic(AtomicOp op) {
   return panicking_ ? ExprId{} : unreadable(name.location);
 }
 
-// The current token is the parenthesis behind a name that no function has.
-ExprId Parser::call_of_unknown(const Token& name) {
+// Only functions of the language take a buffer by its name.
+void Parser::tell_no_function_of_buffers(const Token& name) {
   Suggestion suggestion(name.text);
-  for (const FunctionInfo& row : kFunctions) suggestion.offer(row.name);
-  for (const AtomicOpInfo& row : kAtomicOps) suggestion.offer(row.name);
-  for (const std::string_view word : {"len", "buffer"}) suggestion.offer(word);
+  suggestion.offer("len");
   const std::string_view ours = foreign_word(name.text);
   report_(Rule::unknown_function, name.location,
           fmt::format("{} is not a function", in_quotes(name.text)),
-          ours.empty() || !suggestion.best().empty()
-              ? suggestion.hint("docs/handlers.md lists the functions")
-              : fmt::format("did you mean `{}`?", ours));
+          ours.empty() ? suggestion.hint("len(buffer) is the only function of a buffer")
+                       : fmt::format("did you mean `{}`?", ours));
+}
+
+// The current token is the parenthesis behind the name of a function of the program.
+ExprId Parser::user_call(const Token& name) {
+  Expr expr{.kind = ExprKind::user_call, .location = name.location};
+  expr.name = body_.intern(name.text);
   advance();
-  // A name of a buffer is the value of some functions, such as len.
+  std::vector<ExprId> arguments;
   if (is_buffer() && next_token().text == ")") {
+    tell_no_function_of_buffers(name);
     advance();
-  } else if (!is_sign(")")) {
-    expression();
-    while (!panicking_ && is_sign(",")) {
+    expect(")");
+    return panicking_ ? ExprId{} : unreadable(name.location);
+  }
+  while (!panicking_ && !(arguments.empty() && is_sign(")"))) {
+    if (!arguments.empty()) {
+      if (!is_sign(",")) break;
       advance();
-      expression();
     }
+    arguments.push_back(expression());
   }
   expect(")");
-  return panicking_ ? ExprId{} : unreadable(name.location);
+  if (panicking_) return {};
+  constexpr std::size_t kMostArguments = 255;
+  if (arguments.size() > kMostArguments) {
+    report_(Rule::argument_count, name.location,
+            fmt::format("this call has {} values, at most {} are allowed", arguments.size(),
+                        kMostArguments));
+    return unreadable(name.location);
+  }
+  expr.operand_count = static_cast<std::uint8_t>(arguments.size());
+  expr.bits = static_cast<std::uint32_t>(body_.arguments.size());
+  body_.arguments.insert(body_.arguments.end(), arguments.begin(), arguments.end());
+  return add(expr);
 }
 
 void Parser::tell_not_a_buffer(const Token& name) {
@@ -789,6 +949,7 @@ Result<Program> parse(std::string_view text, std::size_t limit, Diagnostics* dia
   Diagnostics found;
   Program program;
   std::vector<Recovered> recovered;
+  Recovered definitions;
   if (text.size() > limit) {
     found.add({.rule = Rule::text_too_long,
                .location = {1, 1},
@@ -798,11 +959,12 @@ Result<Program> parse(std::string_view text, std::size_t limit, Diagnostics* dia
     Parser parser(text, found);
     program = parser.program();
     recovered = parser.recovered();
+    definitions = parser.recovered_definitions();
   }
   if (found.empty()) return program;
   Failure failure = found.first();
   if (diagnostics != nullptr) {
-    verify_recovered(std::move(program), recovered, found);
+    verify_recovered(std::move(program), recovered, definitions, found);
     diagnostics->merge(std::move(found));
   }
   return failure;

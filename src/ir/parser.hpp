@@ -30,6 +30,8 @@ class Parser {
   Program program();
   /// What could be read of each of them.
   const std::vector<Recovered>& recovered() const { return recovered_; }
+  /// What could be read of the constants and functions.
+  const Recovered& recovered_definitions() const { return definitions_state_; }
 
  private:
   // Tokens.
@@ -84,6 +86,14 @@ class Parser {
 
   // Grammar.
   void outside_of_handlers();
+  bool is_definition() const;
+  void constant();
+  void function();
+  void parameters(UserFunction& function);
+  Type type();
+  void function_body(UserFunction& function);
+  void tell_no_function_of_buffers(const Token& name);
+  ExprId user_call(const Token& name);
   Handler handler();
   void handler_name_and_opcode(Handler& handler);
   void attributes(Handler& handler);
@@ -110,7 +120,6 @@ class Parser {
   ExprId call(Function function);
   ExprId atomic(AtomicOp op);
   bool arguments(Expr& expr, std::size_t first, std::size_t count, std::string_view callee);
-  ExprId call_of_unknown(const Token& name);
   void tell_not_a_buffer(const Token& name);
   ExprId index();
   bool is_buffer() const;
@@ -127,6 +136,8 @@ class Parser {
   Body body_;
   std::vector<Recovered> recovered_;
   Recovered handler_state_;
+  Recovered definitions_state_;
+  Program program_;
   std::size_t previous_end_ = 0;                // offset of the end of the token before
   Location previous_place_ = {1, 1};            // the place right behind it
   std::uint32_t previous_line_ = 0;             // the line on which it ends

@@ -181,6 +181,7 @@ bool Parser::is_statement_word() const {
 
 // Whether a handler or the payload begins here.
 bool Parser::is_declaration() const {
+  if (is_first_on_line() && token_.location.column == 1 && is_definition()) return true;
   if (!is_word("handler") && !is_word("payload")) return false;
   Lexer ahead = lexer_;
   const Token next = ahead.next();
@@ -189,6 +190,13 @@ bool Parser::is_declaration() const {
   const Token assignment = ahead.next();
   if (assignment.text == "=") return ahead.next().kind == TokenKind::number;
   return is_first_on_line() && assignment.kind == TokenKind::number;
+}
+
+// Whether a constant or function begins here; their words have no meaning elsewhere.
+bool Parser::is_definition() const {
+  if (!is_word("const") && !is_word("fn")) return false;
+  const Token next = next_token();
+  return next.kind == TokenKind::word || (block_depth_ == 0 && next.kind != TokenKind::end);
 }
 
 // Whether this is the else of an if, not just its word.
@@ -249,7 +257,7 @@ void Parser::skip_to_header_end() {
 }
 
 void Parser::skip_to_declaration() {
-  while (!is_end() && !is_word("handler") && !is_word("payload")) advance();
+  while (!is_end() && !is_word("handler") && !is_word("payload") && !is_definition()) advance();
 }
 
 // Behind the block that begins here.
@@ -357,7 +365,7 @@ void Parser::outside_of_handlers() {
               "remove it, or add the { that it closes");
     }
     overclosed_ = {};
-    recovered_.back().has_lost_blocks = true;
+    if (!recovered_.empty()) recovered_.back().has_lost_blocks = true;
   } else {
     tell_unexpected(Rule::expected_declaration, "'handler' or 'payload'",
                     recovered_.empty() ? "a file holds handlers: handler NAME = OPCODE { … }"

@@ -14,16 +14,16 @@ constexpr bool is_unreadable(const Expr& expr) {
   return expr.kind == ExprKind::literal && expr.type == Type::none;
 }
 
-/// How much of a handler could be read.
+/// How much of a handler, or of all constants and functions together, could be read.
 struct Recovered {
   bool has_opcode = false;       ///< its opcode could be read; not so of a payload
   bool has_lost_names = false;   ///< a declaration has no name: unknown names may be its name
   bool has_lost_blocks = false;  ///< braces do not match: scopes are not known
 };
 
-/// Verifies the handlers of a text that the parser has refused, and adds the mistakes. `recovered`
-/// has an element for each handler.
-void verify_recovered(Program program, const std::vector<Recovered>& recovered,
-                      Diagnostics& diagnostics);
+/// Verifies what could be read of a text that the parser has refused, and adds the mistakes.
+/// `handlers` has an element for each handler.
+void verify_recovered(Program program, const std::vector<Recovered>& handlers,
+                      const Recovered& definitions, Diagnostics& diagnostics);
 
 }  // namespace everkernel::ir

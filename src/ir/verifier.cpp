@@ -6,7 +6,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
+#include <span>
 #include <utility>
 
 #include "everkernel/abi/fault.hpp"
@@ -14,6 +16,7 @@
 #include "everkernel/ir/detail/vocabulary_tables.hpp"
 #include "everkernel/ir/limits.hpp"
 #include "everkernel/ir/printer.hpp"
+#include "ir/definitions.hpp"
 #include "ir/effect_rules.hpp"
 #include "ir/recovery.hpp"
 #include "ir/reporter.hpp"
@@ -43,22 +46,39 @@ bool gives_value(Function function) {
 
 enum class LoopKind : std::uint8_t { ordinary, each };
 
+// What a body belongs to.
+enum class BodyKind : std::uint8_t {
+  handler,   // as it was written
+  lowered,   // as it runs: without constants and calls of the program's functions
+  function,  // sees no item
+  constant,  // sees constants only
+};
+
 class HandlerVerifier {
  public:
   // `recovered` says what is missing of a handler whose text has mistakes; else null.
-  HandlerVerifier(VerifiedHandler& result, Diagnostics& diagnostics, const Recovered* recovered)
+  HandlerVerifier(VerifiedHandler& result, Diagnostics& diagnostics, const Definitions& definitions,
+                  const Recovered* recovered, BodyKind kind = BodyKind::handler)
       : result_(result),
         handler_(result.handler),
         body_(result.handler.body),
         wrong_(diagnostics, handler_.name),
+        definitions_(definitions),
         recovered_(recovered),
+        kind_(kind),
         effects_(result.handler, result.effects, wrong_) {}
 
+  // A handler.
   void run();
+  // A function whose body the handler holds.
+  void run_function(const UserFunction& function);
+  // A constant whose body the handler holds; its type.
+  Type run_constant(const Constant& constant);
 
  private:
   bool check_sizes() const;
   void check_text_size() const;
+  bool prepare();
 
   // Structure: indices inside their arrays, one parent for each node. False from the first node on
   // that breaks this: no other mistake of such a handler would mean anything.
@@ -70,7 +90,9 @@ class HandlerVerifier {
   bool use(NameId name, Location location);
   std::optional<LocalId> declare(NameId name, Type type, bool is_variable, Location location);
   std::optional<LocalId> resolve(NameId name, Location location);
+  const KnownConstant* find_constant(NameId name) const;
   void tell_unknown(NameId name, Location location);
+  bool refuse_outside_handlers(const Expr& expr);
 
   // Statements.
   void check_block(BlockId id);
@@ -97,6 +119,9 @@ class HandlerVerifier {
   Type check_unary(const Expr& expr);
   Type check_chain(ExprId id);
   Type check_call(const Expr& expr);
+  Type check_user_call(const Expr& expr);
+  void tell_unknown_function(const Expr& expr);
+  Type check_bind(ExprId id, const Expr& expr);
   Type check_atomic(const Expr& expr, bool result_is_used);
   void check_buffer(const BufferRef& buffer);
   std::size_t text_depth(const Expr& expr) const;
@@ -107,7 +132,9 @@ class HandlerVerifier {
   const Handler& handler_;
   const Body& body_;
   Reporter wrong_;
+  const Definitions& definitions_;
   const Recovered* recovered_;
+  const BodyKind kind_;
   EffectRules effects_;
   std::vector<std::size_t> text_depths_;  // by ExprId
   std::size_t instruction_count_ = 0;     // of the printed text
@@ -122,6 +149,20 @@ class HandlerVerifier {
   bool is_tree_ = true;    // every node so far exists once; else nothing more is read
   bool is_full_ = false;   // too many variables or bytes of names were reported
 };
+
+void too_many_instructions(const Reporter& report, Location location, std::size_t count) {
+  report(Rule::too_many_instructions, location,
+         fmt::format("the handler has {} instructions, at most {} are allowed", count,
+                     kMaxInstructions),
+         "split it into several handlers");
+}
+
+void too_long_text(const Reporter& report, Location location, std::size_t size_bytes) {
+  report(Rule::text_too_long, location,
+         fmt::format("the handler has {} bytes of text, at most {} are allowed", size_bytes,
+                     kMaxTextBytes),
+         "split it into several handlers, or shorten its names");
+}
 
 void HandlerVerifier::run() {
   const std::size_t mistakes = wrong_.count();
@@ -139,9 +180,22 @@ void HandlerVerifier::run() {
     wrong_(Rule::payload_promise, handler_.location,
            "a payload cannot be declared pure or commutes", "declare a handler instead");
   }
+  if (!prepare()) return;
+  check_block(body_.root);
+  const bool is_written = recovered_ == nullptr && kind_ == BodyKind::handler;
+  if (wrong_.count() != mistakes) return;
+  if (is_written) check_text_size();
+  if (kind_ == BodyKind::lowered && instruction_count_ > kMaxInstructions) {
+    too_many_instructions(wrong_, handler_.location, instruction_count_);
+  }
+}
+
+// Before the walk over the nodes.
+bool HandlerVerifier::prepare() {
   if (std::set<std::string_view>(body_.names.begin(), body_.names.end()).size() !=
       body_.names.size()) {
-    return wrong_(Rule::malformed_tree, handler_.location, "the table of names holds a name twice");
+    wrong_(Rule::malformed_tree, handler_.location, "the table of names holds a name twice");
+    return false;
   }
   instruction_count_ = body_.exprs.size() + body_.stmts.size();
   text_depths_.resize(body_.exprs.size());
@@ -153,25 +207,71 @@ void HandlerVerifier::run() {
   result_.types.resize(body_.exprs.size(), Type::none);
   result_.expr_locals.resize(body_.exprs.size());
   result_.stmt_locals.resize(body_.stmts.size());
-  check_block(body_.root);
-  if (recovered_ == nullptr && wrong_.count() == mistakes) check_text_size();
+  return true;
+}
+
+// ---- functions and constants ----
+
+void HandlerVerifier::run_function(const UserFunction& function) {
+  if ((recovered_ == nullptr && !check_sizes()) || !prepare()) return;
+  const auto is_wrong = [&](Type type) {
+    return type > Type::boolean || (type == Type::none && recovered_ == nullptr);
+  };
+  if (is_wrong(function.result)) {
+    return wrong_(Rule::malformed_tree, function.location, "the type of this function is unknown");
+  }
+  for (const Parameter& parameter : function.parameters) {
+    if (is_wrong(parameter.type)) {
+      return wrong_(Rule::malformed_tree, parameter.location,
+                    "the type of this parameter is unknown");
+    }
+    const auto name = std::ranges::find(body_.names, parameter.name);
+    if (name == body_.names.end()) {
+      wrong_(Rule::malformed_tree, parameter.location, "a parameter is not among the names");
+      return;
+    }
+    const NameId id{static_cast<std::uint32_t>(name - body_.names.begin())};
+    declare(id, parameter.type, /*is_variable=*/false, parameter.location);
+  }
+  if (!visit(body_.root)) return;
+  for (const StmtId id : body_[body_.root].statements) {
+    if (!visit(id)) return;
+    if (body_[id].kind != StmtKind::let_value) {
+      return wrong_(Rule::not_in_function, body_[id].location,
+                    "a function consists of lets and one return",
+                    "use select(c, a, b) to choose between values");
+    }
+    check_declaration(id, body_[id]);
+  }
+  check_is(function.value, function.result, fmt::format("what {} returns", function.name));
+}
+
+Type HandlerVerifier::run_constant(const Constant& constant) {
+  if ((recovered_ == nullptr && !check_sizes()) || !prepare()) return Type::none;
+  return check(constant.value);
+}
+
+// What only a handler can see.
+bool HandlerVerifier::refuse_outside_handlers(const Expr& expr) {
+  const bool is_of_item = expr.kind == ExprKind::builtin || expr.kind == ExprKind::arg ||
+                          has_buffer(expr.kind) ||
+                          (expr.kind == ExprKind::call && !gives_value(expr.function));
+  const bool is_call = expr.kind == ExprKind::user_call;
+  if (kind_ == BodyKind::function && is_of_item) {
+    wrong_(Rule::not_in_function, expr.location,
+           "a function sees only its parameters, constants and other functions",
+           "pass what it needs as a parameter");
+    return true;
+  }
+  if (kind_ == BodyKind::constant && (is_of_item || is_call)) {
+    wrong_(Rule::not_in_function, expr.location,
+           "a constant is made of literals and other constants", "compute other values with let");
+    return true;
+  }
+  return false;
 }
 
 // ---- sizes ----
-
-void too_many_instructions(const Reporter& report, Location location, std::size_t count) {
-  report(Rule::too_many_instructions, location,
-         fmt::format("the handler has {} instructions, at most {} are allowed", count,
-                     kMaxInstructions),
-         "split it into several handlers");
-}
-
-void too_long_text(const Reporter& report, Location location, std::size_t size_bytes) {
-  report(Rule::text_too_long, location,
-         fmt::format("the handler has {} bytes of text, at most {} are allowed", size_bytes,
-                     kMaxTextBytes),
-         "split it into several handlers, or shorten its names");
-}
 
 // Before the walk, which must not take long for any tree.
 bool HandlerVerifier::check_sizes() const {
@@ -261,6 +361,10 @@ std::optional<LocalId> HandlerVerifier::declare(NameId name, Type type, bool is_
   } else if (bindings_[index]) {
     wrong_(Rule::repeated_name, location, fmt::format("'{}' is declared already", text),
            "choose another name, or assign to the first one");
+  } else if (definitions_.constants.contains(text) || definitions_.functions.contains(text)) {
+    wrong_(Rule::repeated_name, location,
+           fmt::format("'{}' is the name of a constant or function of this file", text),
+           "choose another name");
   }
   if (result_.locals.size() == kMaxLocals) {
     if (!std::exchange(is_full_, true)) {
@@ -277,6 +381,15 @@ std::optional<LocalId> HandlerVerifier::declare(NameId name, Type type, bool is_
   is_outside_each_.push_back(!is_in_each());
   bindings_[index] = local;
   return local;
+}
+
+// The constant that a name means; null if it means none.
+const KnownConstant* HandlerVerifier::find_constant(NameId name) const {
+  if (definitions_.constants.empty()) return nullptr;
+  if (static_cast<std::size_t>(name) >= body_.names.size()) return nullptr;
+  const auto found = definitions_.constants.find(body_[name]);
+  const bool is_local = bindings_[static_cast<std::size_t>(name)].has_value();
+  return found == definitions_.constants.end() || is_local ? nullptr : &found->second;
 }
 
 std::optional<LocalId> HandlerVerifier::resolve(NameId name, Location location) {
@@ -296,6 +409,7 @@ void HandlerVerifier::tell_unknown(NameId name, Location location) {
   for (std::size_t i = 0; i < bindings_.size(); ++i) {
     if (bindings_[i]) suggestion.offer(body_.names[i]);
   }
+  for (const auto& [constant, value] : definitions_.constants) suggestion.offer(constant);
   for (const BuiltinInfo& row : kBuiltins) suggestion.offer(row.name);
   for (const std::string_view word : {"true", "false", "input", "output", "control", "args"}) {
     suggestion.offer(word);
@@ -372,6 +486,12 @@ void HandlerVerifier::check_declaration(StmtId id, const Stmt& stmt) {
 }
 
 void HandlerVerifier::check_assignment(StmtId id, const Stmt& stmt) {
+  if (find_constant(stmt.name) != nullptr) {
+    wrong_(Rule::not_assignable, stmt.location,
+           fmt::format("'{}' is a constant and cannot be assigned", body_[stmt.name]), "use a var");
+    check(stmt.operands[0]);
+    return;
+  }
   const auto local = resolve(stmt.name, stmt.location);
   if (!local) {
     check(stmt.operands[0]);
@@ -530,7 +650,9 @@ void HandlerVerifier::check_evaluate(const Stmt& stmt) {
   check(stmt.operands[0], /*result_is_used=*/false);
   if (static_cast<std::size_t>(stmt.operands[0]) >= body_.exprs.size()) return;
   const ExprKind kind = body_[stmt.operands[0]].kind;
-  if (kind == ExprKind::call || kind == ExprKind::atomic) return;
+  if (kind_ == BodyKind::lowered) return;  // what a call has become, such as a literal
+  const bool is_call = kind == ExprKind::call || kind == ExprKind::user_call;
+  if (is_call || kind == ExprKind::atomic) return;
   wrong_(Rule::unused_value, stmt.location, "this value is not used",
          "only a call can be a statement of its own");
 }
@@ -609,10 +731,16 @@ std::size_t HandlerVerifier::text_depth(const Expr& expr) const {
   for (std::size_t i = 0; i < operand_count(expr); ++i) {
     deepest = std::max(deepest, 1 + depth(expr.operands[i]));
   }
+  if (expr.kind == ExprKind::user_call) {
+    for (std::size_t i = 0; i < expr.operand_count; ++i) {
+      deepest = std::max(deepest, 1 + depth(body_.arguments[expr.bits + i]));
+    }
+  }
   return deepest;
 }
 
 Type HandlerVerifier::check_kind(ExprId id, const Expr& expr, bool result_is_used) {
+  if (refuse_outside_handlers(expr)) return Type::none;
   switch (expr.kind) {
     case ExprKind::literal:
       if (recovered_ != nullptr && is_unreadable(expr)) return Type::none;
@@ -622,6 +750,9 @@ Type HandlerVerifier::check_kind(ExprId id, const Expr& expr, bool result_is_use
       }
       return expr.type;
     case ExprKind::name: {
+      if (const KnownConstant* const constant = find_constant(expr.name)) {
+        return use(expr.name, expr.location) ? constant->type : Type::none;
+      }
       const auto local = resolve(expr.name, expr.location);
       if (!local) return Type::none;
       result_.expr_locals[static_cast<std::size_t>(id)] = *local;
@@ -652,6 +783,11 @@ Type HandlerVerifier::check_kind(ExprId id, const Expr& expr, bool result_is_use
       return check_call(expr);
     case ExprKind::atomic:
       return check_atomic(expr, result_is_used);
+    case ExprKind::user_call:
+      return check_user_call(expr);
+    case ExprKind::bind:
+      if (kind_ == BodyKind::lowered) return check_bind(id, expr);
+      break;
   }
   wrong_(Rule::malformed_tree, expr.location, "the kind of this expression is unknown");
   return Type::none;
@@ -720,6 +856,75 @@ Type HandlerVerifier::check_call(const Expr& expr) {
   return type;
 }
 
+Type HandlerVerifier::check_user_call(const Expr& expr) {
+  if (!use(expr.name, expr.location)) return Type::none;
+  if (expr.bits > body_.arguments.size() ||
+      expr.operand_count > body_.arguments.size() - expr.bits) {
+    wrong_(Rule::malformed_tree, expr.location, "the arguments of this call do not exist");
+    return Type::none;
+  }
+  const std::span arguments = std::span(body_.arguments).subspan(expr.bits, expr.operand_count);
+  const auto found = definitions_.functions.find(body_[expr.name]);
+  const UserFunction* const function =
+      found == definitions_.functions.end() ? nullptr : found->second;
+  const bool is_known = function != nullptr && function->result != Type::none;
+  const bool has_count = is_known && function->parameters.size() == arguments.size();
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    if (has_count) {
+      check_is(arguments[i], function->parameters[i].type,
+               fmt::format("'{}' of {}", function->parameters[i].name, function->name));
+    } else {
+      check(arguments[i]);
+    }
+  }
+  if (function == nullptr) tell_unknown_function(expr);
+  if (is_known && !has_count) {
+    const std::size_t count = function->parameters.size();
+    wrong_(Rule::argument_count, expr.location,
+           fmt::format("{} takes {} value{}, this call has {}", function->name, count,
+                       count == 1 ? "" : "s", arguments.size()),
+           arguments.size() < count ? "add what is missing" : "remove what is too many");
+  }
+  return has_count ? function->result : Type::none;
+}
+
+void HandlerVerifier::tell_unknown_function(const Expr& expr) {
+  const std::string_view name = body_[expr.name];
+  Suggestion suggestion(name);
+  for (const auto& [known, function] : definitions_.functions) suggestion.offer(known);
+  for (const FunctionInfo& row : kFunctions) suggestion.offer(row.name);
+  for (const AtomicOpInfo& row : kAtomicOps) suggestion.offer(row.name);
+  for (const std::string_view word : {"len", "buffer"}) suggestion.offer(word);
+  const std::string_view ours = foreign_word(name);
+  wrong_(Rule::unknown_function, expr.location, fmt::format("'{}' is not a function", name),
+         ours.empty() || !suggestion.best().empty()
+             ? suggestion.hint("declare it with fn; docs/handlers.md lists those of the language")
+             : fmt::format("did you mean `{}`?", ours));
+}
+
+// The name is in sight in operand 1 only.
+Type HandlerVerifier::check_bind(ExprId id, const Expr& expr) {
+  const Type type = check(expr.operands[0]);
+  const auto index = static_cast<std::size_t>(expr.name);
+  if (result_.locals.size() == kMaxLocals) {
+    if (!std::exchange(is_full_, true)) {
+      wrong_(Rule::too_many_variables, expr.location,
+             fmt::format("with its functions the handler has more than {} variables", kMaxLocals),
+             "split it into several handlers");
+    }
+    return Type::none;
+  }
+  const LocalId local{static_cast<std::uint32_t>(result_.locals.size())};
+  result_.locals.push_back({.name = expr.name, .type = type, .is_variable = false});
+  is_outside_each_.push_back(!is_in_each());
+  result_.expr_locals[static_cast<std::size_t>(id)] = local;
+  // An argument of a call may hold another call of the same function.
+  const auto outer = std::exchange(bindings_[index], local);
+  const Type value = check(expr.operands[1]);
+  bindings_[index] = outer;
+  return value;
+}
+
 Type HandlerVerifier::check_atomic(const Expr& expr, bool result_is_used) {
   const AtomicOpInfo& op = info(expr.atomic);
   if (expr.operand_count != 1 + op.value_count) {
@@ -744,51 +949,167 @@ void HandlerVerifier::check_buffer(const BufferRef& buffer) {
 
 // ---- programs ----
 
-// Names and opcodes of the handlers so far.
+// The names and opcodes of a program, its constants and its functions.
 class ProgramVerifier {
  public:
-  explicit ProgramVerifier(Diagnostics& diagnostics) : diagnostics_(diagnostics) {}
+  // `recovered` is null unless the text has mistakes.
+  ProgramVerifier(const Program& program, Diagnostics& diagnostics, const Recovered* recovered)
+      : program_(program), diagnostics_(diagnostics), recovered_(recovered) {}
 
-  void check(const Handler& handler, const Recovered* recovered) {
-    const Reporter wrong(diagnostics_, handler.name);
-    const Location location = handler.location;
-    if (handler.is_payload) {
-      if (std::exchange(has_payload_, true)) {
-        wrong(Rule::repeated_payload, location, "a file has at most one payload",
-              "join both into one");
-      }
-      return;
-    }
-    const bool has_name = recovered == nullptr || !handler.name.empty();
-    if (has_name) check_name(handler, wrong);
-    if (recovered != nullptr && !recovered->has_opcode) return;
-    if (!opcodes_.insert(handler.opcode).second) {
-      wrong(Rule::repeated_opcode, location,
-            fmt::format("another handler has opcode {}", handler.opcode),
-            "give every handler an opcode of its own");
-    }
-  }
+  // The constants and functions. Handlers come behind them.
+  Definitions definitions();
+  void check(const Handler& handler, const Recovered* recovered);
 
  private:
-  void check_name(const Handler& handler, const Reporter& wrong) {
-    if (!is_word(handler.name)) {
-      wrong(Rule::bad_name, handler.location, fmt::format("'{}' cannot be a name", handler.name),
-            "names are letters, digits and _");
-    } else if (is_reserved_word(handler.name)) {
-      wrong(Rule::reserved_name, handler.location,
-            fmt::format("'{}' cannot be a name: the language uses it", handler.name),
-            "choose another name");
-    } else if (!names_.insert(handler.name).second) {
-      wrong(Rule::repeated_name, handler.location,
-            fmt::format("another handler has the name '{}'", handler.name), "choose another name");
-    }
+  bool check_name(const std::string& name, Location location, std::string_view of_what);
+  void check_constants();
+  void check_constant(const Constant& constant);
+  void check_functions();
+  void tell_cycles(const ReferenceOrder& order, const auto& things);
+  VerifiedHandler holder(const std::string& name, Location location, const Body& body,
+                         std::size_t text_bytes) const {
+    return {.handler = {.name = name,
+                        .is_payload = true,
+                        .text_bytes = std::max<std::size_t>(text_bytes, 1),
+                        .location = location,
+                        .body = body}};
   }
 
+  const Program& program_;
   Diagnostics& diagnostics_;
+  const Recovered* recovered_;
+  Definitions definitions_;
   std::set<std::uint32_t> opcodes_;
-  std::set<std::string, std::less<>> names_;
+  std::set<std::string, std::less<>> names_, handler_names_;
   bool has_payload_ = false;
 };
+
+// Whether something may be declared under that name.
+bool ProgramVerifier::check_name(const std::string& name, Location location,
+                                 std::string_view of_what) {
+  const Reporter wrong(diagnostics_, name);
+  if (recovered_ != nullptr && name.empty()) return false;  // the parser has reported it
+  if (!is_word(name)) {
+    wrong(Rule::bad_name, location, fmt::format("'{}' cannot be a name", name),
+          "names are letters, digits and _");
+  } else if (is_reserved_word(name)) {
+    wrong(Rule::reserved_name, location,
+          fmt::format("'{}' cannot be a name: the language uses it", name), "choose another name");
+  } else if (!names_.insert(name).second) {
+    const bool are_handlers = of_what == "handler" && handler_names_.contains(name);
+    wrong(Rule::repeated_name, location,
+          are_handlers ? fmt::format("another handler has the name '{}'", name)
+                       : fmt::format("'{}' is declared already in this file", name),
+          "choose another name");
+  } else {
+    return true;
+  }
+  return false;
+}
+
+Definitions ProgramVerifier::definitions() {
+  for (const Constant& constant : program_.constants) {
+    if (check_name(constant.name, constant.location, "constant")) {
+      definitions_.constants.emplace(constant.name, KnownConstant{});
+    }
+  }
+  for (const UserFunction& function : program_.functions) {
+    if (check_name(function.name, function.location, "function")) {
+      definitions_.functions.emplace(function.name, &function);
+    }
+  }
+  check_constants();
+  check_functions();
+  return definitions_;
+}
+
+// A cycle is an error at its first member in the text; it names all of them.
+void ProgramVerifier::tell_cycles(const ReferenceOrder& order, const auto& things) {
+  for (const auto& cycle : order.cycles) {
+    const auto first = std::ranges::min_element(cycle);
+    std::vector<std::size_t> path(first, cycle.end());
+    path.insert(path.end(), cycle.begin(), first);
+    std::string text;
+    for (const std::size_t i : path) text += things[i].name + " needs ";
+    const auto& subject = things[*first];
+    Reporter(diagnostics_, subject.name)(
+        Rule::recursion, subject.location, fmt::format("recursion: {}{}", text, subject.name),
+        "functions and constants cannot need themselves; use a loop in the handler");
+  }
+}
+
+void ProgramVerifier::check_constants() {
+  const auto& constants = program_.constants;
+  std::map<std::string_view, std::size_t> index;
+  for (std::size_t i = 0; i < constants.size(); ++i) index.emplace(constants[i].name, i);
+  std::vector<std::vector<std::size_t>> references(constants.size());
+  for (std::size_t i = 0; i < constants.size(); ++i) {
+    for (const std::string& name : constants[i].body.names) {
+      if (const auto found = index.find(name); found != index.end()) {
+        references[i].push_back(found->second);
+      }
+    }
+  }
+  const ReferenceOrder order = order_of(references);
+  tell_cycles(order, constants);
+  for (const std::size_t i : order.sorted) check_constant(constants[i]);
+}
+
+void ProgramVerifier::check_constant(const Constant& constant) {
+  VerifiedHandler held = holder(constant.name, constant.location, constant.body, 0);
+  const std::size_t mistakes = diagnostics_.count();
+  const Type type =
+      HandlerVerifier(held, diagnostics_, definitions_, recovered_, BodyKind::constant)
+          .run_constant(constant);
+  const auto known = definitions_.constants.find(constant.name);
+  if (type == Type::none || diagnostics_.count() != mistakes) return;
+  if (known == definitions_.constants.end()) return;
+  known->second = {type, constant_value(constant.body, constant.value, held.types, definitions_)};
+}
+
+void ProgramVerifier::check_functions() {
+  const auto& functions = program_.functions;
+  std::map<std::string_view, std::size_t> index;
+  for (std::size_t i = 0; i < functions.size(); ++i) index.emplace(functions[i].name, i);
+  std::vector<std::vector<std::size_t>> references(functions.size());
+  for (std::size_t i = 0; i < functions.size(); ++i) {
+    const Body& body = functions[i].body;
+    std::set<std::size_t> called;
+    for (const Expr& expr : body.exprs) {
+      if (expr.kind != ExprKind::user_call) continue;
+      if (static_cast<std::size_t>(expr.name) >= body.names.size()) continue;
+      if (const auto found = index.find(body[expr.name]); found != index.end()) {
+        called.insert(found->second);
+      }
+    }
+    references[i].assign(called.begin(), called.end());
+    VerifiedHandler held =
+        holder(functions[i].name, functions[i].location, body, functions[i].text_bytes);
+    HandlerVerifier(held, diagnostics_, definitions_, recovered_, BodyKind::function)
+        .run_function(functions[i]);
+  }
+  tell_cycles(order_of(references), functions);
+}
+
+void ProgramVerifier::check(const Handler& handler, const Recovered* recovered) {
+  const Reporter wrong(diagnostics_, handler.name);
+  const Location location = handler.location;
+  if (handler.is_payload) {
+    if (std::exchange(has_payload_, true)) {
+      wrong(Rule::repeated_payload, location, "a file has at most one payload",
+            "join both into one");
+    }
+    return;
+  }
+  check_name(handler.name, location, "handler");
+  handler_names_.insert(handler.name);
+  if (recovered != nullptr && !recovered->has_opcode) return;
+  if (!opcodes_.insert(handler.opcode).second) {
+    wrong(Rule::repeated_opcode, location,
+          fmt::format("another handler has opcode {}", handler.opcode),
+          "give every handler an opcode of its own");
+  }
+}
 
 }  // namespace
 
@@ -805,39 +1126,80 @@ const VerifiedHandler* VerifiedProgram::payload() const {
   return found == handlers_->end() ? nullptr : &*found;
 }
 
+Program VerifiedProgram::source() const {
+  if (source_ != nullptr) return *source_;
+  Program program;
+  for (const VerifiedHandler& handler : *handlers_) program.handlers.push_back(handler.handler);
+  return program;
+}
+
+namespace {
+
+// Whether the program is small enough to be looked at.
+bool check_count(const Program& program, Diagnostics& diagnostics) {
+  const auto check = [&](const auto& things, std::string_view what) {
+    if (things.size() <= kMaxHandlers) return true;
+    const auto& first = things[kMaxHandlers];
+    Reporter(diagnostics, first.name)(
+        Rule::too_many_handlers, first.location,
+        fmt::format("the program has {} {}, more than {}", things.size(), what, kMaxHandlers),
+        "split it into several programs");
+    return false;
+  };
+  return check(program.handlers, "handlers") && check(program.constants, "constants") &&
+         check(program.functions, "functions");
+}
+
+// The handlers of a verified program without constants and calls of its functions.
+void lower(std::vector<VerifiedHandler>& handlers, const Definitions& definitions,
+           Diagnostics& diagnostics) {
+  for (VerifiedHandler& verified : handlers) {
+    if (!needs_lowering(verified.handler.body, definitions)) continue;
+    Handler handler = std::move(verified.handler);
+    handler.body = lowered(handler.body, definitions);
+    verified = {.handler = std::move(handler)};
+    HandlerVerifier(verified, diagnostics, definitions, nullptr, BodyKind::lowered).run();
+  }
+}
+
+}  // namespace
+
 Result<VerifiedProgram> verify(Program program, Diagnostics* diagnostics) {
   Diagnostics found;
   std::vector<VerifiedHandler> verified;
-  if (program.handlers.size() > kMaxHandlers) {
-    const Handler& first = program.handlers[kMaxHandlers];
-    Reporter(found, first.name)(Rule::too_many_handlers, first.location,
-                                fmt::format("the program has {} handlers, more than {}",
-                                            program.handlers.size(), kMaxHandlers),
-                                "split it into several programs");
-    program.handlers.clear();
+  std::shared_ptr<const Program> source;
+  if (check_count(program, found)) {
+    if (!program.constants.empty() || !program.functions.empty()) {
+      source = std::make_shared<const Program>(program);
+    }
+    verified.reserve(program.handlers.size());
+    ProgramVerifier whole(program, found, nullptr);
+    const Definitions definitions = whole.definitions();
+    for (Handler& handler : program.handlers) {
+      whole.check(handler, nullptr);
+      verified.push_back({.handler = std::move(handler)});
+      HandlerVerifier(verified.back(), found, definitions, nullptr).run();
+    }
+    if (found.empty() && source != nullptr) lower(verified, definitions, found);
   }
-  verified.reserve(program.handlers.size());
-  ProgramVerifier names(found);
-  for (Handler& handler : program.handlers) {
-    names.check(handler, nullptr);
-    verified.push_back({.handler = std::move(handler)});
-    HandlerVerifier(verified.back(), found, nullptr).run();
-  }
-  if (found.empty()) return VerifiedProgram(std::move(verified));
+  if (found.empty()) return VerifiedProgram(std::move(verified), std::move(source));
   Failure failure = found.first();
   if (diagnostics != nullptr) diagnostics->merge(std::move(found));
   return failure;
 }
 
-void verify_recovered(Program program, const std::vector<Recovered>& recovered,
-                      Diagnostics& diagnostics) {
+void verify_recovered(Program program, const std::vector<Recovered>& handlers,
+                      const Recovered& definitions_state, Diagnostics& diagnostics) {
   Diagnostics found;
-  ProgramVerifier names(found);
+  ProgramVerifier whole(program, found, &definitions_state);
+  const Definitions definitions = whole.definitions();
   for (std::size_t i = 0; i < program.handlers.size(); ++i) {
-    names.check(program.handlers[i], &recovered[i]);
-    if (recovered[i].has_lost_blocks) continue;
-    VerifiedHandler handler{.handler = std::move(program.handlers[i])};
-    HandlerVerifier(handler, found, &recovered[i]).run();
+    whole.check(program.handlers[i], &handlers[i]);
+    if (handlers[i].has_lost_blocks) continue;
+    Recovered state = handlers[i];
+    state.has_lost_names |= definitions_state.has_lost_names;
+    VerifiedHandler handler{.handler = program.handlers[i]};
+    HandlerVerifier(handler, found, definitions, &state).run();
   }
   diagnostics.merge(std::move(found));
 }

@@ -24,12 +24,14 @@ constexpr std::size_t operand_count(const Expr& expr) {
     case ExprKind::name:
     case ExprKind::builtin:
     case ExprKind::length:
+    case ExprKind::user_call:  // no verified handler has one
       return 0;
     case ExprKind::arg:
     case ExprKind::load:
     case ExprKind::unary:
       return 1;
     case ExprKind::binary:
+    case ExprKind::bind:
       return 2;
     case ExprKind::call:
     case ExprKind::atomic:

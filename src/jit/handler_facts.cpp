@@ -35,6 +35,10 @@ LoopFacts gather_loop_facts(const VerifiedHandler& handler, BlockId block) {
   const auto add_expr = [&](ExprId id) {
     const Expr& expr = body[id];
     ++facts.instruction_count;
+    if (expr.kind == ExprKind::bind) {
+      facts.definitions.emplace(handler.local(id), expr.operands[0]);
+      facts.declared.insert(handler.local(id));
+    }
     facts.uses_lane |= expr.kind == ExprKind::builtin && expr.builtin == Builtin::lane;
     if (expr.kind == ExprKind::load || expr.kind == ExprKind::atomic) facts.accesses.push_back(id);
     if (expr.kind == ExprKind::atomic && expr.buffer.kind == BufferKind::output) {
@@ -71,6 +75,8 @@ bool is_plain(const Body& body, ExprId id) {
       case ExprKind::load:
       case ExprKind::length:
       case ExprKind::atomic:
+      case ExprKind::user_call:
+      case ExprKind::bind:  // it declares a name
         is_plain = false;
         return;
     }

@@ -99,7 +99,10 @@ Value* LlvmHandlerCodegen::upper_bound(ExprId id, const Chunk& chunk) {
     case ExprKind::length:
     case ExprKind::unary:
     case ExprKind::atomic:
+    case ExprKind::user_call:
       return nullptr;
+    case ExprKind::bind:
+      return bound(expr.operands[1]);
   }
   return nullptr;
 }

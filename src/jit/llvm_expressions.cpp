@@ -62,6 +62,13 @@ Value* LlvmHandlerCodegen::emit(ExprId id, bool cannot_wrap) {
       return emit_function(expr);
     case ExprKind::atomic:
       return emit_atomic(id, expr);
+    case ExprKind::bind: {
+      Value* const value = emit(expr.operands[0]);
+      builder_.CreateStore(value, locals_[static_cast<std::size_t>(verified_.local(id))]);
+      return emit(expr.operands[1], cannot_wrap);
+    }
+    case ExprKind::user_call:
+      break;  // no verified handler has one
   }
   return nullptr;
 }

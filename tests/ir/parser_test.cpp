@@ -41,6 +41,15 @@ std::string tree(const ir::Body& body, ir::ExprId id) {
       return with(std::string(ir::info(expr.binary).sign), 2);
     case ExprKind::call:
       return with(std::string(ir::info(expr.function).name), expr.operand_count);
+    case ExprKind::user_call: {
+      std::string text = "(" + body[expr.name];
+      for (std::size_t i = 0; i < expr.operand_count; ++i) {
+        text += " " + tree(body, body.arguments[expr.bits + i]);
+      }
+      return text + ")";
+    }
+    case ExprKind::bind:
+      break;
     case ExprKind::atomic:
       return with(std::string(ir::info(expr.atomic).name) + " " + buffer(), expr.operand_count);
   }
@@ -159,6 +168,7 @@ TEST(Parser, reads_every_kind_of_value) {
       {"atomic_xor(input[0], 1)", "(atomic_xor input 0 1)"},
       {"atomic_exchange(input[0], 1)", "(atomic_exchange input 0 1)"},
       {"atomic_cas(input[0], 1, 2)", "(atomic_cas input 0 1 2)"},
+      {"f() + g(a) * h(a, b + c, d, f(e))", "(+ (f) (* (g a) (h a (+ b c) d (f e))))"},
   };
   for (const Row& row : kRows) EXPECT_EQ(tree_of(row.text), row.expected) << row.text;
 }
@@ -312,13 +322,13 @@ TEST(Parser, names_the_place_of_a_mistake_in_a_statement) {
       {"@true;", "expected a statement, found 'true'", ir::Rule::expected_statement},
       {"let @= 1;", "expected the name of a variable, found '='", ir::Rule::expected_name},
       {"let a @1;", "expected '=', found '1'", ir::Rule::expected_assignment},
-      {"let a @: u32 = 1;", "':' is not part of the language", ir::Rule::unknown_character},
+      {"let a @: u32 = 1;", "expected '=', found ':'", ir::Rule::expected_assignment},
+      {"let a @? u32 = 1;", "'?' is not part of the language", ir::Rule::unknown_character},
       {"let a = @;", "expected a value, found ';'", ir::Rule::expected_value},
       {"let a = 1@\n}", "expected ';', found '}'", ir::Rule::expected_semicolon},
       {"var a = @= 1;", "expected a value, found '='", ir::Rule::expected_value},
       {"a @+ 1;", "expected '=', found '+'", ir::Rule::expected_assignment},
       {"a@;", "expected '=', found ';'", ir::Rule::expected_assignment},
-      {"@a(1);", "'a' is not a function", ir::Rule::unknown_function},
       {"@a[1] = 2;", "'a' is not a buffer", ir::Rule::not_a_buffer},
       {"a = 1 @2;", "expected ';', found '2'", ir::Rule::expected_semicolon},
       {"args @= 1;", "expected '[', found '='", ir::Rule::expected_bracket},
@@ -394,7 +404,7 @@ TEST(Parser, names_the_place_of_a_mistake_in_an_expression) {
        ir::Rule::argument_count},
       {"let x = printf(@\"a\", 1, 2);", "'\"' is not part of the language",
        ir::Rule::unknown_character},
-      {"let x = @f(1);", "'f' is not a function", ir::Rule::unknown_function},
+      {"let x = f(1@;", "expected ')', found ';'", ir::Rule::expected_parenthesis},
       {"let x = atomic_add(@a, 1);", "expected a buffer", ir::Rule::expected_buffer},
       {"let x = atomic_add(@args[0], 1);", "expected a buffer", ir::Rule::expected_buffer},
       {"let x = atomic_add(input@, 1);", "expected '[', found ','", ir::Rule::expected_bracket},

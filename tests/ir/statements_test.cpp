@@ -1,5 +1,5 @@
-// The statements `place op= value` and `for … step …`: their meaning in the interpreter, their rules
-// and their form in C++. tests/jit compares native code with the interpreter.
+// The statements `place op= value` and `for … step …`: their meaning in the interpreter, their
+// rules and their form in C++. tests/jit compares native code with the interpreter.
 #include "everkernel/ir/builder.hpp"
 #include "support/ir_machine.hpp"
 
@@ -64,10 +64,8 @@ TEST(Update, checks_its_place_before_its_value) {
 TEST(Update, takes_the_types_of_its_operator) {
   expect_wrong({
       {"var x = 1; x += @1i;", "'+=' cannot be applied to u32 and i32", ir::Rule::operand_types},
-      {"var x = 1.0; x %= @2.0;", "'%=' cannot be applied to f32 and f32",
-       ir::Rule::operand_types},
-      {"var x = 1i; x <<= @1i;", "'<<=' cannot be applied to i32 and i32",
-       ir::Rule::operand_types},
+      {"var x = 1.0; x %= @2.0;", "'%=' cannot be applied to f32 and f32", ir::Rule::operand_types},
+      {"var x = 1i; x <<= @1i;", "'<<=' cannot be applied to i32 and i32", ir::Rule::operand_types},
       {"var x = true; x &= @true;", "'&=' cannot be applied to bool and bool",
        ir::Rule::operand_types},
       {"output[0] += @1.0;", "'+=' cannot be applied to u32 and f32", ir::Rule::operand_types},
@@ -113,9 +111,9 @@ TEST(Update, is_built_from_cpp) {
   h.for_range("i", 0u, 9u, 2u, [&](const Value& i) { h.set(ir::build::output[i], i); });
   const ir::Program program{.handlers = {h.finish()}};
   EXPECT_TRUE(ir::verify(program).has_value());
-  const auto parsed = ir::parse(
-      in_handler("var x = 1; x <<= 3; output[x] += x; args[4] ^= 1;"
-                 "for i in 0 .. 9 step 2 { output[i] = i; }"));
+  const auto parsed =
+      ir::parse(in_handler("var x = 1; x <<= 3; output[x] += x; args[4] ^= 1;"
+                           "for i in 0 .. 9 step 2 { output[i] = i; }"));
   EXPECT_EQ(ir::print(program), ir::print(*parsed));
 }
 
@@ -166,9 +164,9 @@ TEST(Step, does_not_wrap) {
 }
 
 TEST(Step, of_nothing_or_less_is_a_fault_also_on_an_empty_range) {
-  for (const std::string_view range : {"0 .. 10 step 0", "5 .. 5 step param * 0",
-                                       "0i .. 10i step 0i", "0i .. 10i step -1i",
-                                       "3i .. 0i step i32(0x80000000)"}) {
+  for (const std::string_view range :
+       {"0 .. 10 step 0", "5 .. 5 step param * 0", "0i .. 10i step 0i", "0i .. 10i step -1i",
+        "3i .. 0i step i32(0x80000000)"}) {
     Machine machine;
     EXPECT_EQ(machine.run("for i in " + std::string(range) + " { output[0] = 1; }"),
               faulted(FaultCode::index_out_of_range))

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string_view>
 
 #include "everkernel/ir/detail/vocabulary_tables.hpp"
@@ -139,6 +140,10 @@ class Walker {
         const std::size_t decisive = expr.function == Function::select ? 1 : 0;
         return add(function_feature(expr.function, verified_.type(expr.operands[decisive])));
       }
+      case ExprKind::user_call:
+        return add("user_call");
+      case ExprKind::bind:
+        return add("bind");
       case ExprKind::atomic:
         add(fmt::format("atomic {}", of));
         return add(std::string(info(expr.atomic).name));
@@ -156,6 +161,19 @@ std::set<std::string> features_of(const VerifiedHandler& handler) {
   return Walker(handler).run();
 }
 
+std::set<std::string> features_of(const Program& program, std::size_t handler) {
+  const Body& body = program.handlers[handler].body;
+  std::set<std::string> found;
+  for (const Expr& expr : body.exprs) {
+    if (expr.kind == ExprKind::user_call) found.insert("user_call");
+    const auto is_it = [&](const Constant& constant) { return constant.name == body[expr.name]; };
+    if (expr.kind == ExprKind::name && std::ranges::any_of(program.constants, is_it)) {
+      found.insert("constant");
+    }
+  }
+  return found;
+}
+
 std::vector<std::string> all_features() {
   std::vector<std::string> all(std::begin(kStatements), std::end(kStatements));
   all.insert(all.end(),
@@ -163,7 +181,7 @@ std::vector<std::string> all_features() {
               "commutes",     "scope lane",    "scope warp",    "scope group", "for over u32",
               "for over i32", "each over u32", "each over i32", "name op=",    "args op=",
               "input op=",    "output op=",    "control op=",   "buffer op=",  "step of u32",
-              "step of i32"});
+              "step of i32",  "bind",          "user_call",     "constant"});
   for (const BinaryOpInfo& row : kBinaryOps) {
     if (can_be_compound(row.op)) all.push_back(fmt::format("{}=", row.sign));
   }

@@ -58,9 +58,12 @@ TEST(Generator, the_generator_reaches_everything) {
     const std::string text = generate_batch(random, kHandlersEach);
     const auto program = verified(text);
     ASSERT_TRUE(program) << program.error().message << "\n" << text;
-    for (const ir::VerifiedHandler& handler : program->handlers()) {
+    const ir::Program source = program->source();
+    for (std::size_t at = 0; at < source.handlers.size(); ++at) {
+      const ir::VerifiedHandler& handler = program->handlers()[at];
       ++programs;
       for (const std::string& feature : features_of(handler)) ++features[feature];
+      for (const std::string& feature : features_of(source, at)) ++features[feature];
       for (int i = 0; i < 2; ++i) {
         const FrameSpec spec =
             generate_frame(random, handler.handler.scope, handler.handler.opcode);

@@ -112,6 +112,18 @@ handler pure_bound = 78 pure commutes { atomic_max(output[0], input[0]); })",
   for i in 0 .. len(output) step max(param, 1) { for j in i .. 9 step 4 { output[0] += j; } }
   let step = 2; for k in 0 .. 4 step step { output[k] = step; }
 })",
+    R"(const kRounds = 2 * kHalf; const kHalf = 3; const kLow = -5i; const kPi = 3.14159; const kOn = !false;
+fn twice(x: u32) -> u32 { return x + x; }
+fn blend(a: f32, b: f32, t: f32) -> f32 { let d = b - a; return a + d * t; }
+fn quad(x: u32) -> u32 { let y = twice(x); return twice(y); }
+fn nine() -> i32 { return 4i - kLow; }
+fn either(c: bool, a: i32, b: i32) -> i32 { return select(c && kOn, a, b); }
+handler definitions = 82 {
+  for i in 0 .. kRounds { output[i & 7] = quad(input[i & 3]) + twice(twice(i)); }
+  output[0] = bits_u32(blend(1.0, kPi, 0.5)); output[1] = u32(either(param == 1, nine(), kLow));
+  nine(); if twice(param) == kHalf && quad(atomic_add(output[2], 1)) > 4 { fault kHalf; }
+}
+payload { output[kHalf] = twice(kRounds); })",
 };
 
 }  // namespace everkernel::test

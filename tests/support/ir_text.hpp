@@ -161,11 +161,9 @@ inline void expect_accepted_in_a_child(const std::string& text) {
   EXPECT_EXIT(exit_by_verdict(text), testing::ExitedWithCode(0), "");
 }
 
-/// The handlers of a verified program as a program again.
+/// A verified program as it was before.
 inline ir::Program unverified(const ir::VerifiedProgram& verified) {
-  ir::Program program;
-  for (const auto& handler : verified.handlers()) program.handlers.push_back(handler.handler);
-  return program;
+  return verified.source();
 }
 
 }  // namespace everkernel::test

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cctype>
+#include <iterator>
+#include <map>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -66,14 +68,85 @@ class HandlerGenerator {
     // code paths that small ones cannot.
     const Word size = random_.below(100);
     budget_ = size < 55 ? 30 : size < 85 ? 80 : 240;
+    const std::string shared = definitions();
     std::string head = declaration();
     std::string body;
     for (Word i = 0, count = random_.between(3, 9); i < count; ++i) body += statement(1);
     if (!is_restricted() && random_.chance(35)) body += ending(1);
-    return head + " {\n" + body + "}\n";
+    return shared + head + " {\n" + body + "}\n";
   }
 
  private:
+  // ---- constants and functions of the handler ----
+
+  struct Definition {
+    std::string name;
+    Type type;
+    std::vector<Type> parameters = {};  // of a function
+  };
+
+  std::string definitions() {
+    std::string text;
+    if (random_.chance(25)) {
+      for (Word i = 0, count = random_.between(1, 2); i < count; ++i) text += constant(i);
+    }
+    if (random_.chance(30)) {
+      for (Word i = 0, count = random_.between(1, 3); i < count; ++i) text += function(i);
+    }
+    return text;
+  }
+
+  std::string constant(Word number) {
+    const Type type = random_.pick(kTypes);
+    const std::string name = fmt::format("c_{}_{}", request_.index, number);
+    is_in_definition_ = true;
+    const std::string text = fmt::format("const {} = {};\n", name, expr(type, 2));
+    is_in_definition_ = false;
+    constants_.push_back({name, type});
+    return text;
+  }
+
+  std::string function(Word number) {
+    constexpr std::string_view kSpelling[] = {"", "u32", "i32", "f32", "bool"};
+    const auto spelled = [&](Type type) { return kSpelling[static_cast<std::size_t>(type)]; };
+    Definition made{.name = fmt::format("f_{}_{}", request_.index, number),
+                    .type = random_.pick(kTypes)};
+    std::string parameters, lets;
+    for (Word i = 0, count = random_.below(5); i < count; ++i) {
+      made.parameters.push_back(random_.pick(kTypes));
+      parameters +=
+          fmt::format("{}{}: {}", i == 0 ? "" : ", ", declare(made.parameters.back(), false),
+                      spelled(made.parameters.back()));
+    }
+    is_in_definition_ = true;
+    for (Word i = 0, count = random_.below(3); i < count; ++i) {
+      lets += declaration_statement(1, false, 2);
+    }
+    const std::string value = expr(made.type, 3);
+    is_in_definition_ = false;
+    variables_.clear();
+    declared_ = 0;
+    functions_.push_back(made);
+    return fmt::format("fn {}({}) -> {} {{\n{}  return {};\n}}\n", made.name, parameters,
+                       spelled(made.type), lets, value);
+  }
+
+  const Definition* find_definition(const std::vector<Definition>& among, Type type) {
+    std::vector<const Definition*> found;
+    for (const Definition& definition : among) {
+      if (definition.type == type) found.push_back(&definition);
+    }
+    return found.empty() ? nullptr : random_.pick_from(found);
+  }
+
+  std::string user_call(const Definition& callee, int depth) {
+    std::string text = callee.name + "(";
+    for (std::size_t i = 0; i < callee.parameters.size(); ++i) {
+      text += (i == 0 ? "" : ", ") + expr(callee.parameters[i], depth);
+    }
+    return text + ")";
+  }
+
   // ---- declaration ----
 
   bool is_restricted() const { return is_pure_ || commutes_; }
@@ -145,6 +218,10 @@ class HandlerGenerator {
   std::string expr(Type type, int depth) {
     if (depth <= 0 || spent_ > budget_) return leaf(type);
     ++spent_;
+    if (!functions_.empty() && random_.chance(12)) {
+      const Definition* const callee = find_definition(functions_, type);
+      if (callee != nullptr) return user_call(*callee, depth - 1);
+    }
     switch (type) {
       case Type::u32:
         return u32(depth - 1);
@@ -165,7 +242,11 @@ class HandlerGenerator {
       const Variable* const variable = find([&](const Variable& v) { return v.type == type; });
       if (variable != nullptr) return variable->name;
     }
-    if (type == Type::u32 && random_.chance(55)) return given();
+    if (!constants_.empty() && random_.chance(25)) {
+      const Definition* const constant = find_definition(constants_, type);
+      if (constant != nullptr) return constant->name;
+    }
+    if (!is_in_definition_ && type == Type::u32 && random_.chance(55)) return given();
     return literal(type);
   }
 
@@ -209,7 +290,9 @@ class HandlerGenerator {
 
   std::string u32(int depth) {
     constexpr Word kWeights[] = {18, 26, 6, 8, 6, 5, 14, 4, 4, 9, 3};
-    switch (random_.weighted(kWeights)) {
+    const std::size_t kind = random_.weighted(kWeights);
+    const bool sees_item = kind == 6 || kind == 7 || kind == 8 || kind == 10;
+    switch (is_in_definition_ && sees_item ? 1 : kind) {
       case 0:
         return leaf(Type::u32);
       case 1:
@@ -674,6 +757,8 @@ class HandlerGenerator {
   bool is_pure_ = false;
   bool commutes_ = false;
   std::optional<AtomicOp> only_atomic_;
+  std::vector<Definition> constants_, functions_;
+  bool is_in_definition_ = false;  // of a constant or function: sees no item
   std::vector<Variable> variables_;
   std::vector<LoopKind> loops_;
   int budget_ = 0;  // left for expressions, approximately
@@ -876,9 +961,33 @@ std::string mutate(Random& random, std::string_view text) {
 
 namespace {
 
-// Adds handlers to a program under names and opcodes of their own.
-void add_renamed(ir::Program& program, std::vector<ir::Handler> handlers) {
-  for (ir::Handler& handler : handlers) {
+// Adds the handlers, constants and functions of a program to another under names and opcodes of
+// their own.
+void add_renamed(ir::Program& program, ir::Program added) {
+  const std::size_t number = program.constants.size() + program.functions.size();
+  std::map<std::string, std::string> renamed;
+  const auto rename = [&](auto& things) {
+    for (auto& thing : things) {
+      std::string& name = renamed[thing.name];
+      name = fmt::format("d_{}_{}", number, renamed.size());
+      thing.name = name;
+    }
+  };
+  rename(added.constants);
+  rename(added.functions);
+  const auto rename_uses = [&](auto& things) {
+    for (auto& thing : things) {
+      for (std::string& name : thing.body.names) {
+        if (const auto found = renamed.find(name); found != renamed.end()) name = found->second;
+      }
+    }
+  };
+  rename_uses(added.constants);
+  rename_uses(added.functions);
+  rename_uses(added.handlers);
+  std::ranges::move(added.constants, std::back_inserter(program.constants));
+  std::ranges::move(added.functions, std::back_inserter(program.functions));
+  for (ir::Handler& handler : added.handlers) {
     handler.name = fmt::format("h_{}", program.handlers.size());
     handler.opcode = static_cast<std::uint32_t>(1000 + program.handlers.size());
     handler.is_payload = false;
@@ -896,7 +1005,7 @@ ir::Program generate_survivors(Random& random, std::size_t handler_count, std::s
     look(text);
     ++tried;
     auto parsed = ir::parse(text);
-    if (parsed && ir::verify(*parsed)) add_renamed(survivors, std::move(parsed->handlers));
+    if (parsed && ir::verify(*parsed)) add_renamed(survivors, *std::move(parsed));
   }
   return survivors;
 }
@@ -916,7 +1025,7 @@ ir::Program generate_tree_survivors(Random& random, std::size_t handler_count, s
     if (!verified) continue;
     look(*verified);
     // Compiling takes most of the time: one in ten is enough.
-    if (random.chance(10)) add_renamed(survivors, std::move(program->handlers));
+    if (random.chance(10)) add_renamed(survivors, *std::move(program));
   }
   return survivors;
 }

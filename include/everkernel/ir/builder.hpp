@@ -236,6 +236,14 @@ inline Value bits_f32(Value a) {
   return call(Function::bits_f32, {a});
 }  ///< bits kept
 
+/// A constant of the program, by its name.
+Value constant(std::string_view name);
+/// A call of a function of the program.
+Value call(std::string_view function, std::vector<Value> values);
+
+/// const name = value, for Program::constants.
+Constant make_constant(std::string_view name, const Value& value);
+
 /// How a handler is declared.
 struct Declaration {
   std::string name = {};      ///< of the handler
@@ -324,6 +332,24 @@ class HandlerBuilder {
 
   Handler handler_;
   std::vector<Block> open_;  // innermost last
+};
+
+/// Builds one function for Program::functions.
+class FunctionBuilder {
+ public:
+  /// Begins a function whose value has that type.
+  FunctionBuilder(std::string_view name, Type result);
+
+  /// Adds a parameter; returns it as a value.
+  Value parameter(std::string_view name, Type type);
+  /// let name = value; returns the name as a value.
+  Value let(std::string_view name, const Value& value);
+  /// return value; the builder is empty afterwards.
+  UserFunction finish(const Value& value);
+
+ private:
+  UserFunction function_;
+  Block lets_;
 };
 
 }  // namespace everkernel::ir::build

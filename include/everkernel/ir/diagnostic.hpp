@@ -39,12 +39,15 @@ enum class Rule : std::uint8_t {
   expected_comma,        ///< a comma is missing
   expected_assignment,   ///< the = of an assignment is missing
   expected_range,        ///< the .. of a range is missing
+  expected_type,         ///< a type is missing
   argument_count,        ///< a call with too few or too many values
   repeated_promise,      ///< pure or commutes twice
   unknown_keyword,       ///< a word where the language has others
   // Names.
   unknown_name,      ///< a name that is not declared
   unknown_function,  ///< a call of no function
+  not_in_function,   ///< a function or constant that looks at an item
+  recursion,         ///< functions or constants that need themselves
   not_a_buffer,      ///< an index behind something that has no words
   reserved_name,     ///< a name that the language uses itself
   bad_name,          ///< a name from C++ that is no word
@@ -73,7 +76,7 @@ enum class Rule : std::uint8_t {
   too_deep,               ///< blocks or parentheses inside each other
   too_many_instructions,  ///< more statements and expressions than a handler may have
   too_many_variables,     ///< more variables than a handler may have
-  too_many_handlers,      ///< more handlers than a program may have
+  too_many_handlers,      ///< more handlers, functions or constants than a program may have
   // Programs that were built from C++.
   malformed_tree,  ///< a tree that no text gives
 };

@@ -71,12 +71,17 @@ class VerifiedProgram {
   const VerifiedHandler* find(std::uint32_t opcode) const;
   /// The payload; null if there is none.
   const VerifiedHandler* payload() const;
+  /// The program as it was written: with its constants, functions and their calls, which the
+  /// handlers that run hold no more.
+  Program source() const;
 
  private:
   friend Result<VerifiedProgram> verify(Program program, Diagnostics* diagnostics);
-  explicit VerifiedProgram(std::vector<VerifiedHandler> handlers)
-      : handlers_(std::make_shared<const std::vector<VerifiedHandler>>(std::move(handlers))) {}
+  VerifiedProgram(std::vector<VerifiedHandler> handlers, std::shared_ptr<const Program> source)
+      : handlers_(std::make_shared<const std::vector<VerifiedHandler>>(std::move(handlers))),
+        source_(std::move(source)) {}
   std::shared_ptr<const std::vector<VerifiedHandler>> handlers_;
+  std::shared_ptr<const Program> source_;  // null if it is that of the handlers
 };
 
 /// Checks a program against every rule of the language. Fails with `invalid_argument` at the first
