@@ -66,7 +66,8 @@ ExprId add_to(Body& body, const Value& value) {
   // The verifier refuses every program over the limit, so that copying can stop there. Otherwise a
   // value that is combined with itself again and again would double in size each time.
   if (body.exprs.size() > kMaxInstructions) return body.add(Expr{});
-  if (expr.kind == ExprKind::name || expr.kind == ExprKind::user_call) {
+  if (expr.kind == ExprKind::name || expr.kind == ExprKind::user_call ||
+      expr.kind == ExprKind::element) {
     expr.name = body.intern(node.name);
   }
   if (node.buffer) expr.buffer = add_to(body, *node.buffer);
@@ -104,6 +105,10 @@ Place BufferName::operator[](Value index) const {
 Place::operator Value() const {
   if (buffer_ == nullptr) return make({.expr = {.kind = ExprKind::arg}, .operands = {index_}});
   return make({.expr = {.kind = ExprKind::load}, .operands = {index_}, .buffer = *buffer_});
+}
+
+Value Array::operator[](Value index) const {
+  return make({.expr = {.kind = ExprKind::element}, .name = name_, .operands = {std::move(index)}});
 }
 
 const BufferName input{BufferKind::input};
@@ -260,6 +265,31 @@ void HandlerBuilder::store(const Place& place, std::optional<BinaryOp> compound,
     stmt.buffer = add(*place.buffer());
   }
   stmt.operands[0] = add(place.index());
+  stmt.operands[1] = add(value);
+  add(stmt);
+}
+
+Array HandlerBuilder::array(std::string_view name, Type element, const Value& length) {
+  Stmt stmt{.kind = StmtKind::declare_array, .operands = {add(length)}, .element = element};
+  stmt.name = handler_.body.intern(name);
+  add(stmt);
+  return Array(name);
+}
+
+void HandlerBuilder::set(const Array& array, const Value& index, const Value& value) {
+  store(array, index, {}, value);
+}
+
+void HandlerBuilder::update(const Array& array, const Value& index, BinaryOp op,
+                            const Value& value) {
+  store(array, index, op, value);
+}
+
+void HandlerBuilder::store(const Array& array, const Value& index, std::optional<BinaryOp> compound,
+                           const Value& value) {
+  Stmt stmt{.kind = StmtKind::store_element, .compound = compound};
+  stmt.name = handler_.body.intern(array.name());
+  stmt.operands[0] = add(index);
   stmt.operands[1] = add(value);
   add(stmt);
 }

@@ -155,7 +155,8 @@ class Lowering {
   }
 
   static bool has_name(StmtKind kind) {
-    return kind == StmtKind::let_value || kind == StmtKind::let_variable ||
+    return kind == StmtKind::declare_array || kind == StmtKind::store_element ||
+           kind == StmtKind::let_value || kind == StmtKind::let_variable ||
            kind == StmtKind::assign_name || kind == StmtKind::for_loop ||
            kind == StmtKind::each_loop;
   }
@@ -176,6 +177,7 @@ class Lowering {
       }
       expr.name = out_.intern(source.prefix + source.body[written.name]);
     }
+    if (written.kind == ExprKind::element) expr.name = out_.intern(source.body[written.name]);
     if (has_buffer(written.kind) && written.buffer.kind == BufferKind::handle) {
       expr.buffer.handle = copy(source, written.buffer.handle);
     }

@@ -143,8 +143,36 @@ class Interpreter {
         frame_.io.destination = value(stmt.operands[2]);
         frame_.io.byte_count = value(stmt.operands[3]);
         return end(Ending::wait_io);
+      case StmtKind::declare_array: {
+        const Local& array = declared(verified_.local(id));
+        std::fill_n(arrays_.begin() + array.first_word, array.array_words, Word{0});
+        return Flow::next;
+      }
+      case StmtKind::store_element:
+        store_element(declared(verified_.local(id)), stmt);
+        return Flow::next;
     }
     return Flow::next;
+  }
+
+  const Local& declared(LocalId id) const { return verified_.locals[static_cast<std::size_t>(id)]; }
+
+  /// The word of an array, after its check.
+  Word& element(const Local& array, Word index) {
+    if (index >= array.array_words) stop(FaultCode::index_out_of_range);
+    return arrays_[array.first_word + index];
+  }
+
+  void store_element(const Local& array, const Stmt& stmt) {
+    const Word index = value(stmt.operands[0]);
+    if (!stmt.compound) {
+      const Word word = value(stmt.operands[1]);
+      element(array, index) = word;
+      return;
+    }
+    Word& target = element(array, index);
+    const Word word = value(stmt.operands[1]);
+    target = semantics::binary(*stmt.compound, array.type, target, word);
   }
 
   void assign_arg(const Stmt& stmt) {
@@ -382,6 +410,8 @@ class Interpreter {
         touch({.word = &source});
         return std::atomic_ref(source).load(std::memory_order_relaxed);
       }
+      case ExprKind::element:
+        return element(declared(verified_.local(id)), value(expr.operands[0]));
       case ExprKind::length:
         return length(expr.buffer);
       case ExprKind::unary:
@@ -482,8 +512,9 @@ class Interpreter {
   WayOut* const way_out_;    // may be null
   std::uint64_t turns_ = 0;
   std::uint64_t next_look_;
-  bool has_effect_ = false;                // something that other items or the host can see
-  std::array<Word, kMaxLocals> locals_{};  // an array, so that no item allocates
+  bool has_effect_ = false;                  // something that other items or the host can see
+  std::array<Word, kMaxLocals> locals_{};    // an array, so that no item allocates
+  std::array<Word, kMaxArrayWords> arrays_;  // a declaration sets its words to 0
   Word lane_ = 0;
   Outcome outcome_;
 };

@@ -488,6 +488,9 @@ std::optional<StmtId> Parser::declaration(Stmt stmt) {
     }
   }
   stmt.name = new_name("a variable");
+  if (is_sign(":") && stmt.kind == StmtKind::let_variable && next_token().text == "[") {
+    return array(stmt);
+  }
   if (expect_assignment(stmt, "a variable needs a first value: let x = 1;")) {
     stmt.operands[0] = value();
   } else {
@@ -496,6 +499,32 @@ std::optional<StmtId> Parser::declaration(Stmt stmt) {
   end_statement();
   // Not the type of a value that something else may belong to.
   if (panicking_) stmt.operands[0] = unreadable(stmt.location);
+  return add(stmt);
+}
+
+// The current token is the : behind the name of an array.
+std::optional<StmtId> Parser::array(Stmt stmt) {
+  constexpr std::string_view kHint = "declare an array as: var name: [u32; 16];";
+  stmt.kind = StmtKind::declare_array;
+  advance();
+  expect("[");
+  stmt.element = type();
+  if (is_sign(";")) {
+    advance();
+  } else {
+    unexpected(Rule::expected_semicolon, "';' and a length", std::string(kHint));
+  }
+  const bool is_length = token_.kind == TokenKind::number ||
+                         (token_.kind == TokenKind::word && !is_reserved_word(token_.text));
+  if (is_length) {
+    stmt.operands[0] = value();
+  } else {
+    unexpected(Rule::array_length, "the length of the array", std::string(kHint));
+  }
+  expect("]");
+  if (panicking_) handler_state_.has_lost_names = true;  // nothing is known of the array
+  end_statement();
+  if (panicking_) return {};
   return add(stmt);
 }
 
@@ -548,7 +577,8 @@ std::optional<StmtId> Parser::counted_loop(Stmt stmt) {
     const bool is_instead = is_sign("=") || next_token().text == "in" ||
                             (token_.kind == TokenKind::word && !is_buffer());
     tell_unexpected(Rule::expected_word, "'in'", "write a loop as: for i in 0 .. n { … }");
-    handler_state_.has_lost_names = true;  // the word may have been meant as the name
+    // Another word may have been meant as the name.
+    handler_state_.has_lost_names |= is_instead && !is_sign("=");
     if (is_instead) advance();
     if (is_word("in")) advance();
   }
@@ -645,11 +675,13 @@ std::optional<StmtId> Parser::name_statement(Stmt stmt) {
   }
   advance();
   if (is_sign("[")) {
-    tell_not_a_buffer(name);
-    index();
-    if (expect_assignment(stmt, "store a word with: output[i] = value;")) value();
+    stmt.kind = StmtKind::store_element;
+    stmt.name = body_.intern(name.text);
+    stmt.operands[0] = index();
+    if (!expect_assignment(stmt, "store a word with: array[i] = value;")) return {};
+    stmt.operands[1] = value();
     end_statement();
-    return {};
+    return add(stmt);
   }
   stmt.kind = StmtKind::assign_name;
   stmt.name = body_.intern(name.text);
@@ -792,6 +824,11 @@ ExprId Parser::name_or_builtin() {
   }
   advance();
   if (is_sign("(") && expr.kind == ExprKind::name) return user_call(name);
+  if (is_sign("[") && expr.kind == ExprKind::name) {
+    expr.kind = ExprKind::element;
+    expr.operands[0] = index();
+    return add(expr);
+  }
   if (is_sign("[") && expr.kind != ExprKind::literal) {
     tell_not_a_buffer(name);
     index();

@@ -105,6 +105,7 @@ class Parser {
   std::optional<StmtId> statement();
   std::optional<StmtId> keyword_statement(Stmt stmt);
   std::optional<StmtId> declaration(Stmt stmt);
+  std::optional<StmtId> array(Stmt stmt);
   std::optional<StmtId> branch(Stmt stmt);
   std::optional<StmtId> counted_loop(Stmt stmt);
   void loop_range(Stmt& stmt);

@@ -90,6 +90,10 @@ class Printer {
         return line("args[{}] {}= {};", value(0), compound, value(1));
       case StmtKind::store:
         return line("{}[{}] {}= {};", text(stmt.buffer), value(0), compound, value(1));
+      case StmtKind::declare_array:
+        return line("var {}: [{}; {}];", name(), type_name(stmt.element), value(0));
+      case StmtKind::store_element:
+        return line("{}[{}] {}= {};", name(), value(0), compound, value(1));
       case StmtKind::branch:
         return branch(stmt);
       case StmtKind::for_loop:
@@ -175,6 +179,8 @@ class Printer {
         return fmt::format("args[{}]", text(expr.operands[0]));
       case ExprKind::load:
         return fmt::format("{}[{}]", text(expr.buffer), text(expr.operands[0]));
+      case ExprKind::element:
+        return fmt::format("{}[{}]", (*body_)[expr.name], text(expr.operands[0]));
       case ExprKind::length:
         return fmt::format("len({})", text(expr.buffer));
       case ExprKind::unary:

@@ -102,6 +102,10 @@ class HandlerVerifier {
   void check_assigned(const Stmt& stmt, ExprId value, Type place, std::string_view role);
   void check_arg_store(const Stmt& stmt);
   void check_store(const Stmt& stmt);
+  void check_array(StmtId id, const Stmt& stmt);
+  std::optional<std::uint32_t> array_length(const Stmt& stmt);
+  void check_element_store(StmtId id, const Stmt& stmt);
+  std::optional<LocalId> resolve_array(NameId name, Location location);
   void check_branch(const Stmt& stmt);
   void check_counted_loop(StmtId id, const Stmt& stmt);
   void check_loop_exit(const Stmt& stmt);
@@ -144,6 +148,7 @@ class HandlerVerifier {
   std::vector<bool> is_told_unknown_;             // by NameId: each is reported once
   std::vector<bool> is_outside_each_;             // by LocalId
   std::vector<LoopKind> loops_;
+  std::size_t array_words_ = 0, array_words_in_each_ = 0;
   std::size_t nesting_ = 0;
   std::size_t depth_ = 0;  // of expressions inside each other
   bool is_tree_ = true;    // every node so far exists once; else nothing more is read
@@ -253,8 +258,8 @@ Type HandlerVerifier::run_constant(const Constant& constant) {
 
 // What only a handler can see.
 bool HandlerVerifier::refuse_outside_handlers(const Expr& expr) {
-  const bool is_of_item = expr.kind == ExprKind::builtin || expr.kind == ExprKind::arg ||
-                          has_buffer(expr.kind) ||
+  const bool is_of_item = expr.kind == ExprKind::element || expr.kind == ExprKind::builtin ||
+                          expr.kind == ExprKind::arg || has_buffer(expr.kind) ||
                           (expr.kind == ExprKind::call && !gives_value(expr.function));
   const bool is_call = expr.kind == ExprKind::user_call;
   if (kind_ == BodyKind::function && is_of_item) {
@@ -474,6 +479,10 @@ void HandlerVerifier::check_statement(StmtId id) {
     case StmtKind::await_read:
     case StmtKind::await_write:
       return check_await(stmt);
+    case StmtKind::declare_array:
+      return check_array(id, stmt);
+    case StmtKind::store_element:
+      return check_element_store(id, stmt);
   }
   wrong_(Rule::malformed_tree, stmt.location, "the kind of this statement is unknown");
 }
@@ -500,6 +509,12 @@ void HandlerVerifier::check_assignment(StmtId id, const Stmt& stmt) {
   const auto index = static_cast<std::size_t>(*local);
   const Local variable = result_.locals[index];
   const std::string& name = body_[stmt.name];
+  if (variable.array_words > 0) {
+    wrong_(Rule::array_without_index, stmt.location, fmt::format("'{}' is an array", name),
+           fmt::format("assign one word: {}[i] = value;", name));
+    check(stmt.operands[0]);
+    return;
+  }
   if (!variable.is_variable) {
     wrong_(Rule::not_assignable, stmt.location, fmt::format("'{}' cannot be assigned", name),
            "declare it with var instead of let; loop counters cannot change");
@@ -545,6 +560,97 @@ void HandlerVerifier::check_store(const Stmt& stmt) {
   check_is(stmt.operands[0], Type::u32, "the index");
   check_assigned(stmt, stmt.operands[1], Type::u32, "a buffer word");
   effects_.store(stmt.buffer, stmt.location, /*is_update=*/stmt.compound.has_value());
+}
+
+// ---- arrays ----
+
+// The length of an array, a number or a constant; none if it is neither.
+std::optional<std::uint32_t> HandlerVerifier::array_length(const Stmt& stmt) {
+  if (!check_is(stmt.operands[0], Type::u32, "the length of an array")) return {};
+  const Expr& length = body_[stmt.operands[0]];
+  const KnownConstant* const constant =
+      length.kind == ExprKind::name ? find_constant(length.name) : nullptr;
+  if (length.kind != ExprKind::literal && constant == nullptr) {
+    wrong_(Rule::array_length, length.location, "the length of an array is a number or a constant",
+           "declare it with const");
+    return {};
+  }
+  const std::uint32_t words = constant != nullptr ? constant->bits : length.bits;
+  if (words >= 1 && words <= kMaxArrayWords) return words;
+  wrong_(Rule::array_length, length.location,
+         fmt::format("an array has 1 to {} words, not {}", kMaxArrayWords, words),
+         "keep larger tables in a buffer");
+  return {};
+}
+
+void HandlerVerifier::check_array(StmtId id, const Stmt& stmt) {
+  const bool is_number = is_integer(stmt.element) || stmt.element == Type::f32;
+  const bool is_lost = stmt.element == Type::none && recovered_ != nullptr;
+  if (!is_number && !is_lost) {
+    wrong_(Rule::type_mismatch, stmt.location, "the words of an array are u32, i32 or f32",
+           "keep a bool as a u32 of 0 or 1");
+  }
+  const auto length = array_length(stmt);
+  const auto local = declare(stmt.name, stmt.element, /*is_variable=*/true, stmt.location);
+  if (!local) return;
+  Local& array = result_.locals[static_cast<std::size_t>(*local)];
+  array.array_words = length.value_or(1);
+  array.first_word = static_cast<std::uint32_t>(array_words_);
+  result_.stmt_locals[static_cast<std::size_t>(id)] = *local;
+  const bool had_room = array_words_ <= kMaxArrayWords;
+  const bool had_room_in_each = array_words_in_each_ <= kMaxArrayWordsInEach;
+  array_words_ += array.array_words;
+  if (is_in_each()) array_words_in_each_ += array.array_words;
+  if (had_room && array_words_ > kMaxArrayWords) {
+    wrong_(Rule::too_many_array_words, stmt.location,
+           fmt::format("the arrays of the handler have more than {} words", kMaxArrayWords),
+           "keep larger tables in a buffer");
+  } else if (had_room_in_each && array_words_in_each_ > kMaxArrayWordsInEach) {
+    wrong_(Rule::too_many_array_words, stmt.location,
+           fmt::format("the arrays inside each have more than {} words", kMaxArrayWordsInEach),
+           "each lane has a copy of them: declare read-only ones outside");
+  }
+}
+
+// The array of that name.
+std::optional<LocalId> HandlerVerifier::resolve_array(NameId name, Location location) {
+  if (!use(name, location)) return {};
+  const auto local = bindings_[static_cast<std::size_t>(name)];
+  if (local && result_.locals[static_cast<std::size_t>(*local)].array_words > 0) return local;
+  const bool may_be_lost = recovered_ != nullptr && recovered_->has_lost_names;
+  const bool is_silent =
+      local && result_.locals[static_cast<std::size_t>(*local)].type == Type::none;
+  if (may_be_lost || is_silent) return {};
+  const std::string_view text = body_[name];
+  Suggestion suggestion(text);
+  for (const std::string_view word : {"input", "output", "control", "args"}) suggestion.offer(word);
+  for (std::size_t i = 0; i < bindings_.size(); ++i) {
+    const bool is_array =
+        bindings_[i] && result_.locals[static_cast<std::size_t>(*bindings_[i])].array_words > 0;
+    if (is_array) suggestion.offer(body_.names[i]);
+  }
+  wrong_(Rule::not_a_buffer, location,
+         fmt::format("'{}' is not a buffer or an array: only these and args have an index", text),
+         suggestion.hint("buffers are input, output, control and buffer(handle)"));
+  return {};
+}
+
+void HandlerVerifier::check_element_store(StmtId id, const Stmt& stmt) {
+  const auto local = resolve_array(stmt.name, stmt.location);
+  check_is(stmt.operands[0], Type::u32, "the index");
+  if (!local) {
+    check(stmt.operands[1]);
+    return;
+  }
+  const auto index = static_cast<std::size_t>(*local);
+  if (is_in_each() && is_outside_each_[index]) {
+    wrong_(Rule::read_only_in_each, stmt.location,
+           fmt::format("'{}' is read only inside each: all turns share it", body_[stmt.name]),
+           "declare an array inside the each, or store to a buffer");
+  }
+  result_.stmt_locals[static_cast<std::size_t>(id)] = *local;
+  const Type type = result_.locals[index].type;
+  check_assigned(stmt, stmt.operands[1], type, fmt::format("a word of '{}'", body_[stmt.name]));
 }
 
 void HandlerVerifier::check_branch(const Stmt& first) {
@@ -754,6 +860,18 @@ Type HandlerVerifier::check_kind(ExprId id, const Expr& expr, bool result_is_use
         return use(expr.name, expr.location) ? constant->type : Type::none;
       }
       const auto local = resolve(expr.name, expr.location);
+      if (!local) return Type::none;
+      result_.expr_locals[static_cast<std::size_t>(id)] = *local;
+      const Local& found = result_.locals[static_cast<std::size_t>(*local)];
+      if (found.array_words == 0) return found.type;
+      wrong_(Rule::array_without_index, expr.location,
+             fmt::format("'{}' is an array", body_[expr.name]),
+             fmt::format("name one word: {}[i]", body_[expr.name]));
+      return Type::none;
+    }
+    case ExprKind::element: {
+      const auto local = resolve_array(expr.name, expr.location);
+      check_is(expr.operands[0], Type::u32, "the index");
       if (!local) return Type::none;
       result_.expr_locals[static_cast<std::size_t>(id)] = *local;
       return result_.locals[static_cast<std::size_t>(*local)].type;

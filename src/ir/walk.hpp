@@ -29,6 +29,7 @@ constexpr std::size_t operand_count(const Expr& expr) {
     case ExprKind::arg:
     case ExprKind::load:
     case ExprKind::unary:
+    case ExprKind::element:
       return 1;
     case ExprKind::binary:
     case ExprKind::bind:
@@ -50,9 +51,11 @@ constexpr std::size_t operand_count(const Stmt& stmt) {
     case StmtKind::while_loop:
     case StmtKind::fault:
     case StmtKind::evaluate:
+    case StmtKind::declare_array:
       return 1;
     case StmtKind::assign_arg:
     case StmtKind::store:
+    case StmtKind::store_element:
     case StmtKind::each_loop:
       return 2;
     case StmtKind::for_loop:

@@ -77,6 +77,11 @@ std::string CudaHandlerCodegen::emit(ExprId id) {
       return emit_arg(expr);
     case ExprKind::load:
       return emit_load(id, expr);
+    case ExprKind::element: {
+      const std::string index = emit(expr.operands[0]);
+      const std::string place = element(verified_.local(id), index);
+      return named(verified_.type(id), cuda_variable(verified_.type(id), place));
+    }
     case ExprKind::length:
       return emit_length(expr);
     case ExprKind::unary: {

@@ -82,6 +82,9 @@ class CudaHandlerCodegen {
   void emit_update_arg(const ir::Stmt& stmt);
   void emit_update(const ir::Stmt& stmt);
   void emit_store(const ir::Stmt& stmt);
+  void emit_array(ir::LocalId local);
+  void emit_element_store(ir::LocalId local, const ir::Stmt& stmt);
+  std::string element(ir::LocalId local, const std::string& index);
   void emit_branch(const ir::Stmt& stmt);
   void emit_refund();
   void emit_end(std::string_view ending);

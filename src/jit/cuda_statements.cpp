@@ -108,7 +108,40 @@ void CudaHandlerCodegen::emit(StmtId id) {
     case StmtKind::await_read:
     case StmtKind::await_write:
       return emit_await(stmt);
+    case StmtKind::declare_array:
+      return emit_array(verified_.local(id));
+    case StmtKind::store_element:
+      return emit_element_store(verified_.local(id), stmt);
   }
+}
+
+// Outside each every lane has its copy and runs the same statements on it.
+void CudaHandlerCodegen::emit_array(LocalId local) {
+  const Local& array = verified_.locals[static_cast<std::size_t>(local)];
+  out_.line("{} {}[{}u];", cuda_variable_type(array.type), cuda_local(local), array.array_words);
+  out_.line("for (Word i = 0; i < {}u; ++i) {}[i] = 0;", array.array_words, cuda_local(local));
+}
+
+// The word of an array, after its check.
+std::string CudaHandlerCodegen::element(LocalId local, const std::string& index) {
+  const Local& array = verified_.locals[static_cast<std::size_t>(local)];
+  out_.line("if ({} >= {}u) {}", index, array.array_words, fault(FaultCode::index_out_of_range));
+  return fmt::format("{}[{}]", cuda_local(local), index);
+}
+
+void CudaHandlerCodegen::emit_element_store(LocalId local, const Stmt& stmt) {
+  const Type type = verified_.locals[static_cast<std::size_t>(local)].type;
+  const std::string index = emit(stmt.operands[0]);
+  if (!stmt.compound) {
+    const std::string value = emit(stmt.operands[1]);
+    const std::string place = element(local, index);
+    return out_.line("{} = {};", place, cuda_assigned(type, value));
+  }
+  const std::string place = element(local, index);
+  const std::string before = named(type, cuda_variable(type, place));
+  const std::string value = emit(stmt.operands[1]);
+  const std::string word = named(type, cuda_binary(*stmt.compound, type, before, value));
+  out_.line("{} = {};", place, cuda_assigned(type, word));
 }
 
 void CudaHandlerCodegen::emit_let(StmtId id, const Stmt& stmt) {

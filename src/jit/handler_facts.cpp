@@ -12,8 +12,9 @@ using abi::Word;
 namespace {
 
 bool declares_name(StmtKind kind) {
-  return kind == StmtKind::let_value || kind == StmtKind::let_variable ||
-         kind == StmtKind::for_loop || kind == StmtKind::each_loop;
+  return kind == StmtKind::declare_array || kind == StmtKind::let_value ||
+         kind == StmtKind::let_variable || kind == StmtKind::for_loop ||
+         kind == StmtKind::each_loop;
 }
 
 }  // namespace
@@ -75,6 +76,7 @@ bool is_plain(const Body& body, ExprId id) {
       case ExprKind::load:
       case ExprKind::length:
       case ExprKind::atomic:
+      case ExprKind::element:
       case ExprKind::user_call:
       case ExprKind::bind:  // it declares a name
         is_plain = false;

@@ -99,6 +99,7 @@ Value* LlvmHandlerCodegen::upper_bound(ExprId id, const Chunk& chunk) {
     case ExprKind::length:
     case ExprKind::unary:
     case ExprKind::atomic:
+    case ExprKind::element:
     case ExprKind::user_call:
       return nullptr;
     case ExprKind::bind:

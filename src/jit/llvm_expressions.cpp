@@ -42,6 +42,11 @@ Value* LlvmHandlerCodegen::emit(ExprId id, bool cannot_wrap) {
       return load_word(expr.buffer.kind,
                        place(expr.buffer.kind, handle, index, memory::Access::read, is_proven));
     }
+    case ExprKind::element: {
+      Value* const index = emit(expr.operands[0]);
+      return builder_.CreateLoad(llvm_type(context_, verified_.type(id)),
+                                 element(verified_.local(id), index));
+    }
     case ExprKind::length:
       return emit_length(expr);
     case ExprKind::unary:

@@ -100,6 +100,9 @@ class LlvmHandlerCodegen {
   void emit_await(const ir::Stmt& stmt);
   void emit_assign_arg(const ir::Stmt& stmt);
   void emit_store(ir::StmtId id, const ir::Stmt& stmt);
+  void emit_array(ir::LocalId local);
+  void emit_element_store(ir::LocalId local, const ir::Stmt& stmt);
+  llvm::Value* element(ir::LocalId local, llvm::Value* index);
 
   // Loops.
   void emit_while(const ir::Stmt& stmt);

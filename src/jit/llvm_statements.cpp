@@ -63,7 +63,42 @@ void LlvmHandlerCodegen::emit(StmtId id) {
     case StmtKind::await_read:
     case StmtKind::await_write:
       return emit_await(stmt);
+    case StmtKind::declare_array:
+      return emit_array(verified_.local(id));
+    case StmtKind::store_element:
+      return emit_element_store(verified_.local(id), stmt);
   }
+}
+
+void LlvmHandlerCodegen::emit_array(LocalId local) {
+  const auto index = static_cast<std::size_t>(local);
+  builder_.CreateMemSet(locals_[index], builder_.getInt8(0),
+                        std::uint64_t{4} * verified_.locals[index].array_words, llvm::Align(4));
+}
+
+// The word of an array, after its check.
+Value* LlvmHandlerCodegen::element(LocalId local, Value* index) {
+  const auto number = static_cast<std::size_t>(local);
+  fault_unless(
+      builder_.CreateICmpULT(index, builder_.getInt32(verified_.locals[number].array_words)),
+      [&] { return code(FaultCode::index_out_of_range); });
+  return builder_.CreateInBoundsGEP(
+      locals_[number]->getAllocatedType(), locals_[number],
+      {builder_.getInt64(0), builder_.CreateZExt(index, builder_.getInt64Ty())});
+}
+
+void LlvmHandlerCodegen::emit_element_store(LocalId local, const Stmt& stmt) {
+  const Type type = verified_.locals[static_cast<std::size_t>(local)].type;
+  Value* const index = emit(stmt.operands[0]);
+  if (!stmt.compound) {
+    Value* const word = emit(stmt.operands[1]);
+    builder_.CreateStore(word, element(local, index));
+    return;
+  }
+  Value* const place = element(local, index);
+  Value* const before = builder_.CreateLoad(llvm_type(context_, type), place);
+  Value* const word = emit(stmt.operands[1]);
+  builder_.CreateStore(emit_binary(builder_, *stmt.compound, type, before, word, false), place);
 }
 
 void LlvmHandlerCodegen::emit_assign_arg(const Stmt& stmt) {

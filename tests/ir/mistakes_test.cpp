@@ -199,7 +199,8 @@ TEST(Suggestion, knows_typos) {
       {"if true { } esle { }", "did you mean `else`?"},
       {"foreach i in 0 .. 3 { }", "did you mean `each`?"},
       {"let i = 1; output[0] = n;", "declare it before its use with let or var"},
-      {"output[0] = quaternion(1);", "declare it with fn; docs/handlers.md lists those of the language"},
+      {"output[0] = quaternion(1);",
+       "declare it with fn; docs/handlers.md lists those of the language"},
   };
   for (const Row& row : kRows) {
     const ir::Diagnostics mistakes = mistakes_of(in_handler(row.text));

@@ -48,6 +48,8 @@ std::string tree(const ir::Body& body, ir::ExprId id) {
       }
       return text + ")";
     }
+    case ExprKind::element:
+      return with("element " + body[expr.name], 1);
     case ExprKind::bind:
       break;
     case ExprKind::atomic:
@@ -198,6 +200,9 @@ TEST(Parser, reads_every_kind_of_statement) {
       {"each i in 0 .. 1 {}", StmtKind::each_loop},
       {"while a {}", StmtKind::while_loop},
       {"break;", StmtKind::break_loop},
+      {"var a: [f32; 16];", StmtKind::declare_array},
+      {"a[1] = 2;", StmtKind::store_element},
+      {"a[1] -= 2;", StmtKind::store_element},
       {"continue;", StmtKind::continue_loop},
       {"return;", StmtKind::finish},
       {"yield;", StmtKind::yield},
@@ -329,7 +334,6 @@ TEST(Parser, names_the_place_of_a_mistake_in_a_statement) {
       {"var a = @= 1;", "expected a value, found '='", ir::Rule::expected_value},
       {"a @+ 1;", "expected '=', found '+'", ir::Rule::expected_assignment},
       {"a@;", "expected '=', found ';'", ir::Rule::expected_assignment},
-      {"@a[1] = 2;", "'a' is not a buffer", ir::Rule::not_a_buffer},
       {"a = 1 @2;", "expected ';', found '2'", ir::Rule::expected_semicolon},
       {"args @= 1;", "expected '[', found '='", ir::Rule::expected_bracket},
       {"args[1 @= 1;", "expected ']', found '='", ir::Rule::expected_bracket},

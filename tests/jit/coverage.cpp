@@ -13,9 +13,9 @@ namespace {
 using namespace ir;
 
 constexpr std::string_view kStatements[] = {
-    "let",   "var",     "assign", "args =",   "store",      "if",
-    "for",   "each",    "while",  "break",    "continue",   "return",
-    "yield", "requeue", "fault",  "evaluate", "await read", "await write"};
+    "let",   "var",      "assign",     "args =",      "store",  "if",           "for",
+    "each",  "while",    "break",      "continue",    "return", "yield",        "requeue",
+    "fault", "evaluate", "await read", "await write", "array",  "store element"};
 
 constexpr Type kNumbers[] = {Type::u32, Type::i32, Type::f32};
 
@@ -98,7 +98,9 @@ class Walker {
     add(std::string(kStatements[static_cast<std::size_t>(stmt.kind)]));
     if (stmt.kind == StmtKind::branch && stmt.otherwise) add("else");
     if (stmt.kind == StmtKind::store) add(fmt::format("store {}", buffer_name(stmt.buffer.kind)));
-    if (stmt.compound) {
+    if (stmt.compound && stmt.kind == StmtKind::store_element) {
+      add("array op=");
+    } else if (stmt.compound) {
       const bool is_name = stmt.kind == StmtKind::assign_name;
       const std::string_view of = stmt.kind == StmtKind::store ? buffer_name(stmt.buffer.kind)
                                   : is_name                    ? "name"
@@ -140,6 +142,8 @@ class Walker {
         const std::size_t decisive = expr.function == Function::select ? 1 : 0;
         return add(function_feature(expr.function, verified_.type(expr.operands[decisive])));
       }
+      case ExprKind::element:
+        return add(fmt::format("element of {}", type_name(verified_.type(id))));
       case ExprKind::user_call:
         return add("user_call");
       case ExprKind::bind:
@@ -177,11 +181,12 @@ std::set<std::string> features_of(const Program& program, std::size_t handler) {
 std::vector<std::string> all_features() {
   std::vector<std::string> all(std::begin(kStatements), std::end(kStatements));
   all.insert(all.end(),
-             {"else",         "name",          "args",          "payload",     "pure",
-              "commutes",     "scope lane",    "scope warp",    "scope group", "for over u32",
-              "for over i32", "each over u32", "each over i32", "name op=",    "args op=",
-              "input op=",    "output op=",    "control op=",   "buffer op=",  "step of u32",
-              "step of i32",  "bind",          "user_call",     "constant"});
+             {"else",           "name",           "args",          "payload",     "pure",
+              "commutes",       "scope lane",     "scope warp",    "scope group", "for over u32",
+              "for over i32",   "each over u32",  "each over i32", "name op=",    "args op=",
+              "input op=",      "output op=",     "control op=",   "buffer op=",  "step of u32",
+              "step of i32",    "bind",           "user_call",     "constant",    "element of u32",
+              "element of i32", "element of f32", "array op="});
   for (const BinaryOpInfo& row : kBinaryOps) {
     if (can_be_compound(row.op)) all.push_back(fmt::format("{}=", row.sign));
   }

@@ -45,7 +45,7 @@ TEST(Generator, a_seed_means_the_same_programs_and_frames_with_every_compiler) {
   }
   std::uint64_t digest = 0xCBF29CE484222325u;  // FNV-1a
   for (const char c : text) digest = (digest ^ static_cast<unsigned char>(c)) * 0x100000001B3u;
-  EXPECT_EQ(digest, 0x4DA77E788EA402DCu);
+  EXPECT_EQ(digest, 0x37DF196DBABC9856u);
 }
 
 // Fixed seeds: the shares are those of this generator, not of a lucky run.

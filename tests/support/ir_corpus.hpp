@@ -112,7 +112,8 @@ handler pure_bound = 78 pure commutes { atomic_max(output[0], input[0]); })",
   for i in 0 .. len(output) step max(param, 1) { for j in i .. 9 step 4 { output[0] += j; } }
   let step = 2; for k in 0 .. 4 step step { output[k] = step; }
 })",
-    R"(const kRounds = 2 * kHalf; const kHalf = 3; const kLow = -5i; const kPi = 3.14159; const kOn = !false;
+    R"(const kRounds = 2 * kHalf; const kHalf = 3; const kLow = -5i;
+const kPi = 3.14159; const kOn = !false;
 fn twice(x: u32) -> u32 { return x + x; }
 fn blend(a: f32, b: f32, t: f32) -> f32 { let d = b - a; return a + d * t; }
 fn quad(x: u32) -> u32 { let y = twice(x); return twice(y); }
@@ -124,6 +125,16 @@ handler definitions = 82 {
   nine(); if twice(param) == kHalf && quad(atomic_add(output[2], 1)) > 4 { fault kHalf; }
 }
 payload { output[kHalf] = twice(kRounds); })",
+    R"(const kWords = 8;
+handler arrays = 83 scope warp {
+  var a: [u32; kWords]; var s: [i32; 3]; var f: [f32; 2];
+  for i in 0 .. kWords { a[i] = i * i; a[i] ^= param; }
+  s[param & 1] -= 3i; f[1] = f32(a[3]); f[1] *= 0.5;
+  each i in 0 .. kWords {
+    var own: [u32; 4]; own[i & 3] += a[i]; output[i] = own[i & 3] + u32(s[1]) + bits_u32(f[1]);
+  }
+  output[a[1] & 7] += a[param % 9];
+})",
 };
 
 }  // namespace everkernel::test

@@ -218,6 +218,11 @@ class HandlerGenerator {
   std::string expr(Type type, int depth) {
     if (depth <= 0 || spent_ > budget_) return leaf(type);
     ++spent_;
+    if (!arrays_.empty() && random_.chance(12)) {
+      const ArrayName* const of =
+          find_array([&](const ArrayName& one) { return one.type == type; });
+      if (of != nullptr) return element(*of, depth - 1);
+    }
     if (!functions_.empty() && random_.chance(12)) {
       const Definition* const callee = find_definition(functions_, type);
       if (callee != nullptr) return user_call(*callee, depth - 1);
@@ -527,11 +532,12 @@ class HandlerGenerator {
   }
 
   std::string block(int level) {
-    const std::size_t outer = variables_.size();
+    const std::size_t outer = variables_.size(), outer_arrays = arrays_.size();
     std::string text = "{\n";
     const Word count = level > 4 ? 1 : random_.between(1, 4);
     for (Word i = 0; i < count; ++i) text += statement(level + 1);
     variables_.resize(outer);
+    arrays_.erase(arrays_.begin() + static_cast<std::ptrdiff_t>(outer_arrays), arrays_.end());
     return text + fmt::format("{:{}}}}", "", 2 * level);
   }
 
@@ -554,6 +560,8 @@ class HandlerGenerator {
         4u,                                         // ending
         is_pure_ ? 0u : 4u,                         // printf, emit
         1u,                                         // a call without effect
+        4u,                                         // array
+        arrays_.empty() ? 0u : 10u,                 // a word of an array
     };
     const int depth = static_cast<int>(random_.between(1, 3));
     switch (random_.weighted(weights)) {
@@ -586,6 +594,10 @@ class HandlerGenerator {
         return loop_exit(level);
       case 11:
         return ending(level);
+      case 14:
+        return array(level);
+      case 15:
+        return element_store(level, depth);
       case 12:
         return line(level, Text{"{}({}, {}, {});", random_.chance(50) ? "printf" : "emit",
                                 expr(Type::u32, 1), expr(Type::u32, depth), expr(Type::u32, 1)});
@@ -597,6 +609,61 @@ class HandlerGenerator {
   // `place op= value` of a u32 place.
   std::string update(const std::string& place, int depth) {
     return Text{"{} {}= {};", place, random_.pick(kIntegerSigns), expr(Type::u32, depth)};
+  }
+
+  // ---- arrays ----
+
+  struct ArrayName {
+    std::string name;
+    Type type;
+    Word words;
+    bool is_outside_each;
+  };
+
+  std::string array(int level) {
+    const Word room = is_in_each() ? array_room_in_each_ : array_room_;
+    if (room == 0) return declaration_statement(level, true, 1);
+    const Word most = is_in_each() ? 16 : random_.chance(5) ? room : 40;
+    const Word words = random_.between(1, std::min(room, most));
+    if (is_in_each()) array_room_in_each_ -= words;
+    array_room_ -= std::min(array_room_, words);
+    constexpr std::string_view kSpelling[] = {"u32", "i32", "f32"};
+    const Word kind = random_.below(3);
+    ++declared_;
+    arrays_.push_back({fmt::format("a{}", arrays_.size()), kTypes[kind], words, !is_in_each()});
+    return line(level,
+                fmt::format("var {}: [{}; {}];", arrays_.back().name, kSpelling[kind], words));
+  }
+
+  template <class Predicate>
+  const ArrayName* find_array(Predicate predicate) {
+    std::vector<const ArrayName*> found;
+    for (const ArrayName& one : arrays_) {
+      if (predicate(one)) found.push_back(&one);
+    }
+    return found.empty() ? nullptr : random_.pick_from(found);
+  }
+
+  std::string element(const ArrayName& of, int depth) {
+    if (random_.chance(94)) return Text{"{}[{} % {}]", of.name, expr(Type::u32, depth), of.words};
+    return Text{"{}[{}]", of.name, expr(Type::u32, depth)};
+  }
+
+  std::string element_store(int level, int depth) {
+    const bool in_each = is_in_each();
+    const ArrayName* const found =
+        find_array([&](const ArrayName& one) { return !(in_each && one.is_outside_each); });
+    if (found == nullptr) return array(level);
+    const ArrayName of = *found;
+    const std::string place = element(of, depth);
+    if (random_.chance(40)) {
+      const std::string_view sign =
+          of.type == Type::f32 ? random_.pick(kFloatSigns) : random_.pick(kIntegerSigns);
+      const bool is_shift = sign == "<<" || sign == ">>";
+      return line(level,
+                  Text{"{} {}= {};", place, sign, expr(is_shift ? Type::u32 : of.type, depth)});
+    }
+    return line(level, Text{"{} = {};", place, expr(of.type, depth)});
   }
 
   // The value of a store: floats pass through bits_u32, so that their bits are compared.
@@ -758,6 +825,8 @@ class HandlerGenerator {
   bool commutes_ = false;
   std::optional<AtomicOp> only_atomic_;
   std::vector<Definition> constants_, functions_;
+  std::vector<ArrayName> arrays_;
+  Word array_room_ = 1024, array_room_in_each_ = 64;
   bool is_in_definition_ = false;  // of a constant or function: sees no item
   std::vector<Variable> variables_;
   std::vector<LoopKind> loops_;

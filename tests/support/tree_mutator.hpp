@@ -198,8 +198,11 @@ class TreeMutator {
   }
 
   void mutate(ir::Stmt& stmt, const ir::Body& body) {
-    auto& [kind, name, buffer, operands, compound, has_step, inner, otherwise, location] = stmt;
-    switch (choices_.below(11)) {
+    auto& [kind, name, buffer, operands, element, compound, has_step, inner, otherwise, location] =
+        stmt;
+    switch (choices_.below(12)) {
+      case 8:
+        return change(element, 5);
       case 6:
         if (compound && choices_.below(2) == 0) return compound.reset();
         compound.emplace();
@@ -207,7 +210,7 @@ class TreeMutator {
       case 7:
         return change(has_step);
       case 0:
-        return change(kind, 18);
+        return change(kind, 20);
       case 1:
         return change_id(name, body.names.size());
       case 2:
@@ -230,7 +233,7 @@ class TreeMutator {
            operands, location] = expr;
     switch (choices_.below(15)) {
       case 0:
-        return change(kind, 12);
+        return change(kind, 13);
       case 1:
         return change(type, 5);
       case 2:

@@ -89,6 +89,20 @@ class Place {
   Value index_;
 };
 
+/// An array of a handler, which HandlerBuilder::array() declares.
+class Array {
+ public:
+  /// The array of that name.
+  explicit Array(std::string_view name) : name_(name) {}
+  /// Its word at an index, as a value.
+  Value operator[](Value index) const;
+  /// Its name.
+  const std::string& name() const { return name_; }
+
+ private:
+  std::string name_;
+};
+
 /// The type of `args`.
 struct Args {
   /// One argument word.
@@ -277,6 +291,12 @@ class HandlerBuilder {
   void update(const Value& variable, BinaryOp op, const Value& value);
   /// place op= value, of a buffer or of args.
   void update(const Place& place, BinaryOp op, const Value& value);
+  /// var name: [element; length], for a length that is a literal or a constant.
+  Array array(std::string_view name, Type element, const Value& length);
+  /// array[index] = value.
+  void set(const Array& array, const Value& index, const Value& value);
+  /// array[index] op= value.
+  void update(const Array& array, const Value& index, BinaryOp op, const Value& value);
   /// A call for its effect, such as an atomic whose value is not used.
   void run(const Value& value);
   /// printf(fmt, a, b).
@@ -325,6 +345,8 @@ class HandlerBuilder {
   Value declare(StmtKind kind, std::string_view name, const Value& value);
   void assign(const Value& variable, std::optional<BinaryOp> compound, const Value& value);
   void store(const Place& place, std::optional<BinaryOp> compound, const Value& value);
+  void store(const Array& array, const Value& index, std::optional<BinaryOp> compound,
+             const Value& value);
   void loop(Stmt stmt, std::string_view name, const Value& first, const Value& last,
             const FillTurn& body);
   void await(StmtKind kind, const Value& source, const Value& block, const Value& destination,

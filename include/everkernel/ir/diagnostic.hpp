@@ -57,13 +57,15 @@ enum class Rule : std::uint8_t {
   repeated_payload,  ///< more than one payload
   payload_promise,   ///< a payload that promises something
   // Types.
-  type_mismatch,     ///< a value of another type than its place
-  operand_types,     ///< an operator between types that it does not take
-  argument_types,    ///< a call with types that it does not take
-  no_value,          ///< a call that gives no value, where one is needed
-  unused_value,      ///< a value that is a statement
-  not_assignable,    ///< an assignment to something that cannot change
-  fault_code_range,  ///< a fault code above the highest
+  type_mismatch,        ///< a value of another type than its place
+  operand_types,        ///< an operator between types that it does not take
+  argument_types,       ///< a call with types that it does not take
+  no_value,             ///< a call that gives no value, where one is needed
+  unused_value,         ///< a value that is a statement
+  not_assignable,       ///< an assignment to something that cannot change
+  array_without_index,  ///< an array where a value is needed
+  array_length,         ///< a length that is no number or constant, or too large
+  fault_code_range,     ///< a fault code above the highest
   // Control flow.
   read_only_in_each,  ///< an assignment inside each to what its turns share
   nested_each,        ///< an each inside another
@@ -75,6 +77,7 @@ enum class Rule : std::uint8_t {
   // Limits.
   too_deep,               ///< blocks or parentheses inside each other
   too_many_instructions,  ///< more statements and expressions than a handler may have
+  too_many_array_words,   ///< more words of arrays than a handler may have
   too_many_variables,     ///< more variables than a handler may have
   too_many_handlers,      ///< more handlers, functions or constants than a program may have
   // Programs that were built from C++.

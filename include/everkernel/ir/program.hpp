@@ -43,6 +43,7 @@ enum class ExprKind : std::uint8_t {
   atomic,     ///< atomic on buffer[operand 0], values from operand 1
   user_call,  ///< the function `name` of the program on `operand_count` arguments of the body, from
               ///< number `bits` on; a handler that may run has none
+  element,    ///< the word `name`[operand 0] of an array
   bind,       ///< operand 1, in which `name` is operand 0; only in a handler that may run
 };
 
@@ -63,7 +64,7 @@ struct Expr {
   AtomicOp atomic = AtomicOp::add;    ///< of an atomic
   Builtin builtin = Builtin::opcode;  ///< of a builtin
   BufferRef buffer = {};              ///< of a load, length or atomic
-  NameId name = {};                   ///< of a name, user_call or bind
+  NameId name = {};                   ///< of a name, user_call, bind or element
   std::uint32_t bits = 0;             ///< of a literal or user_call
   ExprId operands[3] = {};            ///< in order of evaluation
   Location location = {};             ///< where it begins
@@ -89,6 +90,8 @@ enum class StmtKind : std::uint8_t {
   evaluate,       ///< a call for its effect
   await_read,     ///< request a read, run again when it is done
   await_write,    ///< request a write, run again when it is done
+  declare_array,  ///< var name: [element; operand 0]
+  store_element,  ///< name[index] = value
 };
 
 /// Whether the operator may stand before the = of an assignment.
@@ -129,6 +132,7 @@ struct Stmt {
   NameId name = {};                       ///< of let, var, assign_name, for, each
   BufferRef buffer = {};                  ///< of a store
   ExprId operands[4] = {};                ///< index and value; bounds; condition; the four of await
+  Type element = Type::u32;               ///< of declare_array: the type of its words
   std::optional<BinaryOp> compound = {};  ///< of an assignment or store: `place op= value`
   bool has_step = false;                  ///< of a for: operand 2 is its step
   BlockId body = {};                      ///< of a branch or loop

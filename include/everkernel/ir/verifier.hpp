@@ -19,11 +19,13 @@ namespace everkernel::ir {
 /// Index of a variable in its handler.
 enum class LocalId : std::uint32_t {};
 
-/// A variable or loop counter.
+/// A variable, a loop counter or an array.
 struct Local {
-  NameId name = {};          ///< its name in the text
-  Type type = Type::u32;     ///< of its first value
-  bool is_variable = false;  ///< may be assigned
+  NameId name = {};               ///< its name in the text
+  Type type = Type::u32;          ///< of its first value, or of the words of an array
+  bool is_variable = false;       ///< may be assigned
+  std::uint32_t array_words = 0;  ///< length of an array; 0 for others
+  std::uint32_t first_word = 0;   ///< of an array, among the words of all arrays
 };
 
 /// The memory a handler can touch and the ways it can end. Planner and schedulers order items by
