@@ -954,7 +954,7 @@ void read_local_load(Reader& r) {
 void read_local_store(Reader& r) {
   r.name_by(73, 3, kSize);
   read_usual_caching(r);
-  r.put(narrow_address(r, 0, false));
+  r.put(narrow_address(r, 64, r.form() == kImmediate));
   r.put(r.vector_register(32));
 }
 
@@ -1193,7 +1193,7 @@ constexpr Entry kEntries[] = {
     {0x184, kI, "LDS", read_shared_load},
     {0x185, kI, "ST", read_global_store},
     {0x186, kI, "STG", read_global_store},
-    {0x187, kR, "STL", read_local_store},
+    {0x187, kR | kI, "STL", read_local_store},
     {0x188, kR | kI, "STS", read_shared_store},
     {0x189, kR | kI | kThirds, "SHFL", read_shuffle},
     {0x18a, kI, "ATOM", read_global_atomic},

@@ -40,15 +40,11 @@ Result<std::string> emit(const ir::VerifiedProgram& program, std::string_view ki
   return jit::emit_llvm(program, {});
 }
 
-Result<Checked> check_file(const CheckOptions& options) {
-  ir::Program program = EVERKERNEL_TRY(
-      parse_handlers(options.path, options.handlers_limit.value_or(kDefaultHandlersLimit)));
-  std::string printed = options.print ? ir::print(program) : "";
-  const ir::VerifiedProgram verified =
-      EVERKERNEL_TRY(verify_handlers(options.path, std::move(program)));
+Result<Checked> show(const CheckOptions& options, HandlerFile file) {
+  std::string printed = options.print ? ir::print(file.program) : "";
+  const ir::VerifiedProgram verified = EVERKERNEL_TRY(verified_program(std::move(file)));
   Checked checked{.program = verified, .printed = std::move(printed)};
-  if (!options.emit) return checked;
-  checked.code = EVERKERNEL_TRY(emit(checked.program, *options.emit));
+  if (options.emit) checked.code = EVERKERNEL_TRY(emit(checked.program, *options.emit));
   return checked;
 }
 
@@ -91,6 +87,7 @@ std::string json_text(const CheckOptions& options, const Checked& checked) {
     json.end_object();
   }
   json.end_array();
+  json.key("errors").begin_array().end_array();
   if (options.print) json.field("text", checked.printed);
   if (options.emit) json.field(*options.emit, checked.code);
   json.end_object();
@@ -118,8 +115,30 @@ std::string table_text(const CheckOptions& options, const Checked& checked) {
                      counted(checked.program.handlers().size(), "handler"), table.text(2));
 }
 
+// The mistakes of a file for editors: those that are kept.
+std::string errors_json_text(const HandlerFile& file) {
+  std::string out;
+  JsonWriter json(out);
+  json.begin_object().field("path", file.path).key("errors").begin_array();
+  for (const ir::Diagnostic& mistake : file.mistakes.kept()) {
+    json.begin_object().field("line", mistake.location.line);
+    json.field("column", mistake.location.column).field("rule", ir::rule_name(mistake.rule));
+    json.field("message", mistake.message).field("hint", mistake.hint).end_object();
+  }
+  json.end_array().end_object();
+  return out + "\n";
+}
+
 Result<Ending> check(const CheckOptions& options) {
-  const Checked checked = EVERKERNEL_TRY(check_file(options));
+  HandlerFile file = EVERKERNEL_TRY(
+      check_handlers(options.path, options.handlers_limit.value_or(kDefaultHandlersLimit)));
+  if (options.json && !file.verified) {
+    if (deliver_text(errors_json_text(file)) != Ending::done) return Ending::undelivered;
+    return fail(Code::invalid_argument,
+                fmt::format("{}: {}", file.path, counted(file.mistakes.count(), "mistake")),
+                "the object on standard output lists them");
+  }
+  const Checked checked = EVERKERNEL_TRY(show(options, std::move(file)));
   if (options.json) return deliver_text(json_text(options, checked));
   if (options.print || options.emit) return deliver_text(checked.printed + checked.code);
   return deliver_text(table_text(options, checked));
@@ -144,7 +163,8 @@ Command check_command() {
       "  everkernel check ops.ek\n"
       "  everkernel check ops.ek --print\n"
       "  everkernel check ops.ek --emit cuda > ops.cu && nvcc -ptx ops.cu\n"
-      "A mistake is reported as FILE:LINE:COLUMN with a hint; the exit status is 2.");
+      "Each mistake is shown as FILE:LINE:COLUMN with its line and a hint; the exit status is 2.\n"
+      "With --json, `errors` lists them, for editors.");
   return command;
 }
 

@@ -128,10 +128,9 @@ Result<BufferInput> read_buffer(std::string_view text) {
 
 Result<void> read_handlers(const DispatchArguments& arguments, DispatchInput& input) {
   if (!arguments.handlers) return {};
-  ir::Program program = EVERKERNEL_TRY(parse_handlers(
+  HandlerFile file = EVERKERNEL_TRY(check_handlers(
       *arguments.handlers, arguments.handlers_limit.value_or(kDefaultHandlersLimit)));
-  ir::VerifiedProgram verified =
-      EVERKERNEL_TRY(verify_handlers(*arguments.handlers, std::move(program)));
+  ir::VerifiedProgram verified = EVERKERNEL_TRY(verified_program(std::move(file)));
   if (arguments.jit && verified.payload() == nullptr) {
     return bad_usage(fmt::format("--jit: {} has no payload", in_quotes(*arguments.handlers)),
                      "add payload { ... } to the file: it runs for every slot");

@@ -177,11 +177,14 @@ Failure at_place(const std::string& path, std::string_view place, Error error) {
 Result<void> read_handlers(const JobText& text, const JobLimits& limits, Job& job) {
   if (!text.handlers) return {};
   const std::string path = beside(job.path, *text.handlers);
-  auto program = parse_handlers(path, limits.handlers_bytes);
-  if (!program) return at_place(job.path, "handlers", program.error());
-  auto verified = verify_handlers(path, std::move(*program));
-  if (!verified) return at_place(job.path, "handlers", verified.error());
-  job.handlers = std::move(*verified);
+  auto file = check_handlers(path, limits.handlers_bytes);
+  if (!file) return at_place(job.path, "handlers", file.error());
+  auto verified = verified_program(std::move(*file));
+  if (!verified) {
+    verified.error().message = fmt::format("{}: handlers: {}", job.path, verified.error().message);
+    return Failure(std::move(verified).error());
+  }
+  job.handlers = *std::move(verified);
   return {};
 }
 

@@ -2,6 +2,7 @@
 // where every node has one parent.
 #include "everkernel/ir/builder.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <optional>
@@ -54,6 +55,42 @@ Value named(std::string_view name) {
 
 }  // namespace
 
+namespace {
+
+BufferRef add_to(Body& body, const BufferName& buffer);
+
+// Copies a tree of shared nodes into the arrays of a body.
+ExprId add_to(Body& body, const Value& value) {
+  const Value::Node& node = value.node();
+  Expr expr = node.expr;
+  // The verifier refuses every program over the limit, so that copying can stop there. Otherwise a
+  // value that is combined with itself again and again would double in size each time.
+  if (body.exprs.size() > kMaxInstructions) return body.add(Expr{});
+  if (expr.kind == ExprKind::name || expr.kind == ExprKind::user_call ||
+      expr.kind == ExprKind::element) {
+    expr.name = body.intern(node.name);
+  }
+  if (node.buffer) expr.buffer = add_to(body, *node.buffer);
+  std::vector<ExprId> operands;
+  for (const Value& operand : node.operands) operands.push_back(add_to(body, operand));
+  if (expr.kind == ExprKind::user_call) {
+    expr.bits = static_cast<std::uint32_t>(body.arguments.size());
+    body.arguments.insert(body.arguments.end(), operands.begin(), operands.end());
+  }
+  for (std::size_t i = 0; i < std::min<std::size_t>(operands.size(), 3); ++i) {
+    expr.operands[i] = operands[i];
+  }
+  return body.add(expr);
+}
+
+BufferRef add_to(Body& body, const BufferName& buffer) {
+  BufferRef ref{.kind = buffer.kind()};
+  if (buffer.handle() != nullptr) ref.handle = add_to(body, *buffer.handle());
+  return ref;
+}
+
+}  // namespace
+
 Value::Value(std::uint32_t number) : Value(literal(Type::u32, number)) {}
 Value::Value(std::int32_t number) : Value(signed_literal(number)) {}
 Value::Value(float number) : Value(float_literal(number)) {}
@@ -68,6 +105,10 @@ Place BufferName::operator[](Value index) const {
 Place::operator Value() const {
   if (buffer_ == nullptr) return make({.expr = {.kind = ExprKind::arg}, .operands = {index_}});
   return make({.expr = {.kind = ExprKind::load}, .operands = {index_}, .buffer = *buffer_});
+}
+
+Value Array::operator[](Value index) const {
+  return make({.expr = {.kind = ExprKind::element}, .name = name_, .operands = {std::move(index)}});
 }
 
 const BufferName input{BufferKind::input};
@@ -99,6 +140,46 @@ Value call(Function function, std::vector<Value> values) {
       {.expr = {.kind = ExprKind::call, .function = function}, .operands = std::move(values)});
 }
 
+Value constant(std::string_view name) {
+  return named(name);
+}
+
+Value call(std::string_view function, std::vector<Value> values) {
+  return make({.expr = {.kind = ExprKind::user_call},
+               .name = std::string(function),
+               .operands = std::move(values)});
+}
+
+Constant make_constant(std::string_view name, const Value& value) {
+  Constant constant{.name = std::string(name)};
+  constant.value = add_to(constant.body, value);
+  return constant;
+}
+
+FunctionBuilder::FunctionBuilder(std::string_view name, Type result) {
+  function_.name = name;
+  function_.result = result;
+}
+
+Value FunctionBuilder::parameter(std::string_view name, Type type) {
+  function_.parameters.push_back({.name = std::string(name), .type = type});
+  function_.body.intern(name);
+  return named(name);
+}
+
+Value FunctionBuilder::let(std::string_view name, const Value& value) {
+  Stmt stmt{.kind = StmtKind::let_value, .operands = {add_to(function_.body, value)}};
+  stmt.name = function_.body.intern(name);
+  lets_.statements.push_back(function_.body.add(stmt));
+  return named(name);
+}
+
+UserFunction FunctionBuilder::finish(const Value& value) {
+  function_.value = add_to(function_.body, value);
+  function_.body.root = function_.body.add(std::exchange(lets_, {}));
+  return std::exchange(function_, {});
+}
+
 Value atomic(AtomicOp op, const Place& place, std::vector<Value> values) {
   values.insert(values.begin(), place.index());
   // An atomic on args has no buffer. It is built on input with a wrong operand count, which the
@@ -119,24 +200,11 @@ HandlerBuilder::HandlerBuilder(Declaration declaration) : open_(1) {
 }
 
 ExprId HandlerBuilder::add(const Value& value) {
-  const Value::Node& node = value.node();
-  Expr expr = node.expr;
-  // The verifier refuses every program over the limit, so that copying can stop there. Otherwise a
-  // value that is combined with itself again and again would double in size each time.
-  const bool is_full = handler_.body.exprs.size() > kMaxInstructions;
-  if (is_full) return handler_.body.add(Expr{});
-  if (expr.kind == ExprKind::name) expr.name = handler_.body.intern(node.name);
-  if (node.buffer) expr.buffer = add(*node.buffer);
-  for (std::size_t i = 0; i < node.operands.size() && i < 3; ++i) {
-    expr.operands[i] = add(node.operands[i]);
-  }
-  return handler_.body.add(expr);
+  return add_to(handler_.body, value);
 }
 
 BufferRef HandlerBuilder::add(const BufferName& buffer) {
-  BufferRef ref{.kind = buffer.kind()};
-  if (buffer.handle() != nullptr) ref.handle = add(*buffer.handle());
-  return ref;
+  return add_to(handler_.body, buffer);
 }
 
 void HandlerBuilder::add(Stmt stmt) {
@@ -166,19 +234,62 @@ Value HandlerBuilder::var(std::string_view name, const Value& value) {
   return declare(StmtKind::let_variable, name, value);
 }
 
-void HandlerBuilder::set(const Value& variable, const Value& value) {
-  Stmt stmt{.kind = StmtKind::assign_name, .operands = {add(value)}};
+void HandlerBuilder::assign(const Value& variable, std::optional<BinaryOp> compound,
+                            const Value& value) {
+  Stmt stmt{.kind = StmtKind::assign_name, .operands = {add(value)}, .compound = compound};
   stmt.name = handler_.body.intern(variable.node().name);
   add(stmt);
 }
 
+void HandlerBuilder::set(const Value& variable, const Value& value) {
+  assign(variable, {}, value);
+}
+
+void HandlerBuilder::update(const Value& variable, BinaryOp op, const Value& value) {
+  assign(variable, op, value);
+}
+
 void HandlerBuilder::set(const Place& place, const Value& value) {
-  Stmt stmt{.kind = StmtKind::assign_arg};
+  store(place, {}, value);
+}
+
+void HandlerBuilder::update(const Place& place, BinaryOp op, const Value& value) {
+  store(place, op, value);
+}
+
+void HandlerBuilder::store(const Place& place, std::optional<BinaryOp> compound,
+                           const Value& value) {
+  Stmt stmt{.kind = StmtKind::assign_arg, .compound = compound};
   if (place.buffer() != nullptr) {
     stmt.kind = StmtKind::store;
     stmt.buffer = add(*place.buffer());
   }
   stmt.operands[0] = add(place.index());
+  stmt.operands[1] = add(value);
+  add(stmt);
+}
+
+Array HandlerBuilder::array(std::string_view name, Type element, const Value& length) {
+  Stmt stmt{.kind = StmtKind::declare_array, .operands = {add(length)}, .element = element};
+  stmt.name = handler_.body.intern(name);
+  add(stmt);
+  return Array(name);
+}
+
+void HandlerBuilder::set(const Array& array, const Value& index, const Value& value) {
+  store(array, index, {}, value);
+}
+
+void HandlerBuilder::update(const Array& array, const Value& index, BinaryOp op,
+                            const Value& value) {
+  store(array, index, op, value);
+}
+
+void HandlerBuilder::store(const Array& array, const Value& index, std::optional<BinaryOp> compound,
+                           const Value& value) {
+  Stmt stmt{.kind = StmtKind::store_element, .compound = compound};
+  stmt.name = handler_.body.intern(array.name());
+  stmt.operands[0] = add(index);
   stmt.operands[1] = add(value);
   add(stmt);
 }
@@ -202,9 +313,8 @@ void HandlerBuilder::branch(const Value& condition, const Fill& then, const Fill
   add(stmt);
 }
 
-void HandlerBuilder::loop(StmtKind kind, std::string_view name, const Value& first,
-                          const Value& last, const FillTurn& body) {
-  Stmt stmt{.kind = kind};
+void HandlerBuilder::loop(Stmt stmt, std::string_view name, const Value& first, const Value& last,
+                          const FillTurn& body) {
   stmt.operands[0] = add(first);
   stmt.operands[1] = add(last);
   stmt.name = handler_.body.intern(name);
@@ -215,12 +325,19 @@ void HandlerBuilder::loop(StmtKind kind, std::string_view name, const Value& fir
 
 void HandlerBuilder::for_range(std::string_view name, const Value& first, const Value& last,
                                const FillTurn& body) {
-  loop(StmtKind::for_loop, name, first, last, body);
+  loop({.kind = StmtKind::for_loop}, name, first, last, body);
+}
+
+void HandlerBuilder::for_range(std::string_view name, const Value& first, const Value& last,
+                               const Value& step, const FillTurn& body) {
+  Stmt stmt{.kind = StmtKind::for_loop, .has_step = true};
+  stmt.operands[2] = add(step);
+  loop(stmt, name, first, last, body);
 }
 
 void HandlerBuilder::each(std::string_view name, const Value& first, const Value& last,
                           const FillTurn& body) {
-  loop(StmtKind::each_loop, name, first, last, body);
+  loop({.kind = StmtKind::each_loop}, name, first, last, body);
 }
 
 void HandlerBuilder::while_true(const Value& condition, const Fill& body) {

@@ -92,27 +92,19 @@ class Interpreter {
     switch (stmt.kind) {
       case StmtKind::let_value:
       case StmtKind::let_variable:
-      case StmtKind::assign_name:
-        local(verified_.local(id)) = value(stmt.operands[0]);
-        return Flow::next;
-      case StmtKind::assign_arg: {
-        const Word index = value(stmt.operands[0]);
-        const Word word = value(stmt.operands[1]);
-        if (index >= abi::kSlotArgs) stop(FaultCode::index_out_of_range);
-        has_effect_ = true;
-        frame_.args[index] = word;
+      case StmtKind::assign_name: {
+        Word& variable = local(verified_.local(id));
+        const Word word = value(stmt.operands[0]);
+        const Type type = verified_.locals[static_cast<std::size_t>(verified_.local(id))].type;
+        variable = stmt.compound ? semantics::binary(*stmt.compound, type, variable, word) : word;
         return Flow::next;
       }
-      case StmtKind::store: {
-        const Word handle = handle_of(stmt.buffer);
-        const Word index = value(stmt.operands[0]);
-        const Word word = value(stmt.operands[1]);
-        Word& target = place(stmt.buffer.kind, handle, index, memory::Access::write);
-        touch({.word = &target, .is_write = true});
-        has_effect_ = true;
-        std::atomic_ref(target).store(word, std::memory_order_relaxed);
+      case StmtKind::assign_arg:
+        assign_arg(stmt);
         return Flow::next;
-      }
+      case StmtKind::store:
+        stmt.compound ? update(stmt) : store(stmt);
+        return Flow::next;
       case StmtKind::branch:
         if (value(stmt.operands[0]) != 0) return run_block(stmt.body);
         return stmt.otherwise ? run_block(*stmt.otherwise) : Flow::next;
@@ -151,8 +143,71 @@ class Interpreter {
         frame_.io.destination = value(stmt.operands[2]);
         frame_.io.byte_count = value(stmt.operands[3]);
         return end(Ending::wait_io);
+      case StmtKind::declare_array: {
+        const Local& array = declared(verified_.local(id));
+        std::fill_n(arrays_.begin() + array.first_word, array.array_words, Word{0});
+        return Flow::next;
+      }
+      case StmtKind::store_element:
+        store_element(declared(verified_.local(id)), stmt);
+        return Flow::next;
     }
     return Flow::next;
+  }
+
+  const Local& declared(LocalId id) const { return verified_.locals[static_cast<std::size_t>(id)]; }
+
+  /// The word of an array, after its check.
+  Word& element(const Local& array, Word index) {
+    if (index >= array.array_words) stop(FaultCode::index_out_of_range);
+    return arrays_[array.first_word + index];
+  }
+
+  void store_element(const Local& array, const Stmt& stmt) {
+    const Word index = value(stmt.operands[0]);
+    if (!stmt.compound) {
+      const Word word = value(stmt.operands[1]);
+      element(array, index) = word;
+      return;
+    }
+    Word& target = element(array, index);
+    const Word word = value(stmt.operands[1]);
+    target = semantics::binary(*stmt.compound, array.type, target, word);
+  }
+
+  void assign_arg(const Stmt& stmt) {
+    const Word index = value(stmt.operands[0]);
+    const bool is_inside = index < abi::kSlotArgs;
+    if (stmt.compound && !is_inside) stop(FaultCode::index_out_of_range);
+    const Word word = value(stmt.operands[1]);
+    if (!is_inside) stop(FaultCode::index_out_of_range);
+    has_effect_ = true;
+    Word& arg = frame_.args[index];
+    arg = stmt.compound ? semantics::binary(*stmt.compound, Type::u32, arg, word) : word;
+  }
+
+  void store(const Stmt& stmt) {
+    const Word handle = handle_of(stmt.buffer);
+    const Word index = value(stmt.operands[0]);
+    const Word word = value(stmt.operands[1]);
+    Word& target = place(stmt.buffer.kind, handle, index, memory::Access::write);
+    touch({.word = &target, .is_write = true});
+    has_effect_ = true;
+    std::atomic_ref(target).store(word, std::memory_order_relaxed);
+  }
+
+  /// `buffer[index] op= value`: the check and the load come before the value.
+  void update(const Stmt& stmt) {
+    const Word handle = handle_of(stmt.buffer);
+    const Word index = value(stmt.operands[0]);
+    Word& target = place(stmt.buffer.kind, handle, index, memory::Access::read_write);
+    touch({.word = &target});
+    const Word before = std::atomic_ref(target).load(std::memory_order_relaxed);
+    const Word word = value(stmt.operands[1]);
+    touch({.word = &target, .is_write = true});
+    has_effect_ = true;
+    std::atomic_ref(target).store(semantics::binary(*stmt.compound, Type::u32, before, word),
+                                  std::memory_order_relaxed);
   }
 
   bool is_aborted() const {
@@ -223,11 +278,17 @@ class Interpreter {
   Flow run_for(StmtId id, const Stmt& stmt) {
     const Word first = value(stmt.operands[0]);
     const Word last = value(stmt.operands[1]);
-    const Word turns = turn_count(verified_.type(stmt.operands[0]), first, last);
+    const Type type = verified_.type(stmt.operands[0]);
+    const Word step = stmt.has_step ? value(stmt.operands[2]) : 1;
+    if (step == 0 || (type == Type::i32 && semantics::as_signed(step) < 0)) {
+      stop(FaultCode::index_out_of_range);
+    }
+    const Word distance = turn_count(type, first, last);
+    const Word turns = distance == 0 ? 0 : (distance - 1) / step + 1;
     expect(turns, stmt.body);
     for (Word turn = 0; turn < turns; ++turn) {
       spend_turn();
-      local(verified_.local(id)) = first + turn;
+      local(verified_.local(id)) = first + turn * step;
       const Flow flow = run_block(stmt.body);
       if (flow == Flow::break_loop) break;
       if (flow == Flow::end) return flow;
@@ -349,6 +410,8 @@ class Interpreter {
         touch({.word = &source});
         return std::atomic_ref(source).load(std::memory_order_relaxed);
       }
+      case ExprKind::element:
+        return element(declared(verified_.local(id)), value(expr.operands[0]));
       case ExprKind::length:
         return length(expr.buffer);
       case ExprKind::unary:
@@ -360,6 +423,13 @@ class Interpreter {
         return call(expr);
       case ExprKind::atomic:
         return atomic(expr, /*has_result=*/true);
+      case ExprKind::bind: {
+        const Word bound = value(expr.operands[0]);
+        local(verified_.local(id)) = bound;
+        return value(expr.operands[1]);
+      }
+      case ExprKind::user_call:
+        break;  // no verified handler has one
     }
     return 0;
   }
@@ -442,8 +512,9 @@ class Interpreter {
   WayOut* const way_out_;    // may be null
   std::uint64_t turns_ = 0;
   std::uint64_t next_look_;
-  bool has_effect_ = false;                // something that other items or the host can see
-  std::array<Word, kMaxLocals> locals_{};  // an array, so that no item allocates
+  bool has_effect_ = false;                  // something that other items or the host can see
+  std::array<Word, kMaxLocals> locals_{};    // an array, so that no item allocates
+  std::array<Word, kMaxArrayWords> arrays_;  // a declaration sets its words to 0
   Word lane_ = 0;
   Outcome outcome_;
 };

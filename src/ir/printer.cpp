@@ -18,6 +18,14 @@ constexpr int kPrimaryPrecedence = 12;
 class Printer {
  public:
   std::string program(const Program& program) {
+    for (const Constant& constant : program.constants) {
+      body_ = &constant.body;
+      line("const {} = {};\n", constant.name, text(constant.value));
+    }
+    for (const UserFunction& function : program.functions) {
+      if (!out_.empty()) out_ += '\n';
+      print(function);
+    }
     for (const Handler& handler : program.handlers) {
       if (!out_.empty()) out_ += '\n';
       print(handler);
@@ -26,6 +34,22 @@ class Printer {
   }
 
  private:
+  void print(const UserFunction& function) {
+    body_ = &function.body;
+    line("fn {}(", function.name);
+    for (const Parameter& parameter : function.parameters) {
+      if (&parameter != &function.parameters.front()) out_ += ", ";
+      line("{}: {}", parameter.name, type_name(parameter.type));
+    }
+    line(") -> {} {{\n", type_name(function.result));
+    for (const StmtId stmt : function.body[function.body.root].statements) {
+      out_ += "  ";
+      print(function.body[stmt]);
+      out_ += '\n';
+    }
+    line("  return {};\n}}\n", text(function.value));
+  }
+
   void print(const Handler& handler) {
     body_ = &handler.body;
     out_ += handler.is_payload ? "payload"
@@ -54,21 +78,27 @@ class Printer {
   void print(const Stmt& stmt) {
     const auto name = [&] { return (*body_)[stmt.name]; };
     const auto value = [&](int i) { return text(stmt.operands[i]); };
+    const std::string_view compound = stmt.compound ? info(*stmt.compound).sign : "";
     switch (stmt.kind) {
       case StmtKind::let_value:
         return line("let {} = {};", name(), value(0));
       case StmtKind::let_variable:
         return line("var {} = {};", name(), value(0));
       case StmtKind::assign_name:
-        return line("{} = {};", name(), value(0));
+        return line("{} {}= {};", name(), compound, value(0));
       case StmtKind::assign_arg:
-        return line("args[{}] = {};", value(0), value(1));
+        return line("args[{}] {}= {};", value(0), compound, value(1));
       case StmtKind::store:
-        return line("{}[{}] = {};", text(stmt.buffer), value(0), value(1));
+        return line("{}[{}] {}= {};", text(stmt.buffer), value(0), compound, value(1));
+      case StmtKind::declare_array:
+        return line("var {}: [{}; {}];", name(), type_name(stmt.element), value(0));
+      case StmtKind::store_element:
+        return line("{}[{}] {}= {};", name(), value(0), compound, value(1));
       case StmtKind::branch:
         return branch(stmt);
       case StmtKind::for_loop:
         line("for {} in {} .. {} ", name(), value(0), value(1));
+        if (stmt.has_step) line("step {} ", value(2));
         return print(stmt.body);
       case StmtKind::each_loop:
         line("each {} in {} .. {} ", name(), value(0), value(1));
@@ -149,6 +179,8 @@ class Printer {
         return fmt::format("args[{}]", text(expr.operands[0]));
       case ExprKind::load:
         return fmt::format("{}[{}]", text(expr.buffer), text(expr.operands[0]));
+      case ExprKind::element:
+        return fmt::format("{}[{}]", (*body_)[expr.name], text(expr.operands[0]));
       case ExprKind::length:
         return fmt::format("len({})", text(expr.buffer));
       case ExprKind::unary:
@@ -158,6 +190,11 @@ class Printer {
         return chain(expr);
       case ExprKind::call:
         return fmt::format("{}({})", info(expr.function).name, list(expr, 0));
+      case ExprKind::user_call:
+        return fmt::format("{}({})", (*body_)[expr.name], arguments(expr));
+      case ExprKind::bind:  // no text gives this; it is printed to compare handlers
+        return fmt::format("(let {} = {} in {})", (*body_)[expr.name], text(expr.operands[0]),
+                           text(expr.operands[1]));
       case ExprKind::atomic:
         return fmt::format("{}({}[{}], {})", info(expr.atomic).name, text(expr.buffer),
                            text(expr.operands[0]), list(expr, 1));
@@ -189,6 +226,15 @@ class Printer {
     for (std::size_t i = first; i < expr.operand_count; ++i) {
       if (i > first) joined += ", ";
       joined += text(expr.operands[i]);
+    }
+    return joined;
+  }
+
+  std::string arguments(const Expr& expr) const {
+    std::string joined;
+    for (std::size_t i = 0; i < expr.operand_count; ++i) {
+      if (i > 0) joined += ", ";
+      joined += text(body_->arguments[expr.bits + i]);
     }
     return joined;
   }

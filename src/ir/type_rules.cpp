@@ -3,8 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "everkernel/ir/detail/vocabulary_tables.hpp"
-#include "ir/diagnostic.hpp"
 
 namespace everkernel::ir {
 namespace {
@@ -13,29 +14,34 @@ bool is_number(Type type) {
   return is_integer(type) || type == Type::f32;
 }
 
-Result<Type> same_number_type(const Handler& handler, const Expr& expr,
-                              std::span<const Type> types) {
-  for (const Type type : types) {
-    if (type == types[0] && is_number(type)) continue;
-    const Type other = type == types[0] ? types.back() : type;
-    return mistake(expr.location, handler.name,
-                   fmt::format("{} takes numbers of one type, not {} and {}",
-                               info(expr.function).name, type_name(types[0]), type_name(other)),
-                   "there is no implicit conversion: use u32(x), i32(x) or f32(x)");
+Type same_number_type(const Reporter& report, const Expr& expr, std::span<const Type> types) {
+  const auto fits = [&](Type type) { return type == types[0] && is_number(type); };
+  if (std::ranges::all_of(types, fits)) return types[0];
+  if (std::ranges::all_of(types, [&](Type type) { return type == types[0]; })) {
+    report(Rule::argument_types, expr.location,
+           fmt::format("{} takes numbers, not {}", info(expr.function).name, type_name(types[0])),
+           types[0] == Type::boolean ? "u32(x) of a bool is 0 or 1" : "");
+    return Type::none;
   }
-  return types[0];
+  const auto other = std::ranges::find_if_not(types, [&](Type type) { return type == types[0]; });
+  report(Rule::argument_types, expr.location,
+         fmt::format("{} takes numbers of one type, not {} and {}", info(expr.function).name,
+                     type_name(types[0]), type_name(*other)),
+         "there is no implicit conversion: use u32(x), i32(x) or f32(x)");
+  return Type::none;
 }
 
-Result<Type> conversion_type(const Handler& handler, const Expr& expr, Type operand) {
+Type conversion_type(const Reporter& report, const Expr& expr, Type operand) {
   const Function function = expr.function;
   const Type target = function == Function::to_u32 || function == Function::bits_u32   ? Type::u32
                       : function == Function::to_i32 || function == Function::bits_i32 ? Type::i32
                                                                                        : Type::f32;
   const bool is_bool_to_u32 = function == Function::to_u32 && operand == Type::boolean;
   if (is_number(operand) || is_bool_to_u32) return target;
-  return mistake(expr.location, handler.name,
-                 fmt::format("{} cannot be applied to {}", info(function).name, type_name(operand)),
-                 operand == Type::boolean ? "u32(x) of a bool is 0 or 1" : "");
+  report(Rule::argument_types, expr.location,
+         fmt::format("{} cannot be applied to {}", info(function).name, type_name(operand)),
+         operand == Type::boolean ? "u32(x) of a bool is 0 or 1" : "");
+  return Type::none;
 }
 
 }  // namespace
@@ -44,68 +50,88 @@ bool is_integer(Type type) {
   return type == Type::u32 || type == Type::i32;
 }
 
-Result<Type> unary_type(const Handler& handler, const Expr& expr, Type operand) {
+Type unary_type(const Reporter& report, const Expr& expr, Type operand) {
+  if (operand == Type::none) return Type::none;
   const bool fits = expr.unary == UnaryOp::negate       ? is_number(operand)
                     : expr.unary == UnaryOp::complement ? is_integer(operand)
                                                         : operand == Type::boolean;
   if (fits) return operand;
-  return mistake(
-      expr.location, handler.name,
-      fmt::format("'{}' cannot be applied to {}", unary_sign(expr.unary), type_name(operand)));
+  report(Rule::operand_types, expr.location,
+         fmt::format("'{}' cannot be applied to {}", unary_sign(expr.unary), type_name(operand)),
+         expr.unary == UnaryOp::logical_not ? "compare instead: x == 0" : "");
+  return Type::none;
 }
 
-Result<Type> binary_type(const Handler& handler, const Expr& expr, Type left, Type right) {
-  const BinaryOp op = expr.binary;
-  const auto refused = [&](std::string hint) {
-    return mistake(expr.location, handler.name,
-                   fmt::format("'{}' cannot be applied to {} and {}", info(op).sign,
-                               type_name(left), type_name(right)),
-                   std::move(hint));
+// The type of an operator between two values; `sign` is how the text spells it.
+Type operator_type(const Reporter& report, BinaryOp op, const std::string& sign, Location location,
+                   Type left, Type right) {
+  if (left == Type::none || right == Type::none) return Type::none;
+  const auto result = [&](bool fits, Type type, std::string hint) {
+    if (fits) return type;
+    report(
+        Rule::operand_types, location,
+        fmt::format("'{}' cannot be applied to {} and {}", sign, type_name(left), type_name(right)),
+        std::move(hint));
+    return Type::none;
   };
   if (op == BinaryOp::shift_left || op == BinaryOp::shift_right) {
-    if (is_integer(left) && right == Type::u32) return left;
-    return refused("an integer is shifted by a u32");
+    return result(is_integer(left) && right == Type::u32, left, "an integer is shifted by a u32");
   }
-  if (left != right)
-    return refused("there is no implicit conversion: use u32(x), i32(x) or f32(x)");
+  if (left != right) {
+    return result(false, left, "there is no implicit conversion: use u32(x), i32(x) or f32(x)");
+  }
   switch (op) {
     case BinaryOp::multiply:
     case BinaryOp::divide:
     case BinaryOp::add:
     case BinaryOp::subtract:
-      return is_number(left) ? Result<Type>(left) : refused("");
+      return result(is_number(left), left, "u32(x) of a bool is 0 or 1");
     case BinaryOp::remainder:
     case BinaryOp::bit_and:
     case BinaryOp::bit_xor:
     case BinaryOp::bit_or:
-      return is_integer(left) ? Result<Type>(left) : refused("both operands must be integers");
+      return result(is_integer(left), left, "both operands must be integers");
     case BinaryOp::less:
     case BinaryOp::less_equal:
     case BinaryOp::greater:
     case BinaryOp::greater_equal:
-      return is_number(left) ? Result<Type>(Type::boolean) : refused("");
+      return result(is_number(left), Type::boolean,
+                    "join comparisons with &&; compare bools with == and !=");
     case BinaryOp::equal:
     case BinaryOp::not_equal:
       return Type::boolean;
     case BinaryOp::logical_and:
     case BinaryOp::logical_or:
-      return left == Type::boolean ? Result<Type>(Type::boolean) : refused("compare first: x != 0");
+      return result(left == Type::boolean, Type::boolean, "compare first: x != 0");
     case BinaryOp::shift_left:
     case BinaryOp::shift_right:
       break;
   }
-  return refused("");
+  return result(false, left, "");
 }
 
-Result<Type> call_type(const Handler& handler, const Expr& expr, std::span<const Type> types) {
+Type binary_type(const Reporter& report, const Expr& expr, Type left, Type right) {
+  return operator_type(report, expr.binary, std::string(info(expr.binary).sign), expr.location,
+                       left, right);
+}
+
+bool fits_compound(const Reporter& report, BinaryOp op, Location location, Type place, Type value) {
+  const std::string sign = fmt::format("{}=", info(op).sign);
+  return operator_type(report, op, sign, location, place, value) != Type::none;
+}
+
+Type call_type(const Reporter& report, const Body& body, const Expr& expr,
+               std::span<const Type> types) {
+  if (std::ranges::find(types, Type::none) != types.end()) return Type::none;
   const FunctionInfo& function = info(expr.function);
-  const auto all = [&](Type wanted) -> Result<Type> {
+  const auto all = [&](Type wanted) {
     for (std::size_t i = 0; i < types.size(); ++i) {
       if (types[i] == wanted) continue;
-      return mistake(
-          handler.body[expr.operands[i]].location, handler.name,
+      report(
+          Rule::argument_types, body[expr.operands[i]].location,
           fmt::format("{} takes {}, not {}", function.name, type_name(wanted), type_name(types[i])),
           "there is no implicit conversion: use u32(x), i32(x), f32(x) or bits_f32(x)");
+      return Type::none;
     }
     return wanted;
   };
@@ -114,7 +140,7 @@ Result<Type> call_type(const Handler& handler, const Expr& expr, std::span<const
     case Function::max:
     case Function::clamp:
     case Function::abs:
-      return same_number_type(handler, expr, types);
+      return same_number_type(report, expr, types);
     case Function::clz:
     case Function::popcount:
     case Function::rotl:
@@ -133,23 +159,24 @@ Result<Type> call_type(const Handler& handler, const Expr& expr, std::span<const
       return all(Type::f32);
     case Function::select:
       if (types[0] == Type::boolean && types[1] == types[2]) return types[1];
-      return mistake(
-          expr.location, handler.name,
-          fmt::format("select takes a bool and two values of one type, not {}, {} and {}",
-                      type_name(types[0]), type_name(types[1]), type_name(types[2])));
+      report(Rule::argument_types, expr.location,
+             fmt::format("select takes a bool and two values of one type, not {}, {} and {}",
+                         type_name(types[0]), type_name(types[1]), type_name(types[2])),
+             "write select(condition, value_if_true, value_if_false)");
+      return Type::none;
     case Function::to_u32:
     case Function::to_i32:
     case Function::to_f32:
     case Function::bits_u32:
     case Function::bits_i32:
     case Function::bits_f32:
-      return conversion_type(handler, expr, types[0]);
+      return conversion_type(report, expr, types[0]);
     case Function::printf:
     case Function::emit:
-      EVERKERNEL_TRY(all(Type::u32));
+      all(Type::u32);
       return Type::none;
   }
-  return mistake(expr.location, handler.name, "the function is unknown");
+  return Type::none;
 }
 
 std::string conversion_hint(Type wanted, Type given) {

@@ -24,12 +24,15 @@ constexpr std::size_t operand_count(const Expr& expr) {
     case ExprKind::name:
     case ExprKind::builtin:
     case ExprKind::length:
+    case ExprKind::user_call:  // no verified handler has one
       return 0;
     case ExprKind::arg:
     case ExprKind::load:
     case ExprKind::unary:
+    case ExprKind::element:
       return 1;
     case ExprKind::binary:
+    case ExprKind::bind:
       return 2;
     case ExprKind::call:
     case ExprKind::atomic:
@@ -39,8 +42,8 @@ constexpr std::size_t operand_count(const Expr& expr) {
 }
 
 /// Number of expressions that a statement itself evaluates, blocks inside it apart.
-constexpr std::size_t operand_count(StmtKind kind) {
-  switch (kind) {
+constexpr std::size_t operand_count(const Stmt& stmt) {
+  switch (stmt.kind) {
     case StmtKind::let_value:
     case StmtKind::let_variable:
     case StmtKind::assign_name:
@@ -48,12 +51,15 @@ constexpr std::size_t operand_count(StmtKind kind) {
     case StmtKind::while_loop:
     case StmtKind::fault:
     case StmtKind::evaluate:
+    case StmtKind::declare_array:
       return 1;
     case StmtKind::assign_arg:
     case StmtKind::store:
-    case StmtKind::for_loop:
+    case StmtKind::store_element:
     case StmtKind::each_loop:
       return 2;
+    case StmtKind::for_loop:
+      return stmt.has_step ? 3 : 2;
     case StmtKind::await_read:
     case StmtKind::await_write:
       return 4;
@@ -92,7 +98,7 @@ void for_each_node(const Body& body, BlockId id, const VisitStmt& visit_stmt,
     if (stmt.kind == StmtKind::store && stmt.buffer.kind == BufferKind::handle) {
       for_each_expr<kOrder>(body, stmt.buffer.handle, visit_expr);
     }
-    for (std::size_t i = 0; i < operand_count(stmt.kind); ++i) {
+    for (std::size_t i = 0; i < operand_count(stmt); ++i) {
       for_each_expr<kOrder>(body, stmt.operands[i], visit_expr);
     }
     if (is_loop(stmt.kind) || stmt.kind == StmtKind::branch) {

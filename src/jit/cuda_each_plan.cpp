@@ -113,7 +113,7 @@ void EachPlanner::find_ahead_loads() {
     const Stmt& inner = body_[inner_id];
     const bool is_store = inner.kind == StmtKind::store;
     if (is_store && inner.buffer.kind == BufferKind::handle) scan(inner.buffer.handle);
-    for (std::size_t i = 0; i < operand_count(inner.kind); ++i) scan(inner.operands[i]);
+    for (std::size_t i = 0; i < operand_count(inner); ++i) scan(inner.operands[i]);
     if (!is_computation(inner.kind) || has_effect) return;
   }
 }

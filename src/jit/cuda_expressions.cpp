@@ -77,6 +77,11 @@ std::string CudaHandlerCodegen::emit(ExprId id) {
       return emit_arg(expr);
     case ExprKind::load:
       return emit_load(id, expr);
+    case ExprKind::element: {
+      const std::string index = emit(expr.operands[0]);
+      const std::string place = element(verified_.local(id), index);
+      return named(verified_.type(id), cuda_variable(verified_.type(id), place));
+    }
     case ExprKind::length:
       return emit_length(expr);
     case ExprKind::unary: {
@@ -105,6 +110,14 @@ std::string CudaHandlerCodegen::emit(ExprId id) {
       return named(verified_.type(id), emit_function(expr));
     case ExprKind::atomic:
       return emit_atomic(expr, /*has_result=*/true);
+    case ExprKind::bind: {
+      const std::string value = emit(expr.operands[0]);
+      out_.line("const {} {} = {};", cuda_type(verified_.type(expr.operands[0])),
+                cuda_local(verified_.local(id)), value);
+      return emit(expr.operands[1]);
+    }
+    case ExprKind::user_call:
+      break;  // no verified handler has one
   }
   return "";
 }

@@ -79,7 +79,12 @@ class CudaHandlerCodegen {
   void emit(ir::StmtId id);
   void emit_let(ir::StmtId id, const ir::Stmt& stmt);
   void emit_assign_arg(const ir::Stmt& stmt);
+  void emit_update_arg(const ir::Stmt& stmt);
+  void emit_update(const ir::Stmt& stmt);
   void emit_store(const ir::Stmt& stmt);
+  void emit_array(ir::LocalId local);
+  void emit_element_store(ir::LocalId local, const ir::Stmt& stmt);
+  std::string element(ir::LocalId local, const std::string& index);
   void emit_branch(const ir::Stmt& stmt);
   void emit_refund();
   void emit_end(std::string_view ending);
@@ -91,6 +96,8 @@ class CudaHandlerCodegen {
   void emit_while(const ir::Stmt& stmt);
   void emit_for(ir::StmtId id, const ir::Stmt& stmt);
   void emit_chunks(ir::StmtId id, const ir::Stmt& stmt, std::string_view first, std::size_t number);
+  void emit_turn_count(const ir::Stmt& stmt, std::size_t number, std::string_view first,
+                       std::string_view last);
   void emit_counter(ir::LocalId counter, std::string_view value);
   void emit_spend_turn();
   void emit_fault_code(const std::string& call);

@@ -60,10 +60,15 @@ void CudaHandlerCodegen::emit(StmtId id) {
     case StmtKind::let_variable:
       return emit_let(id, stmt);
     case StmtKind::assign_name: {
-      const std::string value = emit(stmt.operands[0]);
-      each_.has_effect |= !each_.plan.facts.declared.contains(verified_.local(id));
-      return out_.line("{} = {};", cuda_local(verified_.local(id)),
-                       cuda_assigned(verified_.type(stmt.operands[0]), value));
+      const LocalId local = verified_.local(id);
+      const Type type = verified_.locals[static_cast<std::size_t>(local)].type;
+      std::string value = emit(stmt.operands[0]);
+      if (stmt.compound) {
+        const std::string before = named(type, cuda_variable(type, cuda_local(local)));
+        value = named(type, cuda_binary(*stmt.compound, type, before, value));
+      }
+      each_.has_effect |= !each_.plan.facts.declared.contains(local);
+      return out_.line("{} = {};", cuda_local(local), cuda_assigned(type, value));
     }
     case StmtKind::assign_arg:
       return emit_assign_arg(stmt);
@@ -103,7 +108,40 @@ void CudaHandlerCodegen::emit(StmtId id) {
     case StmtKind::await_read:
     case StmtKind::await_write:
       return emit_await(stmt);
+    case StmtKind::declare_array:
+      return emit_array(verified_.local(id));
+    case StmtKind::store_element:
+      return emit_element_store(verified_.local(id), stmt);
   }
+}
+
+// Outside each every lane has its copy and runs the same statements on it.
+void CudaHandlerCodegen::emit_array(LocalId local) {
+  const Local& array = verified_.locals[static_cast<std::size_t>(local)];
+  out_.line("{} {}[{}u];", cuda_variable_type(array.type), cuda_local(local), array.array_words);
+  out_.line("for (Word i = 0; i < {}u; ++i) {}[i] = 0;", array.array_words, cuda_local(local));
+}
+
+// The word of an array, after its check.
+std::string CudaHandlerCodegen::element(LocalId local, const std::string& index) {
+  const Local& array = verified_.locals[static_cast<std::size_t>(local)];
+  out_.line("if ({} >= {}u) {}", index, array.array_words, fault(FaultCode::index_out_of_range));
+  return fmt::format("{}[{}]", cuda_local(local), index);
+}
+
+void CudaHandlerCodegen::emit_element_store(LocalId local, const Stmt& stmt) {
+  const Type type = verified_.locals[static_cast<std::size_t>(local)].type;
+  const std::string index = emit(stmt.operands[0]);
+  if (!stmt.compound) {
+    const std::string value = emit(stmt.operands[1]);
+    const std::string place = element(local, index);
+    return out_.line("{} = {};", place, cuda_assigned(type, value));
+  }
+  const std::string place = element(local, index);
+  const std::string before = named(type, cuda_variable(type, place));
+  const std::string value = emit(stmt.operands[1]);
+  const std::string word = named(type, cuda_binary(*stmt.compound, type, before, value));
+  out_.line("{} = {};", place, cuda_assigned(type, word));
 }
 
 void CudaHandlerCodegen::emit_let(StmtId id, const Stmt& stmt) {
@@ -132,6 +170,7 @@ void CudaHandlerCodegen::emit_effect(const std::string& effect) {
 
 void CudaHandlerCodegen::emit_assign_arg(const Stmt& stmt) {
   each_.has_effect = true;
+  if (stmt.compound) return emit_update_arg(stmt);
   if (const auto index = constant_arg(body_, stmt.operands[0])) {
     const std::string value = emit(stmt.operands[1]);
     out_.line("item.args[{}] = opaque({});", *index, value);
@@ -144,7 +183,47 @@ void CudaHandlerCodegen::emit_assign_arg(const Stmt& stmt) {
   emit_moved_buffers(std::nullopt);
 }
 
+void CudaHandlerCodegen::emit_update_arg(const Stmt& stmt) {
+  const auto constant = constant_arg(body_, stmt.operands[0]);
+  const std::string index = constant ? fmt::format("{}u", *constant) : emit(stmt.operands[0]);
+  if (!constant) {
+    out_.line("if ({} >= abi::kSlotArgs) {}", index, fault(FaultCode::index_out_of_range));
+  }
+  const std::string before = named(Type::u32, constant ? fmt::format("item.args[{}]", *constant)
+                                                       : fmt::format("load_arg(item, {})", index));
+  const std::string value = emit(stmt.operands[1]);
+  const std::string word = named(Type::u32, cuda_binary(*stmt.compound, Type::u32, before, value));
+  if (constant) {
+    out_.line("item.args[{}] = opaque({});", *constant, word);
+  } else {
+    out_.line("store_arg(item, {}, opaque({}));", index, word);
+  }
+  emit_moved_buffers(constant);
+}
+
+// `buffer[index] op= value`: the check and the load come before the value.
+void CudaHandlerCodegen::emit_update(const Stmt& stmt) {
+  const bool is_control = stmt.buffer.kind == BufferKind::control;
+  const std::string_view sharing = has_shared_buffers_ ? "shared" : "owned";
+  const std::string buffer = is_control ? "" : resolve(stmt.buffer);
+  const std::string index = emit(stmt.operands[0]);
+  if (is_control) {
+    check_control(index, /*writes=*/true);
+  } else {
+    check(buffer, index, Need::update);
+  }
+  const std::string before = named(
+      Type::u32, is_control ? fmt::format("load_control({}, item, {})", lanes(), index)
+                            : fmt::format("fetch_{}({}, {}, {})", sharing, lanes(), buffer, index));
+  const std::string value = emit(stmt.operands[1]);
+  const std::string word = named(Type::u32, cuda_binary(*stmt.compound, Type::u32, before, value));
+  each_.has_effect = true;
+  emit_effect(is_control ? fmt::format("item.control.store_relaxed({}, {})", index, word)
+                         : fmt::format("store_{}({}, {}, {})", sharing, buffer, index, word));
+}
+
 void CudaHandlerCodegen::emit_store(const Stmt& stmt) {
+  if (stmt.compound) return emit_update(stmt);
   if (stmt.buffer.kind == BufferKind::control) {
     const std::string index = emit(stmt.operands[0]);
     const std::string value = emit(stmt.operands[1]);

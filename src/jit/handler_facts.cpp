@@ -12,8 +12,9 @@ using abi::Word;
 namespace {
 
 bool declares_name(StmtKind kind) {
-  return kind == StmtKind::let_value || kind == StmtKind::let_variable ||
-         kind == StmtKind::for_loop || kind == StmtKind::each_loop;
+  return kind == StmtKind::declare_array || kind == StmtKind::let_value ||
+         kind == StmtKind::let_variable || kind == StmtKind::for_loop ||
+         kind == StmtKind::each_loop;
 }
 
 }  // namespace
@@ -35,6 +36,10 @@ LoopFacts gather_loop_facts(const VerifiedHandler& handler, BlockId block) {
   const auto add_expr = [&](ExprId id) {
     const Expr& expr = body[id];
     ++facts.instruction_count;
+    if (expr.kind == ExprKind::bind) {
+      facts.definitions.emplace(handler.local(id), expr.operands[0]);
+      facts.declared.insert(handler.local(id));
+    }
     facts.uses_lane |= expr.kind == ExprKind::builtin && expr.builtin == Builtin::lane;
     if (expr.kind == ExprKind::load || expr.kind == ExprKind::atomic) facts.accesses.push_back(id);
     if (expr.kind == ExprKind::atomic && expr.buffer.kind == BufferKind::output) {
@@ -87,6 +92,9 @@ bool is_plain(const Body& body, ExprId id) {
       case ExprKind::load:
       case ExprKind::length:
       case ExprKind::atomic:
+      case ExprKind::element:
+      case ExprKind::user_call:
+      case ExprKind::bind:  // it declares a name
         is_plain = false;
         return;
     }

@@ -42,8 +42,9 @@ Value* LlvmHandlerCodegen::chunk_is_safe(const Stmt& stmt, const Chunk& chunk,
   for (const StmtId id : chunk.facts.stores) {
     const Stmt& store = body_[id];
     if (!is_fixed(store.buffer.kind)) continue;
-    if (require(store.operands[0], resolved(store.buffer.kind, nullptr).writable))
-      proven.stores.insert(id);
+    const ResolvedBuffer buffer = resolved(store.buffer.kind, nullptr);
+    Value* const limit = store.compound ? buffer.updatable : buffer.writable;
+    if (require(store.operands[0], limit)) proven.stores.insert(id);
   }
   return is_safe;
 }
@@ -98,7 +99,11 @@ Value* LlvmHandlerCodegen::upper_bound(ExprId id, const Chunk& chunk) {
     case ExprKind::length:
     case ExprKind::unary:
     case ExprKind::atomic:
+    case ExprKind::element:
+    case ExprKind::user_call:
       return nullptr;
+    case ExprKind::bind:
+      return bound(expr.operands[1]);
   }
   return nullptr;
 }

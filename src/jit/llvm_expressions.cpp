@@ -43,6 +43,11 @@ Value* LlvmHandlerCodegen::emit(ExprId id, bool cannot_wrap) {
       return load_word(expr.buffer.kind,
                        place(expr.buffer.kind, handle, index, memory::Access::read, is_proven));
     }
+    case ExprKind::element: {
+      Value* const index = emit(expr.operands[0]);
+      return builder_.CreateLoad(llvm_type(context_, verified_.type(id)),
+                                 element(verified_.local(id), index));
+    }
     case ExprKind::length:
       return emit_length(expr);
     case ExprKind::unary:
@@ -63,6 +68,13 @@ Value* LlvmHandlerCodegen::emit(ExprId id, bool cannot_wrap) {
       return emit_function(expr);
     case ExprKind::atomic:
       return emit_atomic(id, expr);
+    case ExprKind::bind: {
+      Value* const value = emit(expr.operands[0]);
+      builder_.CreateStore(value, locals_[static_cast<std::size_t>(verified_.local(id))]);
+      return emit(expr.operands[1], cannot_wrap);
+    }
+    case ExprKind::user_call:
+      break;  // no verified handler has one
   }
   return nullptr;
 }

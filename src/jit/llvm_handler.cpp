@@ -81,6 +81,11 @@ void LlvmHandlerCodegen::emit_prologue() {
   args_ = slot(args_type_, "args");
   for (const Local& local : verified_.locals) {
     llvm::Type* const type = llvm_type(context_, local.type);
+    if (local.array_words > 0) {
+      locals_.push_back(
+          slot(llvm::ArrayType::get(type, local.array_words), body_[local.name].c_str()));
+      continue;
+    }
     locals_.push_back(slot(type, body_[local.name].c_str()));
     builder_.CreateStore(llvm::Constant::getNullValue(type), locals_.back());
   }

@@ -52,6 +52,14 @@ class LlvmHandlerCodegen {
     llvm::AllocaInst* current_turn = nullptr;  // and which of them runs
   };
 
+  /// The values that the counter of a loop takes.
+  struct Range {
+    llvm::Value* first = nullptr;
+    llvm::Value* turns = nullptr;  // how many
+    llvm::Value* step = nullptr;   // null for a step of 1
+    bool is_unsigned = true;       // then no value wraps
+  };
+
   /// A chunk of turns of an innermost loop, as far as the bounds of its indices need it.
   struct Chunk {
     const LoopFacts& facts;
@@ -90,7 +98,11 @@ class LlvmHandlerCodegen {
   void emit(ir::StmtId id);
   void emit_branch(const ir::Stmt& stmt);
   void emit_await(const ir::Stmt& stmt);
+  void emit_assign_arg(const ir::Stmt& stmt);
   void emit_store(ir::StmtId id, const ir::Stmt& stmt);
+  void emit_array(ir::LocalId local);
+  void emit_element_store(ir::LocalId local, const ir::Stmt& stmt);
+  llvm::Value* element(ir::LocalId local, llvm::Value* index);
 
   // Loops.
   void emit_while(const ir::Stmt& stmt);
@@ -98,13 +110,15 @@ class LlvmHandlerCodegen {
   void emit_each(ir::StmtId id, const ir::Stmt& stmt);
   void note_turn_fault(llvm::AllocaInst* lowest);
   void give_back_fuel(const LoopTargets& chunk);
-  llvm::Value* turn_count(const ir::Stmt& stmt, llvm::Value* first, llvm::Value* last);
+  Range emit_range(const ir::Stmt& stmt);
   void poll_abort();
   void spend_turn();
   void emit_turns(llvm::Value* turns, const std::function<void(llvm::Value* turn)>& body);
-  void emit_chunks(ir::StmtId id, llvm::Value* first, llvm::Value* turns, bool pays_fuel,
+  void emit_chunks(ir::StmtId id, const Range& range, bool pays_fuel,
                    const std::function<void(llvm::Value* turn)>& body);
   llvm::Value* chunk_length(llvm::Value* turn, llvm::Value* turns, bool pays_fuel);
+
+  llvm::Value* counter_value(const Range& range, llvm::Value* turn);
 
   // Bounds.
   llvm::Value* chunk_is_safe(const ir::Stmt& stmt, const Chunk& chunk, ProvenAccesses& proven);

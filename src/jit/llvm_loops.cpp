@@ -52,11 +52,35 @@ void LlvmHandlerCodegen::emit_while(const Stmt& stmt) {
   builder_.SetInsertPoint(after);
 }
 
-Value* LlvmHandlerCodegen::turn_count(const Stmt& stmt, Value* first, Value* last) {
-  const bool is_signed = verified_.type(stmt.operands[0]) == Type::i32;
-  Value* const has_turns =
-      is_signed ? builder_.CreateICmpSLT(first, last) : builder_.CreateICmpULT(first, last);
-  return builder_.CreateSelect(has_turns, builder_.CreateSub(last, first), builder_.getInt32(0));
+// Bounds and step in the order of the text, and the turns between them.
+LlvmHandlerCodegen::Range LlvmHandlerCodegen::emit_range(const Stmt& stmt) {
+  Value* const zero = builder_.getInt32(0);
+  Range range{.first = emit(stmt.operands[0]),
+              .is_unsigned = verified_.type(stmt.operands[0]) == Type::u32};
+  Value* const last = emit(stmt.operands[1]);
+  if (stmt.has_step && stmt.kind == StmtKind::for_loop) {
+    range.step = emit(stmt.operands[2]);
+    fault_unless(range.is_unsigned ? builder_.CreateICmpNE(range.step, zero)
+                                   : builder_.CreateICmpSGT(range.step, zero),
+                 [&] { return code(FaultCode::index_out_of_range); });
+  }
+  Value* const has_turns = range.is_unsigned ? builder_.CreateICmpULT(range.first, last)
+                                             : builder_.CreateICmpSLT(range.first, last);
+  Value* turns = builder_.CreateSub(last, range.first);
+  if (range.step != nullptr) {
+    Value* const one = builder_.getInt32(1);
+    Value* const whole = builder_.CreateUDiv(builder_.CreateSub(turns, one), range.step);
+    turns = builder_.CreateAdd(whole, one);
+  }
+  range.turns = builder_.CreateSelect(has_turns, turns, zero);
+  return range;
+}
+
+// The counter in a turn. It is below the end of the range, so that an unsigned one does not wrap.
+Value* LlvmHandlerCodegen::counter_value(const Range& range, Value* turn) {
+  Value* const offset =
+      range.step == nullptr ? turn : builder_.CreateMul(turn, range.step, "", range.is_unsigned);
+  return builder_.CreateAdd(range.first, offset, "i", range.is_unsigned);
 }
 
 // Emits `for turn in 0 .. turns: body(turn)`. The body leaves the builder in a block that continues
@@ -108,9 +132,10 @@ void LlvmHandlerCodegen::give_back_fuel(const LoopTargets& chunk) {
 
 // The turns of an innermost loop, chunk by chunk. Leaving the loop gives back the fuel of turns
 // that were paid for and did not run; a fault does not, because the fuel is not used after it.
-void LlvmHandlerCodegen::emit_chunks(StmtId id, Value* first, Value* turns, bool pays_fuel,
+void LlvmHandlerCodegen::emit_chunks(StmtId id, const Range& range, bool pays_fuel,
                                      const std::function<void(Value* turn)>& body) {
   const Stmt& stmt = body_[id];
+  Value* const turns = range.turns;
   const LoopFacts facts = gather_loop_facts(verified_, stmt.body);
   llvm::AllocaInst* const done_slot = slot(builder_.getInt32Ty(), "chunk.first");
   llvm::AllocaInst* const turn_slot = slot(builder_.getInt32Ty(), "chunk.turn");
@@ -144,8 +169,10 @@ void LlvmHandlerCodegen::emit_chunks(StmtId id, Value* first, Value* turns, bool
     builder_.CreateBr(head);
   };
   ProvenAccesses proven;
-  Value* const last_counter =
-      builder_.CreateSub(builder_.CreateAdd(first, next), builder_.getInt32(1), "last");
+  Value* const last_turn = builder_.CreateSub(next, builder_.getInt32(1));
+  Value* const last_offset =
+      range.step == nullptr ? last_turn : builder_.CreateMul(last_turn, range.step);
+  Value* const last_counter = builder_.CreateAdd(range.first, last_offset, "last");
   Value* const is_safe = chunk_is_safe(stmt, {facts, verified_.local(id), last_counter}, proven);
   if (is_safe != nullptr) {
     BasicBlock* const fast = block("fast");
@@ -166,21 +193,17 @@ void LlvmHandlerCodegen::emit_chunks(StmtId id, Value* first, Value* turns, bool
 }
 
 void LlvmHandlerCodegen::emit_for(StmtId id, const Stmt& stmt) {
-  Value* const first = emit(stmt.operands[0]);
-  Value* const last = emit(stmt.operands[1]);
-  Value* const turns = turn_count(stmt, first, last);
-  const bool is_unsigned = verified_.type(stmt.operands[0]) == Type::u32;
+  const Range range = emit_range(stmt);
   llvm::AllocaInst* const counter = locals_[static_cast<std::size_t>(verified_.local(id))];
   const auto run_turn = [&](Value* turn) {
-    // first + turn is below last, so an unsigned counter does not wrap.
-    builder_.CreateStore(builder_.CreateAdd(first, turn, "i", is_unsigned), counter);
+    builder_.CreateStore(counter_value(range, turn), counter);
     emit(stmt.body);
   };
   if (!gather_loop_facts(verified_, stmt.body).has_inner_loop) {
-    return emit_chunks(id, first, turns, /*pays_fuel=*/true, run_turn);
+    return emit_chunks(id, range, /*pays_fuel=*/true, run_turn);
   }
   BasicBlock* const after = block("for.end");
-  emit_turns(turns, [&](Value* turn) {
+  emit_turns(range.turns, [&](Value* turn) {
     BasicBlock* const next_turn = block("for.next");
     spend_turn();
     loops_.push_back({.on_break = after, .on_continue = next_turn});
@@ -207,9 +230,8 @@ void LlvmHandlerCodegen::note_turn_fault(llvm::AllocaInst* lowest) {
 // turns that are left would end in the same way.
 void LlvmHandlerCodegen::emit_each(StmtId id, const Stmt& stmt) {
   llvm::Type* const i64 = builder_.getInt64Ty();
-  Value* const first = emit(stmt.operands[0]);
-  Value* const last = emit(stmt.operands[1]);
-  Value* const turns = turn_count(stmt, first, last);
+  const Range range = emit_range(stmt);
+  Value* const turns = range.turns;
   BasicBlock* const start = block("each");
   BasicBlock* const after = block("each.end");
   builder_.CreateCondBr(builder_.CreateICmpEQ(turns, builder_.getInt32(0)), after, start);
@@ -227,7 +249,6 @@ void LlvmHandlerCodegen::emit_each(StmtId id, const Stmt& stmt) {
   builder_.CreateStore(builder_.getInt32(0), lowest);
 
   const bool has_inner_loop = gather_loop_facts(verified_, stmt.body).has_inner_loop;
-  const bool is_unsigned = verified_.type(stmt.operands[0]) == Type::u32;
   llvm::AllocaInst* const counter = locals_[static_cast<std::size_t>(verified_.local(id))];
   BasicBlock* const item_fault_block = fault_block_;
   BasicBlock* const aborted = block("each.abort");
@@ -237,7 +258,7 @@ void LlvmHandlerCodegen::emit_each(StmtId id, const Stmt& stmt) {
     if (has_inner_loop) poll_abort();
     if (has_inner_loop) builder_.CreateStore(share, fuel_);
     builder_.CreateStore(builder_.CreateURem(turn, lanes_), lane_);
-    builder_.CreateStore(builder_.CreateAdd(first, turn, "i", is_unsigned), counter);
+    builder_.CreateStore(counter_value(range, turn), counter);
     fault_block_ = turn_fault;
     loops_.push_back({.on_break = nullptr, .on_continue = turn_end});
     emit(stmt.body);
@@ -257,7 +278,7 @@ void LlvmHandlerCodegen::emit_each(StmtId id, const Stmt& stmt) {
   if (has_inner_loop) {
     emit_turns(turns, run_turn);
   } else {
-    emit_chunks(id, first, turns, /*pays_fuel=*/false, run_turn);
+    emit_chunks(id, range, /*pays_fuel=*/false, run_turn);
   }
   fault_block_ = item_fault_block;
   builder_.CreateBr(turns_end);

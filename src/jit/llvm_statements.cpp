@@ -1,5 +1,6 @@
 // LLVM IR of one handler: its statements.
 #include "jit/llvm_handler.hpp"
+#include "jit/llvm_values.hpp"
 
 namespace everkernel::jit {
 
@@ -18,18 +19,19 @@ void LlvmHandlerCodegen::emit(StmtId id) {
     case StmtKind::let_value:
     case StmtKind::let_variable:
     case StmtKind::assign_name: {
-      Value* const value = emit(stmt.operands[0]);
-      builder_.CreateStore(value, locals_[static_cast<std::size_t>(verified_.local(id))]);
+      const auto local = static_cast<std::size_t>(verified_.local(id));
+      Value* value = emit(stmt.operands[0]);
+      if (stmt.compound && stmt.kind == StmtKind::assign_name) {
+        llvm::AllocaInst* const variable = locals_[local];
+        Value* const before = builder_.CreateLoad(variable->getAllocatedType(), variable);
+        value = emit_binary(builder_, *stmt.compound, verified_.locals[local].type, before, value,
+                            /*cannot_wrap=*/false);
+      }
+      builder_.CreateStore(value, locals_[local]);
       return;
     }
-    case StmtKind::assign_arg: {
-      Value* const index = emit(stmt.operands[0]);
-      Value* const word = emit(stmt.operands[1]);
-      fault_unless(builder_.CreateICmpULT(index, builder_.getInt32(abi::kSlotArgs)),
-                   [&] { return code(FaultCode::index_out_of_range); });
-      builder_.CreateStore(word, arg_pointer(index));
-      return;
-    }
+    case StmtKind::assign_arg:
+      return emit_assign_arg(stmt);
     case StmtKind::store:
       return emit_store(id, stmt);
     case StmtKind::branch:
@@ -61,16 +63,78 @@ void LlvmHandlerCodegen::emit(StmtId id) {
     case StmtKind::await_read:
     case StmtKind::await_write:
       return emit_await(stmt);
+    case StmtKind::declare_array:
+      return emit_array(verified_.local(id));
+    case StmtKind::store_element:
+      return emit_element_store(verified_.local(id), stmt);
   }
+}
+
+void LlvmHandlerCodegen::emit_array(LocalId local) {
+  const auto index = static_cast<std::size_t>(local);
+  builder_.CreateMemSet(locals_[index], builder_.getInt8(0),
+                        std::uint64_t{4} * verified_.locals[index].array_words, llvm::Align(4));
+}
+
+// The word of an array, after its check.
+Value* LlvmHandlerCodegen::element(LocalId local, Value* index) {
+  const auto number = static_cast<std::size_t>(local);
+  fault_unless(
+      builder_.CreateICmpULT(index, builder_.getInt32(verified_.locals[number].array_words)),
+      [&] { return code(FaultCode::index_out_of_range); });
+  return builder_.CreateInBoundsGEP(
+      locals_[number]->getAllocatedType(), locals_[number],
+      {builder_.getInt64(0), builder_.CreateZExt(index, builder_.getInt64Ty())});
+}
+
+void LlvmHandlerCodegen::emit_element_store(LocalId local, const Stmt& stmt) {
+  const Type type = verified_.locals[static_cast<std::size_t>(local)].type;
+  Value* const index = emit(stmt.operands[0]);
+  if (!stmt.compound) {
+    Value* const word = emit(stmt.operands[1]);
+    builder_.CreateStore(word, element(local, index));
+    return;
+  }
+  Value* const place = element(local, index);
+  Value* const before = builder_.CreateLoad(llvm_type(context_, type), place);
+  Value* const word = emit(stmt.operands[1]);
+  builder_.CreateStore(emit_binary(builder_, *stmt.compound, type, before, word, false), place);
+}
+
+void LlvmHandlerCodegen::emit_assign_arg(const Stmt& stmt) {
+  const auto check = [&](Value* index) {
+    fault_unless(builder_.CreateICmpULT(index, builder_.getInt32(abi::kSlotArgs)),
+                 [&] { return code(FaultCode::index_out_of_range); });
+  };
+  Value* const index = emit(stmt.operands[0]);
+  if (!stmt.compound) {
+    Value* const word = emit(stmt.operands[1]);
+    check(index);
+    builder_.CreateStore(word, arg_pointer(index));
+    return;
+  }
+  check(index);
+  Value* const before = builder_.CreateLoad(builder_.getInt32Ty(), arg_pointer(index));
+  Value* const word = emit(stmt.operands[1]);
+  builder_.CreateStore(emit_binary(builder_, *stmt.compound, Type::u32, before, word, false),
+                       arg_pointer(index));
 }
 
 void LlvmHandlerCodegen::emit_store(StmtId id, const Stmt& stmt) {
   const bool is_proven = proven_.stores.contains(id);
   Value* const handle = handle_value(stmt.buffer);
   Value* const index = emit(stmt.operands[0], is_proven);
+  if (!stmt.compound) {
+    Value* const word = emit(stmt.operands[1]);
+    Value* const pointer = place(stmt.buffer.kind, handle, index, memory::Access::write, is_proven);
+    return store_word(stmt.buffer.kind, word, pointer);
+  }
+  Value* const pointer =
+      place(stmt.buffer.kind, handle, index, memory::Access::read_write, is_proven);
+  Value* const before = load_word(stmt.buffer.kind, pointer);
   Value* const word = emit(stmt.operands[1]);
-  Value* const pointer = place(stmt.buffer.kind, handle, index, memory::Access::write, is_proven);
-  store_word(stmt.buffer.kind, word, pointer);
+  store_word(stmt.buffer.kind,
+             emit_binary(builder_, *stmt.compound, Type::u32, before, word, false), pointer);
 }
 
 void LlvmHandlerCodegen::emit_branch(const Stmt& stmt) {

@@ -90,17 +90,54 @@ TEST_F(Check, emits_cuda_that_nvcc_compiles_alone) {
   EXPECT_NE(ptx.find(".entry everkernel_run_item"), std::string::npos);
 }
 
-TEST_F(Check, names_file_line_and_column_of_a_mistake) {
-  write_text("bad.ek", "handler h = 64 {\n  output[0] = 1.5;\n}\n");
+constexpr std::string_view kMistakes =
+    "handler h = 64 {\n  output[0] = 1.5;\n  let n = lenght(input);\n}\n";
+
+TEST_F(Check, shows_every_mistake_with_its_line_and_a_hint) {
+  write_text("bad.ek", kMistakes);
   const Outcome outcome = everkernel({"check", "bad.ek"});
-  expect_refused(outcome, "bad.ek:2:15: a buffer word is u32, not f32");
-  EXPECT_NE(outcome.err.find("hint: bits_u32(x) keeps the bits"), std::string::npos);
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_EQ(outcome.err,
+            "error: bad.ek:2:15: a buffer word is u32, not f32 [type-mismatch]\n"
+            "    2 |   output[0] = 1.5;\n"
+            "      |               ^\n"
+            "hint: bits_u32(x) keeps the bits, u32(x) converts\n"
+            "\n"
+            "error: bad.ek:3:11: 'lenght' is not a function [unknown-function]\n"
+            "    3 |   let n = lenght(input);\n"
+            "      |           ^\n"
+            "hint: did you mean `len`?\n");
+}
+
+TEST_F(Check, lists_every_mistake_for_editors) {
+  write_text("bad.ek", kMistakes);
+  const Outcome outcome = everkernel({"check", "bad.ek", "--json"});
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_EQ(Json::parse(outcome.out, nullptr, false), Json::parse(R"({"path": "bad.ek", "errors": [
+    {"line": 2, "column": 15, "rule": "type-mismatch",
+     "message": "a buffer word is u32, not f32",
+     "hint": "bits_u32(x) keeps the bits, u32(x) converts"},
+    {"line": 3, "column": 11, "rule": "unknown-function",
+     "message": "'lenght' is not a function", "hint": "did you mean `len`?"}]})"));
+  EXPECT_TRUE(outcome.err.starts_with("error: bad.ek: 2 mistakes\nhint: ")) << outcome.err;
+}
+
+TEST_F(Check, has_no_errors_in_a_file_that_verifies) {
+  write_text("ops.ek", kHandlers);
+  EXPECT_EQ(json({"check", "ops.ek"})["errors"], Json::array());
 }
 
 TEST_F(Check, refuses_bytes_that_are_no_text) {
   dir.write("noise.ek", Bytes(300, std::byte{0xFE}));
-  expect_refused(everkernel({"check", "noise.ek"}),
-                 "noise.ek:1:1: byte 0xfe is not part of the language");
+  const Outcome outcome = everkernel({"check", "noise.ek"});
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_TRUE(outcome.err.starts_with(
+      "error: noise.ek:1:1: byte 0xfe is not part of the language [unknown-character]\n"))
+      << outcome.err;
+  EXPECT_EQ(outcome.err.find('\xFE'), std::string::npos);
+  const Outcome json = everkernel({"check", "noise.ek", "--json"});
+  EXPECT_EQ(Json::parse(json.out, nullptr, false)["errors"].size(), 1u);
 }
 
 TEST_F(Check, refuses_a_missing_file_and_an_unknown_kind_of_code) {

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <initializer_list>
 #include <nlohmann/json.hpp>
@@ -53,8 +54,8 @@ class Program : public ::testing::Test {
   TempDir dir;
 };
 
-/// Expects status 2, nothing on standard output, an `error:` line that contains `part`, and at most
-/// a `hint:` line after it.
+/// Expects status 2, nothing on standard output, an `error:` line that contains `part`, and after
+/// it at most a line of the input with a caret, and a `hint:` line.
 inline void expect_refused(const Outcome& outcome, std::string_view part) {
   EXPECT_EQ(outcome.status, 2);
   EXPECT_EQ(outcome.out, "");
@@ -63,7 +64,12 @@ inline void expect_refused(const Outcome& outcome, std::string_view part) {
   ASSERT_NE(end_of_line, std::string::npos) << err;
   EXPECT_TRUE(err.starts_with("error: ")) << err;
   EXPECT_NE(err.substr(0, end_of_line).find(part), std::string::npos) << err;
-  const std::string rest = err.substr(end_of_line + 1);
+  std::string rest = err.substr(end_of_line + 1);
+  const auto end_of_caret = rest.find(" ^\n");
+  if (rest.starts_with("  ") && end_of_caret != std::string::npos) {
+    EXPECT_EQ(std::count(rest.begin(), rest.begin() + static_cast<long>(end_of_caret), '\n'), 1);
+    rest.erase(0, end_of_caret + 3);
+  }
   if (rest.empty()) return;
   EXPECT_TRUE(rest.starts_with("hint: ")) << err;
   EXPECT_EQ(rest.find('\n'), rest.size() - 1) << err;

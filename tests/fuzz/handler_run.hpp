@@ -58,9 +58,7 @@ inline Trace run(const ir::VerifiedHandler& handler) {
 }
 
 inline std::string print(const ir::VerifiedProgram& verified) {
-  ir::Program program;
-  for (const auto& handler : verified.handlers()) program.handlers.push_back(handler.handler);
-  return ir::print(program);
+  return ir::print(verified.source());
 }
 
 // A program that verifies is printed to a fixed point that verifies and gives the same run.

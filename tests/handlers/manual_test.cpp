@@ -2,7 +2,9 @@
 // fence names.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
+#include <iterator>
 #include <sstream>
 #include <vector>
 
@@ -68,6 +70,17 @@ TEST(Manual, every_mistake_is_refused_at_the_place_it_names) {
     ++count;
   }
   EXPECT_GE(count, 2);
+}
+
+// The text below the file with mistakes is what the program prints for it.
+TEST(Manual, mistakes_are_shown_as_the_manual_shows_them) {
+  const std::vector<Snippet> snippets = snippets_of(test::read_text("docs/handlers.md"));
+  const auto wrong = std::ranges::find(snippets, "ek error 2:11", &Snippet::fence);
+  ASSERT_NE(wrong, snippets.end());
+  Diagnostics mistakes;
+  ASSERT_FALSE(parse(wrong->text, kMaxProgramBytes, &mistakes));
+  EXPECT_EQ("error: " + render(mistakes, wrong->text, "mistaken.ek") + "\n",
+            std::next(wrong)->text);
 }
 
 // The lines of this file between the marks, without their indentation.

@@ -6,29 +6,33 @@ namespace {
 
 TEST(VerifierNames, a_name_is_defined_before_its_use) {
   expect_wrong({
-      {"let x = @y;", "'y' is not defined here"},
-      {"let x = @x;", "'x' is not defined here"},
-      {"var x = 1 + @x;", "'x' is not defined here"},
-      {"@x = 1;", "'x' is not defined here"},
-      {"output[@i] = 1;", "'i' is not defined here"},
-      {"let x = @y; let y = 1;", "'y' is not defined here"},
-      {"for i in 0 .. @i {}", "'i' is not defined here"},
-      {"while @go { let go = true; }", "'go' is not defined here"},
-      {"fault @code;", "'code' is not defined here"},
-      {"let x = len(buffer(@h));", "'h' is not defined here"},
-      {"await read(1, 2, 3, @n);", "'n' is not defined here"},
+      {"let x = @y;", "'y' is not defined here", ir::Rule::unknown_name},
+      {"let x = @x;", "'x' is not defined here", ir::Rule::unknown_name},
+      {"var x = 1 + @x;", "'x' is not defined here", ir::Rule::unknown_name},
+      {"@x = 1;", "'x' is not defined here", ir::Rule::unknown_name},
+      {"output[@i] = 1;", "'i' is not defined here", ir::Rule::unknown_name},
+      {"let x = @y; let y = 1;", "'y' is not defined here", ir::Rule::unknown_name},
+      {"for i in 0 .. @i {}", "'i' is not defined here", ir::Rule::unknown_name},
+      {"while @go { let go = true; }", "'go' is not defined here", ir::Rule::unknown_name},
+      {"fault @code;", "'code' is not defined here", ir::Rule::unknown_name},
+      {"let x = len(buffer(@h));", "'h' is not defined here", ir::Rule::unknown_name},
+      {"await read(1, 2, 3, @n);", "'n' is not defined here", ir::Rule::unknown_name},
   });
   expect_right({"let y = 1; let x = y; var z = x + y; z = z;"});
 }
 
 TEST(VerifierNames, a_name_ends_with_its_block) {
   expect_wrong({
-      {"if true { let x = 1; } let y = @x;", "'x' is not defined here"},
-      {"if true { let x = 1; } else { let y = @x; }", "'x' is not defined here"},
-      {"if true { let x = 1; } else if @x == 1 {}", "'x' is not defined here"},
-      {"for i in 0 .. 1 {} output[@i] = 1;", "'i' is not defined here"},
-      {"each i in 0 .. 1 { let x = i; } output[0] = @x;", "'x' is not defined here"},
-      {"while true { var x = 1; break; } @x = 2;", "'x' is not defined here"},
+      {"if true { let x = 1; } let y = @x;", "'x' is not defined here", ir::Rule::unknown_name},
+      {"if true { let x = 1; } else { let y = @x; }", "'x' is not defined here",
+       ir::Rule::unknown_name},
+      {"if true { let x = 1; } else if @x == 1 {}", "'x' is not defined here",
+       ir::Rule::unknown_name},
+      {"for i in 0 .. 1 {} output[@i] = 1;", "'i' is not defined here", ir::Rule::unknown_name},
+      {"each i in 0 .. 1 { let x = i; } output[0] = @x;", "'x' is not defined here",
+       ir::Rule::unknown_name},
+      {"while true { var x = 1; break; } @x = 2;", "'x' is not defined here",
+       ir::Rule::unknown_name},
   });
   expect_right({"let x = 1; if true { let y = x; } for i in 0 .. x { let y = i + x; }"});
 }
@@ -41,13 +45,15 @@ TEST(VerifierNames, a_name_of_one_handler_means_nothing_in_another) {
 
 TEST(VerifierNames, a_name_is_not_declared_again_inside_its_scope) {
   expect_wrong({
-      {"let x = 1; @let x = 2;", "'x' is declared already"},
-      {"let x = 1; @var x = 2i;", "'x' is declared already"},
-      {"var x = 1; if true { @let x = 2; }", "'x' is declared already"},
-      {"let i = 1; @for i in 0 .. 1 {}", "'i' is declared already"},
-      {"for i in 0 .. 1 { @let i = 2; }", "'i' is declared already"},
-      {"for i in 0 .. 1 { @each i in 0 .. 1 {} }", "'i' is declared already"},
-      {"each i in 0 .. 1 { if true { @var i = 1; } }", "'i' is declared already"},
+      {"let x = 1; @let x = 2;", "'x' is declared already", ir::Rule::repeated_name},
+      {"let x = 1; @var x = 2i;", "'x' is declared already", ir::Rule::repeated_name},
+      {"var x = 1; if true { @let x = 2; }", "'x' is declared already", ir::Rule::repeated_name},
+      {"let i = 1; @for i in 0 .. 1 {}", "'i' is declared already", ir::Rule::repeated_name},
+      {"for i in 0 .. 1 { @let i = 2; }", "'i' is declared already", ir::Rule::repeated_name},
+      {"for i in 0 .. 1 { @each i in 0 .. 1 {} }", "'i' is declared already",
+       ir::Rule::repeated_name},
+      {"each i in 0 .. 1 { if true { @var i = 1; } }", "'i' is declared already",
+       ir::Rule::repeated_name},
   });
   expect_right({
       "if true { let x = 1; } else { let x = 2i; } let x = 3.0;",
@@ -57,29 +63,31 @@ TEST(VerifierNames, a_name_is_not_declared_again_inside_its_scope) {
 
 TEST(VerifierFaults, a_code_above_the_highest_is_refused) {
   expect_wrong({
-      {"fault @65280;", "fault 65280 is above the highest code, 65279"},
-      {"each i in 0 .. 1 { fault @0xffffffff; }", "above the highest code"},
+      {"fault @65280;", "fault 65280 is above the highest code, 65279", ir::Rule::fault_code_range},
+      {"each i in 0 .. 1 { fault @0xffffffff; }", "above the highest code",
+       ir::Rule::fault_code_range},
   });
   expect_right({"fault 0;", "fault 65279;", "fault 65279 + 1;", "fault param;"});
 }
 
 TEST(VerifierNames, only_a_var_is_assigned) {
   expect_wrong({
-      {"let x = 1; @x = 2;", "'x' cannot be assigned"},
-      {"for i in 0 .. 1 { @i = 2; }", "'i' cannot be assigned"},
-      {"each i in 0 .. 1 { @i = 2; }", "'i' cannot be assigned"},
-      {"let x = 1; if true { @x = 1; }", "'x' cannot be assigned"},
+      {"let x = 1; @x = 2;", "'x' cannot be assigned", ir::Rule::not_assignable},
+      {"for i in 0 .. 1 { @i = 2; }", "'i' cannot be assigned", ir::Rule::not_assignable},
+      {"each i in 0 .. 1 { @i = 2; }", "'i' cannot be assigned", ir::Rule::not_assignable},
+      {"let x = 1; if true { @x = 1; }", "'x' cannot be assigned", ir::Rule::not_assignable},
   });
   expect_right({"var x = 1; x = 2; if true { x = 3; } for i in 0 .. 1 { x = i; }"});
 }
 
 TEST(VerifierLoops, break_and_continue_stand_in_a_loop) {
   expect_wrong({
-      {"@break;", "break is outside of every loop"},
-      {"@continue;", "continue is outside of every loop"},
-      {"if true { @break; }", "break is outside of every loop"},
-      {"for i in 0 .. 1 {} @continue;", "continue is outside of every loop"},
-      {"while true { break; } @break;", "break is outside of every loop"},
+      {"@break;", "break is outside of every loop", ir::Rule::outside_loop},
+      {"@continue;", "continue is outside of every loop", ir::Rule::outside_loop},
+      {"if true { @break; }", "break is outside of every loop", ir::Rule::outside_loop},
+      {"for i in 0 .. 1 {} @continue;", "continue is outside of every loop",
+       ir::Rule::outside_loop},
+      {"while true { break; } @break;", "break is outside of every loop", ir::Rule::outside_loop},
   });
   expect_right({
       "for i in 0 .. 1 { if true { break; } else { continue; } }",
@@ -95,9 +103,10 @@ TEST(VerifierLoops, only_calls_stand_alone) {
 
 TEST(VerifierEach, does_not_lie_inside_another) {
   expect_wrong({
-      {"each i in 0 .. 1 { @each j in 0 .. 1 {} }", "an each cannot be inside another"},
+      {"each i in 0 .. 1 { @each j in 0 .. 1 {} }", "an each cannot be inside another",
+       ir::Rule::nested_each},
       {"each i in 0 .. 1 { for k in 0 .. 1 { if true { @each j in 0 .. 1 {} } } }",
-       "an each cannot be inside another"},
+       "an each cannot be inside another", ir::Rule::nested_each},
   });
   expect_right({
       "each i in 0 .. 1 {} each i in 0 .. 1 {}",
@@ -107,11 +116,12 @@ TEST(VerifierEach, does_not_lie_inside_another) {
 
 TEST(VerifierEach, outer_variables_are_read_only_inside) {
   expect_wrong({
-      {"var x = 1; each i in 0 .. 1 { @x = 2; }", "'x' is read only inside each"},
+      {"var x = 1; each i in 0 .. 1 { @x = 2; }", "'x' is read only inside each",
+       ir::Rule::read_only_in_each},
       {"var x = 1; each i in 0 .. 1 { for j in 0 .. 1 { if true { @x = 2; } } }",
-       "'x' is read only inside each"},
+       "'x' is read only inside each", ir::Rule::read_only_in_each},
       {"for k in 0 .. 2 { var x = k; each i in 0 .. 1 { @x = 2; } }",
-       "'x' is read only inside each"},
+       "'x' is read only inside each", ir::Rule::read_only_in_each},
   });
   expect_right({
       "var x = 1; each i in 0 .. 1 { output[i] = x; } x = 2;",
@@ -122,25 +132,32 @@ TEST(VerifierEach, outer_variables_are_read_only_inside) {
 
 TEST(VerifierEach, args_are_read_only_inside) {
   expect_wrong({
-      {"each i in 0 .. 1 { @args[3] = i; }", "args are read only inside each"},
-      {"each i in 0 .. 1 { while true { @args[i] = 1; } }", "args are read only inside each"},
+      {"each i in 0 .. 1 { @args[3] = i; }", "args are read only inside each",
+       ir::Rule::read_only_in_each},
+      {"each i in 0 .. 1 { while true { @args[i] = 1; } }", "args are read only inside each",
+       ir::Rule::read_only_in_each},
   });
   expect_right({"args[3] = 1; each i in 0 .. 1 { output[i] = args[3]; } args[3] = 2;"});
 }
 
 TEST(VerifierEach, nothing_leaves_it_but_fault) {
   expect_wrong({
-      {"each i in 0 .. 1 { @break; }", "break cannot leave an each"},
-      {"for k in 0 .. 1 { each i in 0 .. 1 { if true { @break; } } }",
-       "break cannot leave an each"},
-      {"each i in 0 .. 1 { @return; }", "return cannot leave an each"},
-      {"each i in 0 .. 1 { for j in 0 .. 1 { @return; } }", "return cannot leave an each"},
-      {"each i in 0 .. 1 { @yield; }", "yield cannot leave an each"},
-      {"each i in 0 .. 1 { while true { @yield; } }", "yield cannot leave an each"},
-      {"each i in 0 .. 1 { @requeue; }", "requeue cannot leave an each"},
-      {"each i in 0 .. 1 { if true {} else { @requeue; } }", "requeue cannot leave an each"},
-      {"each i in 0 .. 1 { @await read(1, 2, 3, 4); }", "await cannot leave an each"},
-      {"each i in 0 .. 1 { if true { @await write(1, 2, 3, 4); } }", "await cannot leave an each"},
+      {"each i in 0 .. 1 { @break; }", "break cannot leave an each", ir::Rule::leaves_each},
+      {"for k in 0 .. 1 { each i in 0 .. 1 { if true { @break; } } }", "break cannot leave an each",
+       ir::Rule::leaves_each},
+      {"each i in 0 .. 1 { @return; }", "return cannot leave an each", ir::Rule::leaves_each},
+      {"each i in 0 .. 1 { for j in 0 .. 1 { @return; } }", "return cannot leave an each",
+       ir::Rule::leaves_each},
+      {"each i in 0 .. 1 { @yield; }", "yield cannot leave an each", ir::Rule::leaves_each},
+      {"each i in 0 .. 1 { while true { @yield; } }", "yield cannot leave an each",
+       ir::Rule::leaves_each},
+      {"each i in 0 .. 1 { @requeue; }", "requeue cannot leave an each", ir::Rule::leaves_each},
+      {"each i in 0 .. 1 { if true {} else { @requeue; } }", "requeue cannot leave an each",
+       ir::Rule::leaves_each},
+      {"each i in 0 .. 1 { @await read(1, 2, 3, 4); }", "await cannot leave an each",
+       ir::Rule::leaves_each},
+      {"each i in 0 .. 1 { if true { @await write(1, 2, 3, 4); } }", "await cannot leave an each",
+       ir::Rule::leaves_each},
   });
   expect_right({
       "each i in 0 .. 1 { if i == 0 { continue; } fault 3; }",

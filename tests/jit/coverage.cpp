@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string_view>
 
 #include "everkernel/ir/detail/vocabulary_tables.hpp"
@@ -12,9 +13,9 @@ namespace {
 using namespace ir;
 
 constexpr std::string_view kStatements[] = {
-    "let",   "var",     "assign", "args =",   "store",      "if",
-    "for",   "each",    "while",  "break",    "continue",   "return",
-    "yield", "requeue", "fault",  "evaluate", "await read", "await write"};
+    "let",   "var",      "assign",     "args =",      "store",  "if",           "for",
+    "each",  "while",    "break",      "continue",    "return", "yield",        "requeue",
+    "fault", "evaluate", "await read", "await write", "array",  "store element"};
 
 constexpr Type kNumbers[] = {Type::u32, Type::i32, Type::f32};
 
@@ -106,6 +107,19 @@ class Walker {
     add(std::string(kStatements[static_cast<std::size_t>(stmt.kind)]));
     if (stmt.kind == StmtKind::branch && stmt.otherwise) add("else");
     if (stmt.kind == StmtKind::store) add(fmt::format("store {}", buffer_name(stmt.buffer.kind)));
+    if (stmt.compound && stmt.kind == StmtKind::store_element) {
+      add("array op=");
+    } else if (stmt.compound) {
+      const bool is_name = stmt.kind == StmtKind::assign_name;
+      const std::string_view of = stmt.kind == StmtKind::store ? buffer_name(stmt.buffer.kind)
+                                  : is_name                    ? "name"
+                                                               : "args";
+      add(fmt::format("{} op=", of));
+      add(fmt::format("{}=", info(*stmt.compound).sign));
+    }
+    if (stmt.kind == StmtKind::for_loop && stmt.has_step) {
+      add(fmt::format("step of {}", type_name(verified_.type(stmt.operands[2]))));
+    }
     if (stmt.kind == StmtKind::for_loop || stmt.kind == StmtKind::each_loop) {
       add(fmt::format("{} over {}", stmt.kind == StmtKind::for_loop ? "for" : "each",
                       type_name(verified_.type(stmt.operands[0]))));
@@ -137,6 +151,12 @@ class Walker {
         const std::size_t decisive = expr.function == Function::select ? 1 : 0;
         return add(function_feature(expr.function, verified_.type(expr.operands[decisive])));
       }
+      case ExprKind::element:
+        return add(fmt::format("element of {}", type_name(verified_.type(id))));
+      case ExprKind::user_call:
+        return add("user_call");
+      case ExprKind::bind:
+        return add("bind");
       case ExprKind::atomic:
         add(fmt::format("atomic {}", of));
         return add(std::string(info(expr.atomic).name));
@@ -154,11 +174,31 @@ std::set<std::string> features_of(const VerifiedHandler& handler) {
   return Walker(handler).run();
 }
 
+std::set<std::string> features_of(const Program& program, std::size_t handler) {
+  const Body& body = program.handlers[handler].body;
+  std::set<std::string> found;
+  for (const Expr& expr : body.exprs) {
+    if (expr.kind == ExprKind::user_call) found.insert("user_call");
+    const auto is_it = [&](const Constant& constant) { return constant.name == body[expr.name]; };
+    if (expr.kind == ExprKind::name && std::ranges::any_of(program.constants, is_it)) {
+      found.insert("constant");
+    }
+  }
+  return found;
+}
+
 std::vector<std::string> all_features() {
   std::vector<std::string> all(std::begin(kStatements), std::end(kStatements));
   all.insert(all.end(),
-             {"else", "name", "args", "payload", "pure", "commutes", "scope lane", "scope warp",
-              "scope group", "for over u32", "for over i32", "each over u32", "each over i32"});
+             {"else",           "name",           "args",          "payload",     "pure",
+              "commutes",       "scope lane",     "scope warp",    "scope group", "for over u32",
+              "for over i32",   "each over u32",  "each over i32", "name op=",    "args op=",
+              "input op=",      "output op=",     "control op=",   "buffer op=",  "step of u32",
+              "step of i32",    "bind",           "user_call",     "constant",    "element of u32",
+              "element of i32", "element of f32", "array op="});
+  for (const BinaryOpInfo& row : kBinaryOps) {
+    if (can_be_compound(row.op)) all.push_back(fmt::format("{}=", row.sign));
+  }
   for (const Type type : {Type::u32, Type::i32, Type::f32, Type::boolean}) {
     all.emplace_back(type_name(type));
     all.push_back(fmt::format("literal {}", type_name(type)));

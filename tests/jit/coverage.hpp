@@ -14,6 +14,8 @@ namespace everkernel::test {
 
 /// The parts of the language in this handler, found by walking it.
 std::set<std::string> features_of(const ir::VerifiedHandler& handler);
+/// What a handler uses of its program, and does not hold any more when it runs.
+std::set<std::string> features_of(const ir::Program& program, std::size_t handler);
 /// Every part there is.
 std::vector<std::string> all_features();
 

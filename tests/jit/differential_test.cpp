@@ -192,9 +192,7 @@ TEST(Differential, damaged_programs_are_refused_or_agree_bit_for_bit) {
 
 // Text that prints to itself, and the CUDA text of every use of memory.
 bool has_sound_texts(const ir::VerifiedProgram& program, std::uint64_t seed) {
-  ir::Program unverified;
-  for (const auto& handler : program.handlers()) unverified.handlers.push_back(handler.handler);
-  const std::string printed = ir::print(unverified);
+  const std::string printed = ir::print(program.source());
   const auto again = verified(printed);
   if (!again) {
     ADD_FAILURE() << "printed text is refused: " << again.error().message << "\nreplay with\n  "
@@ -202,11 +200,7 @@ bool has_sound_texts(const ir::VerifiedProgram& program, std::uint64_t seed) {
                   << printed.substr(0, 10'000);
     return false;
   }
-  std::string twice;
-  for (const auto& handler : again->handlers()) {
-    if (!twice.empty()) twice += '\n';
-    twice += text_of(handler);
-  }
+  const std::string twice = ir::print(again->source());
   EXPECT_EQ(twice, printed) << "replay with\n  " << replay_command(seed);
   for (const auto memory :
        {jit::MemoryUse::shared, jit::MemoryUse::exclusive, jit::MemoryUse::planned}) {

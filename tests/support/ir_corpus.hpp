@@ -99,6 +99,42 @@ handler pure_bound = 78 pure commutes { atomic_max(output[0], input[0]); })",
   if param == 5 { } else { }
   output[0] = x;
 })",
+    R"(handler updates = 80 {
+  var u = 1; var s = 2i; var x = 1.5;
+  u += 3; u -= 1; u *= 5; u /= 2; u %= 7; u &= 6; u |= 9; u ^= 3; u <<= 2; u >>= 1;
+  s += 3i; s <<= 2; s >>= 1; s %= 5i; x += 1.0e1; x -= 0.25; x *= 2.0; x /= 3.0e-2;
+  args[3] += 1; args[param & 7] ^= u; output[u & 3] += u; control[160] |= 1; buffer(2)[0] -= 1;
+  output[0] = u; output[1] += u32(s); output[2] = bits_u32(x);
+})",
+    R"(handler steps = 81 {
+  for i in 0 .. 10 step 3 { output[i] += i; }
+  for i in -5i .. 5i step 2i { output[u32(i + 5i)] = u32(i); }
+  for i in 0 .. len(output) step max(param, 1) { for j in i .. 9 step 4 { output[0] += j; } }
+  let step = 2; for k in 0 .. 4 step step { output[k] = step; }
+})",
+    R"(const kRounds = 2 * kHalf; const kHalf = 3; const kLow = -5i;
+const kPi = 3.14159; const kOn = !false;
+fn twice(x: u32) -> u32 { return x + x; }
+fn blend(a: f32, b: f32, t: f32) -> f32 { let d = b - a; return a + d * t; }
+fn quad(x: u32) -> u32 { let y = twice(x); return twice(y); }
+fn nine() -> i32 { return 4i - kLow; }
+fn either(c: bool, a: i32, b: i32) -> i32 { return select(c && kOn, a, b); }
+handler definitions = 82 {
+  for i in 0 .. kRounds { output[i & 7] = quad(input[i & 3]) + twice(twice(i)); }
+  output[0] = bits_u32(blend(1.0, kPi, 0.5)); output[1] = u32(either(param == 1, nine(), kLow));
+  nine(); if twice(param) == kHalf && quad(atomic_add(output[2], 1)) > 4 { fault kHalf; }
+}
+payload { output[kHalf] = twice(kRounds); })",
+    R"(const kWords = 8;
+handler arrays = 83 scope warp {
+  var a: [u32; kWords]; var s: [i32; 3]; var f: [f32; 2];
+  for i in 0 .. kWords { a[i] = i * i; a[i] ^= param; }
+  s[param & 1] -= 3i; f[1] = f32(a[3]); f[1] *= 0.5;
+  each i in 0 .. kWords {
+    var own: [u32; 4]; own[i & 3] += a[i]; output[i] = own[i & 3] + u32(s[1]) + bits_u32(f[1]);
+  }
+  output[a[1] & 7] += a[param % 9];
+})",
 };
 
 }  // namespace everkernel::test

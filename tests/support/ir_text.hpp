@@ -6,6 +6,7 @@
 
 #include <cstdlib>
 #include <initializer_list>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -57,6 +58,27 @@ inline void expect_error(const Error& error, std::string_view place, std::string
       << "expected \"" << fragment << "\", got " << error.message;
 }
 
+/// Every mistake of a text.
+inline ir::Diagnostics mistakes_of(std::string_view text) {
+  ir::Diagnostics mistakes;
+  auto program = ir::parse(text, ir::kMaxProgramBytes, &mistakes);
+  if (program) static_cast<void>(ir::verify(*std::move(program), &mistakes));
+  return mistakes;
+}
+
+/// One of the mistakes of a text is of this rule and has this place.
+inline void expect_rule(std::string_view text, ir::Rule rule, std::string_view place) {
+  std::string found;
+  const ir::Diagnostics mistakes = mistakes_of(text);
+  for (const ir::Diagnostic& mistake : mistakes.kept()) {
+    const std::string at =
+        std::to_string(mistake.location.line) + ":" + std::to_string(mistake.location.column) + ":";
+    if (mistake.rule == rule && at == place) return;
+    found += at + " " + std::string(ir::rule_name(mistake.rule)) + "\n";
+  }
+  ADD_FAILURE() << "expected " << place << " " << ir::rule_name(rule) << ", got\n" << found;
+}
+
 /// Text that the parser refuses, at its mark.
 inline void expect_syntax_error(std::string_view marked, std::string_view fragment) {
   const Unmarked source = unmark(marked);
@@ -84,14 +106,30 @@ inline void expect_accepted(std::string_view text) {
   EXPECT_TRUE(verified.has_value()) << verified.error().message;
 }
 
-/// A body that is refused: marked text and a piece of the message.
+/// A body that is refused: marked text, a piece of the message and the rule that is broken there.
 struct Wrong {
   std::string_view body, fragment;
+  ir::Rule rule;
 };
 
 /// Every body is refused by the verifier, at its mark.
 inline void expect_wrong(std::initializer_list<Wrong> rows, std::string_view attributes = "") {
-  for (const Wrong& row : rows) expect_refused(in_handler(row.body, attributes), row.fragment);
+  for (const Wrong& row : rows) {
+    const std::string marked = in_handler(row.body, attributes);
+    expect_refused(marked, row.fragment);
+    const Unmarked source = unmark(marked);
+    expect_rule(source.text, row.rule, source.place);
+  }
+}
+
+/// Every text is refused by the parser, at its mark.
+inline void expect_syntax_errors(std::span<const Wrong> rows, bool is_body = true) {
+  for (const Wrong& row : rows) {
+    const std::string marked = is_body ? in_handler(row.body) : std::string(row.body);
+    expect_syntax_error(marked, row.fragment);
+    const Unmarked source = unmark(marked);
+    expect_rule(source.text, row.rule, source.place);
+  }
 }
 
 /// Every body verifies.
@@ -123,11 +161,9 @@ inline void expect_accepted_in_a_child(const std::string& text) {
   EXPECT_EXIT(exit_by_verdict(text), testing::ExitedWithCode(0), "");
 }
 
-/// The handlers of a verified program as a program again.
+/// A verified program as it was before.
 inline ir::Program unverified(const ir::VerifiedProgram& verified) {
-  ir::Program program;
-  for (const auto& handler : verified.handlers()) program.handlers.push_back(handler.handler);
-  return program;
+  return verified.source();
 }
 
 }  // namespace everkernel::test

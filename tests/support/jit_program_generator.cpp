@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cctype>
+#include <iterator>
+#include <map>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -32,6 +34,9 @@ constexpr Word kEdgeWords[] = {
 constexpr std::string_view kFloatLiterals[] = {"0.0",   "1.0",       "0.5",          "1.5",
                                                "2.0",   "3.0",       "0.1",          "16777216.0",
                                                "0.001", "3.4028e38", "2147483648.0", "1.0e-40"};
+
+constexpr std::string_view kIntegerSigns[] = {"*", "/", "%", "+", "-", "&", "^", "|", "<<", ">>"};
+constexpr std::string_view kFloatSigns[] = {"*", "/", "+", "-"};
 
 enum class LoopKind : std::uint8_t { ordinary, each };
 
@@ -63,14 +68,85 @@ class HandlerGenerator {
     // code paths that small ones cannot.
     const Word size = random_.below(100);
     budget_ = size < 55 ? 30 : size < 85 ? 80 : 240;
+    const std::string shared = definitions();
     std::string head = declaration();
     std::string body;
     for (Word i = 0, count = random_.between(3, 9); i < count; ++i) body += statement(1);
     if (!is_restricted() && random_.chance(35)) body += ending(1);
-    return head + " {\n" + body + "}\n";
+    return shared + head + " {\n" + body + "}\n";
   }
 
  private:
+  // ---- constants and functions of the handler ----
+
+  struct Definition {
+    std::string name;
+    Type type;
+    std::vector<Type> parameters = {};  // of a function
+  };
+
+  std::string definitions() {
+    std::string text;
+    if (random_.chance(25)) {
+      for (Word i = 0, count = random_.between(1, 2); i < count; ++i) text += constant(i);
+    }
+    if (random_.chance(30)) {
+      for (Word i = 0, count = random_.between(1, 3); i < count; ++i) text += function(i);
+    }
+    return text;
+  }
+
+  std::string constant(Word number) {
+    const Type type = random_.pick(kTypes);
+    const std::string name = fmt::format("c_{}_{}", request_.index, number);
+    is_in_definition_ = true;
+    const std::string text = fmt::format("const {} = {};\n", name, expr(type, 2));
+    is_in_definition_ = false;
+    constants_.push_back({name, type});
+    return text;
+  }
+
+  std::string function(Word number) {
+    constexpr std::string_view kSpelling[] = {"", "u32", "i32", "f32", "bool"};
+    const auto spelled = [&](Type type) { return kSpelling[static_cast<std::size_t>(type)]; };
+    Definition made{.name = fmt::format("f_{}_{}", request_.index, number),
+                    .type = random_.pick(kTypes)};
+    std::string parameters, lets;
+    for (Word i = 0, count = random_.below(5); i < count; ++i) {
+      made.parameters.push_back(random_.pick(kTypes));
+      parameters +=
+          fmt::format("{}{}: {}", i == 0 ? "" : ", ", declare(made.parameters.back(), false),
+                      spelled(made.parameters.back()));
+    }
+    is_in_definition_ = true;
+    for (Word i = 0, count = random_.below(3); i < count; ++i) {
+      lets += declaration_statement(1, false, 2);
+    }
+    const std::string value = expr(made.type, 3);
+    is_in_definition_ = false;
+    variables_.clear();
+    declared_ = 0;
+    functions_.push_back(made);
+    return fmt::format("fn {}({}) -> {} {{\n{}  return {};\n}}\n", made.name, parameters,
+                       spelled(made.type), lets, value);
+  }
+
+  const Definition* find_definition(const std::vector<Definition>& among, Type type) {
+    std::vector<const Definition*> found;
+    for (const Definition& definition : among) {
+      if (definition.type == type) found.push_back(&definition);
+    }
+    return found.empty() ? nullptr : random_.pick_from(found);
+  }
+
+  std::string user_call(const Definition& callee, int depth) {
+    std::string text = callee.name + "(";
+    for (std::size_t i = 0; i < callee.parameters.size(); ++i) {
+      text += (i == 0 ? "" : ", ") + expr(callee.parameters[i], depth);
+    }
+    return text + ")";
+  }
+
   // ---- declaration ----
 
   bool is_restricted() const { return is_pure_ || commutes_; }
@@ -142,6 +218,15 @@ class HandlerGenerator {
   std::string expr(Type type, int depth) {
     if (depth <= 0 || spent_ > budget_) return leaf(type);
     ++spent_;
+    if (!arrays_.empty() && random_.chance(12)) {
+      const ArrayName* const of =
+          find_array([&](const ArrayName& one) { return one.type == type; });
+      if (of != nullptr) return element(*of, depth - 1);
+    }
+    if (!functions_.empty() && random_.chance(12)) {
+      const Definition* const callee = find_definition(functions_, type);
+      if (callee != nullptr) return user_call(*callee, depth - 1);
+    }
     switch (type) {
       case Type::u32:
         return u32(depth - 1);
@@ -162,7 +247,11 @@ class HandlerGenerator {
       const Variable* const variable = find([&](const Variable& v) { return v.type == type; });
       if (variable != nullptr) return variable->name;
     }
-    if (type == Type::u32 && random_.chance(55)) return given();
+    if (!constants_.empty() && random_.chance(25)) {
+      const Definition* const constant = find_definition(constants_, type);
+      if (constant != nullptr) return constant->name;
+    }
+    if (!is_in_definition_ && type == Type::u32 && random_.chance(55)) return given();
     return literal(type);
   }
 
@@ -205,8 +294,7 @@ class HandlerGenerator {
   }
 
   std::string integer_operation(Type type, int depth) {
-    constexpr std::string_view kSigns[] = {"*", "/", "%", "+", "-", "&", "^", "|", "<<", ">>"};
-    const std::string_view sign = random_.pick(kSigns);
+    const std::string_view sign = random_.pick(kIntegerSigns);
     if (sign == "<<" || sign == ">>") {
       return Text{
           "({} {} {})", expr(type, depth), sign,
@@ -217,7 +305,9 @@ class HandlerGenerator {
 
   std::string u32(int depth) {
     constexpr Word kWeights[] = {18, 26, 6, 8, 6, 5, 14, 4, 4, 9, 3};
-    switch (random_.weighted(kWeights)) {
+    const std::size_t kind = random_.weighted(kWeights);
+    const bool sees_item = kind == 6 || kind == 7 || kind == 8 || kind == 10;
+    switch (is_in_definition_ && sees_item ? 1 : kind) {
       case 0:
         return leaf(Type::u32);
       case 1:
@@ -294,8 +384,7 @@ class HandlerGenerator {
       case 0:
         return leaf(Type::f32);
       case 1: {
-        constexpr std::string_view kSigns[] = {"*", "/", "+", "-"};
-        return pair(random_.pick(kSigns), Type::f32, depth);
+        return pair(random_.pick(kFloatSigns), Type::f32, depth);
       }
       case 2:
         return fmt::format("(-{})", expr(Type::f32, depth));
@@ -455,11 +544,12 @@ class HandlerGenerator {
   }
 
   std::string block(int level) {
-    const std::size_t outer = variables_.size();
+    const std::size_t outer = variables_.size(), outer_arrays = arrays_.size();
     std::string text = "{\n";
     const Word count = level > 4 ? 1 : random_.between(1, 4);
     for (Word i = 0; i < count; ++i) text += statement(level + 1);
     variables_.resize(outer);
+    arrays_.erase(arrays_.begin() + static_cast<std::ptrdiff_t>(outer_arrays), arrays_.end());
     return text + fmt::format("{:{}}}}", "", 2 * level);
   }
 
@@ -482,6 +572,8 @@ class HandlerGenerator {
         4u,                                         // ending
         is_pure_ ? 0u : 4u,                         // printf, emit
         1u,                                         // a call without effect
+        4u,                                         // array
+        arrays_.empty() ? 0u : 10u,                 // a word of an array
     };
     const int depth = static_cast<int>(random_.between(1, 3));
     switch (random_.weighted(weights)) {
@@ -496,6 +588,8 @@ class HandlerGenerator {
       case 4: {
         const std::string of = buffer(Use::write);
         const std::string at = index(of, Use::write, 2);
+        // An update reads the word, which pure allows of no output.
+        if (!is_pure_ && random_.chance(30)) return line(level, update(of + "[" + at + "]", depth));
         return line(level, fmt::format("{}[{}] = {};", of, at, stored(depth)));
       }
       case 5:
@@ -512,12 +606,76 @@ class HandlerGenerator {
         return loop_exit(level);
       case 11:
         return ending(level);
+      case 14:
+        return array(level);
+      case 15:
+        return element_store(level, depth);
       case 12:
         return line(level, Text{"{}({}, {}, {});", random_.chance(50) ? "printf" : "emit",
                                 expr(Type::u32, 1), expr(Type::u32, depth), expr(Type::u32, 1)});
       default:
         return line(level, least(random_.pick({Type::u32, Type::i32, Type::f32}), 1) + ";");
     }
+  }
+
+  // `place op= value` of a u32 place.
+  std::string update(const std::string& place, int depth) {
+    return Text{"{} {}= {};", place, random_.pick(kIntegerSigns), expr(Type::u32, depth)};
+  }
+
+  // ---- arrays ----
+
+  struct ArrayName {
+    std::string name;
+    Type type;
+    Word words;
+    bool is_outside_each;
+  };
+
+  std::string array(int level) {
+    const Word room = is_in_each() ? array_room_in_each_ : array_room_;
+    if (room == 0) return declaration_statement(level, true, 1);
+    const Word most = is_in_each() ? 16 : random_.chance(5) ? room : 40;
+    const Word words = random_.between(1, std::min(room, most));
+    if (is_in_each()) array_room_in_each_ -= words;
+    array_room_ -= std::min(array_room_, words);
+    constexpr std::string_view kSpelling[] = {"u32", "i32", "f32"};
+    const Word kind = random_.below(3);
+    ++declared_;
+    arrays_.push_back({fmt::format("a{}", arrays_.size()), kTypes[kind], words, !is_in_each()});
+    return line(level,
+                fmt::format("var {}: [{}; {}];", arrays_.back().name, kSpelling[kind], words));
+  }
+
+  template <class Predicate>
+  const ArrayName* find_array(Predicate predicate) {
+    std::vector<const ArrayName*> found;
+    for (const ArrayName& one : arrays_) {
+      if (predicate(one)) found.push_back(&one);
+    }
+    return found.empty() ? nullptr : random_.pick_from(found);
+  }
+
+  std::string element(const ArrayName& of, int depth) {
+    if (random_.chance(94)) return Text{"{}[{} % {}]", of.name, expr(Type::u32, depth), of.words};
+    return Text{"{}[{}]", of.name, expr(Type::u32, depth)};
+  }
+
+  std::string element_store(int level, int depth) {
+    const bool in_each = is_in_each();
+    const ArrayName* const found =
+        find_array([&](const ArrayName& one) { return !(in_each && one.is_outside_each); });
+    if (found == nullptr) return array(level);
+    const ArrayName of = *found;
+    const std::string place = element(of, depth);
+    if (random_.chance(40)) {
+      const std::string_view sign =
+          of.type == Type::f32 ? random_.pick(kFloatSigns) : random_.pick(kIntegerSigns);
+      const bool is_shift = sign == "<<" || sign == ">>";
+      return line(level,
+                  Text{"{} {}= {};", place, sign, expr(is_shift ? Type::u32 : of.type, depth)});
+    }
+    return line(level, Text{"{} = {};", place, expr(of.type, depth)});
   }
 
   // The value of a store: floats pass through bits_u32, so that their bits are compared.
@@ -541,7 +699,15 @@ class HandlerGenerator {
         find([&](const Variable& v) { return v.is_variable && !(in_each && v.is_outside_each); });
     if (variable == nullptr) return declaration_statement(level, true, depth);
     const std::string name = variable->name;
-    return line(level, fmt::format("{} = {};", name, expr(variable->type, depth)));
+    const Type type = variable->type;
+    if (type != Type::boolean && random_.chance(40)) {
+      const std::string_view sign =
+          type == Type::f32 ? random_.pick(kFloatSigns) : random_.pick(kIntegerSigns);
+      const bool is_shift = sign == "<<" || sign == ">>";
+      return line(level,
+                  fmt::format("{} {}= {};", name, sign, expr(is_shift ? Type::u32 : type, depth)));
+    }
+    return line(level, fmt::format("{} = {};", name, expr(type, depth)));
   }
 
   std::string arg_store(int level, int depth) {
@@ -553,6 +719,7 @@ class HandlerGenerator {
     if ((at == "0" || at == "1") && random_.chance(80)) {
       return line(level, fmt::format("args[{}] = {};", at, random_.pick(kHandles)));
     }
+    if (random_.chance(25)) return line(level, update("args[" + at + "]", depth));
     return line(level, fmt::format("args[{}] = {};", at, expr(Type::u32, depth)));
   }
 
@@ -590,10 +757,21 @@ class HandlerGenerator {
     return Text{"(-{}i) .. {}i", random_.below(6), random_.below(9)};
   }
 
+  // Mostly small; sometimes huge, sometimes refused when it runs.
+  std::string step(bool is_signed) {
+    const std::string_view suffix = is_signed ? "i" : "";
+    const Word kind = random_.below(100);
+    if (kind < 80) return fmt::format("{}{}", random_.between(1, 5), suffix);
+    if (kind < 90) return fmt::format("{}{}", 0x7FFFFFFFu - random_.below(3), suffix);
+    if (kind < 94) return is_signed ? Text{"(-{}i)", random_.below(3)} : Text{"{}", 0};
+    return expr(is_signed ? Type::i32 : Type::u32, 1);
+  }
+
   std::string counted_loop(int level, LoopKind kind) {
     const std::string unsigned_range = range();
     const bool is_signed = unsigned_range.empty();
-    const std::string bounds = is_signed ? signed_range() : unsigned_range;
+    std::string bounds = is_signed ? signed_range() : unsigned_range;
+    if (kind == LoopKind::ordinary && random_.chance(30)) bounds += " step " + step(is_signed);
     loops_.push_back(kind);
     const std::size_t outer = variables_.size();
     const std::string name = declare(is_signed ? Type::i32 : Type::u32, false, true);
@@ -658,6 +836,10 @@ class HandlerGenerator {
   bool is_pure_ = false;
   bool commutes_ = false;
   std::optional<AtomicOp> only_atomic_;
+  std::vector<Definition> constants_, functions_;
+  std::vector<ArrayName> arrays_;
+  Word array_room_ = 1024, array_room_in_each_ = 64;
+  bool is_in_definition_ = false;  // of a constant or function: sees no item
   std::vector<Variable> variables_;
   std::vector<LoopKind> loops_;
   int budget_ = 0;  // left for expressions, approximately
@@ -860,9 +1042,33 @@ std::string mutate(Random& random, std::string_view text) {
 
 namespace {
 
-// Adds handlers to a program under names and opcodes of their own.
-void add_renamed(ir::Program& program, std::vector<ir::Handler> handlers) {
-  for (ir::Handler& handler : handlers) {
+// Adds the handlers, constants and functions of a program to another under names and opcodes of
+// their own.
+void add_renamed(ir::Program& program, ir::Program added) {
+  const std::size_t number = program.constants.size() + program.functions.size();
+  std::map<std::string, std::string> renamed;
+  const auto rename = [&](auto& things) {
+    for (auto& thing : things) {
+      std::string& name = renamed[thing.name];
+      name = fmt::format("d_{}_{}", number, renamed.size());
+      thing.name = name;
+    }
+  };
+  rename(added.constants);
+  rename(added.functions);
+  const auto rename_uses = [&](auto& things) {
+    for (auto& thing : things) {
+      for (std::string& name : thing.body.names) {
+        if (const auto found = renamed.find(name); found != renamed.end()) name = found->second;
+      }
+    }
+  };
+  rename_uses(added.constants);
+  rename_uses(added.functions);
+  rename_uses(added.handlers);
+  std::ranges::move(added.constants, std::back_inserter(program.constants));
+  std::ranges::move(added.functions, std::back_inserter(program.functions));
+  for (ir::Handler& handler : added.handlers) {
     handler.name = fmt::format("h_{}", program.handlers.size());
     handler.opcode = static_cast<std::uint32_t>(1000 + program.handlers.size());
     handler.is_payload = false;
@@ -880,7 +1086,7 @@ ir::Program generate_survivors(Random& random, std::size_t handler_count, std::s
     look(text);
     ++tried;
     auto parsed = ir::parse(text);
-    if (parsed && ir::verify(*parsed)) add_renamed(survivors, std::move(parsed->handlers));
+    if (parsed && ir::verify(*parsed)) add_renamed(survivors, *std::move(parsed));
   }
   return survivors;
 }
@@ -900,7 +1106,7 @@ ir::Program generate_tree_survivors(Random& random, std::size_t handler_count, s
     if (!verified) continue;
     look(*verified);
     // Compiling takes most of the time: one in ten is enough.
-    if (random.chance(10)) add_renamed(survivors, std::move(program->handlers));
+    if (random.chance(10)) add_renamed(survivors, *std::move(program));
   }
   return survivors;
 }

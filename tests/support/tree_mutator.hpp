@@ -22,7 +22,10 @@ class TreeMutator {
 
   /// Changes one field.
   void mutate(ir::Program& program) {
-    auto& [handlers] = program;
+    auto& [handlers, constants, functions] = program;
+    const Word drawn = choices_.below(30);
+    if (drawn == 0 && !constants.empty()) return mutate(constants[index_in(constants)]);
+    if (drawn < 4 && !functions.empty()) return mutate(functions[index_in(functions)]);
     if (handlers.empty() || choices_.below(40) == 0) {
       if (handlers.empty() || choices_.below(2) == 0) return handlers.emplace_back(), void();
       return handlers.push_back(handlers[index_in(handlers)]);
@@ -104,9 +107,48 @@ class TreeMutator {
     }
   }
 
+  void mutate(ir::Constant& constant) {
+    auto& [name, location, body, value] = constant;
+    switch (choices_.below(8)) {
+      case 0:
+        return change(name);
+      case 1:
+        return change_id(value, body.exprs.size());
+      default:
+        return mutate(body);
+    }
+  }
+
+  void mutate(ir::UserFunction& function) {
+    auto& [name, parameters, result, text_bytes, location, body, value] = function;
+    switch (choices_.below(12)) {
+      case 0:
+        return change(name);
+      case 1:
+        return change(result, 5);
+      case 2:
+        return change_id(value, body.exprs.size());
+      case 3:
+        if (!parameters.empty()) change(parameters[index_in(parameters)].name);
+        return;
+      case 4:
+        if (!parameters.empty()) change(parameters[index_in(parameters)].type, 5);
+        return;
+      case 5:
+        choices_.below(2) == 0 || parameters.empty() ? void(parameters.emplace_back())
+                                                     : parameters.pop_back();
+        return;
+      default:
+        return mutate(body);
+    }
+  }
+
   void mutate(ir::Body& body) {
-    auto& [exprs, stmts, blocks, names, root] = body;
-    const Word drawn = choices_.below(20);
+    auto& [exprs, stmts, blocks, names, arguments, root] = body;
+    const Word drawn = choices_.below(21);
+    if (drawn == 20 && !arguments.empty()) {
+      return change_id(arguments[index_in(arguments)], exprs.size());
+    }
     if (drawn == 0) return change_id(root, blocks.size());
     if (drawn == 1 && !names.empty()) return change(names[index_in(names)]);
     if (drawn == 2 && !names.empty()) {
@@ -156,10 +198,19 @@ class TreeMutator {
   }
 
   void mutate(ir::Stmt& stmt, const ir::Body& body) {
-    auto& [kind, name, buffer, operands, inner, otherwise, location] = stmt;
-    switch (choices_.below(9)) {
+    auto& [kind, name, buffer, operands, element, compound, has_step, inner, otherwise, location] =
+        stmt;
+    switch (choices_.below(12)) {
+      case 8:
+        return change(element, 5);
+      case 6:
+        if (compound && choices_.below(2) == 0) return compound.reset();
+        compound.emplace();
+        return change(*compound, 18);
+      case 7:
+        return change(has_step);
       case 0:
-        return change(kind, 18);
+        return change(kind, 20);
       case 1:
         return change_id(name, body.names.size());
       case 2:
@@ -182,7 +233,7 @@ class TreeMutator {
            operands, location] = expr;
     switch (choices_.below(15)) {
       case 0:
-        return change(kind, 10);
+        return change(kind, 13);
       case 1:
         return change(type, 5);
       case 2:

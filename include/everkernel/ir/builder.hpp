@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -86,6 +87,20 @@ class Place {
  private:
   std::shared_ptr<const BufferName> buffer_;
   Value index_;
+};
+
+/// An array of a handler, which HandlerBuilder::array() declares.
+class Array {
+ public:
+  /// The array of that name.
+  explicit Array(std::string_view name) : name_(name) {}
+  /// Its word at an index, as a value.
+  Value operator[](Value index) const;
+  /// Its name.
+  const std::string& name() const { return name_; }
+
+ private:
+  std::string name_;
 };
 
 /// The type of `args`.
@@ -262,6 +277,14 @@ inline Value bits_f32(Value a) {
   return call(Function::bits_f32, {a});
 }  ///< bits kept
 
+/// A constant of the program, by its name.
+Value constant(std::string_view name);
+/// A call of a function of the program.
+Value call(std::string_view function, std::vector<Value> values);
+
+/// const name = value, for Program::constants.
+Constant make_constant(std::string_view name, const Value& value);
+
 /// How a handler is declared.
 struct Declaration {
   std::string name = {};      ///< of the handler
@@ -291,6 +314,16 @@ class HandlerBuilder {
   void set(const Value& variable, const Value& value);
   /// place = value, of a buffer or of args.
   void set(const Place& place, const Value& value);
+  /// name op= value, for a name that var() returned.
+  void update(const Value& variable, BinaryOp op, const Value& value);
+  /// place op= value, of a buffer or of args.
+  void update(const Place& place, BinaryOp op, const Value& value);
+  /// var name: [element; length], for a length that is a literal or a constant.
+  Array array(std::string_view name, Type element, const Value& length);
+  /// array[index] = value.
+  void set(const Array& array, const Value& index, const Value& value);
+  /// array[index] op= value.
+  void update(const Array& array, const Value& index, BinaryOp op, const Value& value);
   /// A call for its effect, such as an atomic whose value is not used.
   void run(const Value& value);
   /// printf(fmt, a, b).
@@ -301,6 +334,9 @@ class HandlerBuilder {
   void branch(const Value& condition, const Fill& then, const Fill& otherwise = nullptr);
   /// for name in first .. last { body }.
   void for_range(std::string_view name, const Value& first, const Value& last,
+                 const FillTurn& body);
+  /// for name in first .. last step step { body }.
+  void for_range(std::string_view name, const Value& first, const Value& last, const Value& step,
                  const FillTurn& body);
   /// each name in first .. last { body }.
   void each(std::string_view name, const Value& first, const Value& last, const FillTurn& body);
@@ -334,13 +370,35 @@ class HandlerBuilder {
   void add(Stmt stmt);
   BlockId fill(const Fill& fill);
   Value declare(StmtKind kind, std::string_view name, const Value& value);
-  void loop(StmtKind kind, std::string_view name, const Value& first, const Value& last,
+  void assign(const Value& variable, std::optional<BinaryOp> compound, const Value& value);
+  void store(const Place& place, std::optional<BinaryOp> compound, const Value& value);
+  void store(const Array& array, const Value& index, std::optional<BinaryOp> compound,
+             const Value& value);
+  void loop(Stmt stmt, std::string_view name, const Value& first, const Value& last,
             const FillTurn& body);
   void await(StmtKind kind, const Value& source, const Value& block, const Value& destination,
              const Value& bytes);
 
   Handler handler_;
   std::vector<Block> open_;  // innermost last
+};
+
+/// Builds one function for Program::functions.
+class FunctionBuilder {
+ public:
+  /// Begins a function whose value has that type.
+  FunctionBuilder(std::string_view name, Type result);
+
+  /// Adds a parameter; returns it as a value.
+  Value parameter(std::string_view name, Type type);
+  /// let name = value; returns the name as a value.
+  Value let(std::string_view name, const Value& value);
+  /// return value; the builder is empty afterwards.
+  UserFunction finish(const Value& value);
+
+ private:
+  UserFunction function_;
+  Block lets_;
 };
 
 }  // namespace everkernel::ir::build

@@ -13,6 +13,10 @@ inline constexpr std::size_t kMaxInstructions = 4096;
 inline constexpr std::size_t kMaxTextBytes = 64 * 1024;
 /// Most variables of a handler, loop counters included.
 inline constexpr std::size_t kMaxLocals = 256;
+/// Most words of all arrays of a handler.
+inline constexpr std::size_t kMaxArrayWords = 1024;
+/// Most words of the arrays that a handler declares inside each.
+inline constexpr std::size_t kMaxArrayWordsInEach = 64;
 /// Most levels of nested blocks; the body of the handler is the first.
 inline constexpr std::size_t kMaxNesting = 16;
 /// Most levels of parentheses and signs in an expression.

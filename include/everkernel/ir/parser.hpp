@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "everkernel/base/result.hpp"
+#include "everkernel/ir/diagnostic.hpp"
 #include "everkernel/ir/limits.hpp"
 #include "everkernel/ir/program.hpp"
 
@@ -11,6 +12,9 @@ namespace everkernel::ir {
 
 /// Parses handler text, which may be any bytes. Fails with `invalid_argument` at the first mistake;
 /// the message begins with `line:column:`. A text longer than `limit` bytes is refused unread.
-Result<Program> parse(std::string_view text, std::size_t limit = kMaxProgramBytes);
+/// If the text is refused, `diagnostics` receives every mistake, and also those that the verifier
+/// finds in the statements without one.
+Result<Program> parse(std::string_view text, std::size_t limit = kMaxProgramBytes,
+                      Diagnostics* diagnostics = nullptr);
 
 }  // namespace everkernel::ir

@@ -31,16 +31,20 @@ enum class NameId : std::uint32_t {};
 
 /// The kinds of expressions.
 enum class ExprKind : std::uint8_t {
-  literal,  ///< `bits` of `type`
-  name,     ///< the variable `name`
-  builtin,  ///< a given value
-  arg,      ///< args[operand 0]
-  load,     ///< buffer[operand 0]
-  length,   ///< len(buffer)
-  unary,    ///< operator and operand 0
-  binary,   ///< operator, operands 0 and 1
-  call,     ///< function and its operands
-  atomic,   ///< atomic on buffer[operand 0], values from operand 1
+  literal,    ///< `bits` of `type`
+  name,       ///< the variable `name`
+  builtin,    ///< a given value
+  arg,        ///< args[operand 0]
+  load,       ///< buffer[operand 0]
+  length,     ///< len(buffer)
+  unary,      ///< operator and operand 0
+  binary,     ///< operator, operands 0 and 1
+  call,       ///< function and its operands
+  atomic,     ///< atomic on buffer[operand 0], values from operand 1
+  user_call,  ///< the function `name` of the program on `operand_count` arguments of the body, from
+              ///< number `bits` on; a handler that may run has none
+  element,    ///< the word `name`[operand 0] of an array
+  bind,       ///< operand 1, in which `name` is operand 0; only in a handler that may run
 };
 
 /// A buffer by name, or by the value of an expression.
@@ -53,15 +57,15 @@ struct BufferRef {
 struct Expr {
   ExprKind kind = ExprKind::literal;  ///< its kind
   Type type = Type::u32;              ///< of a literal
-  std::uint8_t operand_count = 0;     ///< of a call or atomic; not read for other kinds
+  std::uint8_t operand_count = 0;     ///< of a call, atomic or user_call; else not read
   UnaryOp unary = UnaryOp::negate;    ///< of a unary
   BinaryOp binary = BinaryOp::add;    ///< of a binary
   Function function = Function::min;  ///< of a call
   AtomicOp atomic = AtomicOp::add;    ///< of an atomic
   Builtin builtin = Builtin::opcode;  ///< of a builtin
   BufferRef buffer = {};              ///< of a load, length or atomic
-  NameId name = {};                   ///< of a name
-  std::uint32_t bits = 0;             ///< of a literal
+  NameId name = {};                   ///< of a name, user_call, bind or element
+  std::uint32_t bits = 0;             ///< of a literal or user_call
   ExprId operands[3] = {};            ///< in order of evaluation
   Location location = {};             ///< where it begins
 };
@@ -86,7 +90,36 @@ enum class StmtKind : std::uint8_t {
   evaluate,       ///< a call for its effect
   await_read,     ///< request a read, run again when it is done
   await_write,    ///< request a write, run again when it is done
+  declare_array,  ///< var name: [element; operand 0]
+  store_element,  ///< name[index] = value
 };
+
+/// Whether the operator may stand before the = of an assignment.
+constexpr bool can_be_compound(BinaryOp op) {
+  switch (op) {
+    case BinaryOp::multiply:
+    case BinaryOp::divide:
+    case BinaryOp::remainder:
+    case BinaryOp::add:
+    case BinaryOp::subtract:
+    case BinaryOp::shift_left:
+    case BinaryOp::shift_right:
+    case BinaryOp::bit_and:
+    case BinaryOp::bit_xor:
+    case BinaryOp::bit_or:
+      return true;
+    case BinaryOp::less:
+    case BinaryOp::less_equal:
+    case BinaryOp::greater:
+    case BinaryOp::greater_equal:
+    case BinaryOp::equal:
+    case BinaryOp::not_equal:
+    case BinaryOp::logical_and:
+    case BinaryOp::logical_or:
+      return false;
+  }
+  return false;
+}
 
 /// Whether a statement is a `for`, `each` or `while`.
 constexpr bool is_loop(StmtKind kind) {
@@ -99,6 +132,9 @@ struct Stmt {
   NameId name = {};                       ///< of let, var, assign_name, for, each
   BufferRef buffer = {};                  ///< of a store
   ExprId operands[4] = {};                ///< index and value; bounds; condition; the four of await
+  Type element = Type::u32;               ///< of declare_array: the type of its words
+  std::optional<BinaryOp> compound = {};  ///< of an assignment or store: `place op= value`
+  bool has_step = false;                  ///< of a for: operand 2 is its step
   BlockId body = {};                      ///< of a branch or loop
   std::optional<BlockId> otherwise = {};  ///< of a branch
   Location location = {};                 ///< where it begins
@@ -116,6 +152,7 @@ struct Body {
   std::vector<Stmt> stmts = {};         ///< by StmtId
   std::vector<Block> blocks = {};       ///< by BlockId
   std::vector<std::string> names = {};  ///< by NameId, each once
+  std::vector<ExprId> arguments = {};   ///< of user_calls
   BlockId root = {};                    ///< the block that runs
 
   /// The expression of that index.
@@ -153,9 +190,37 @@ struct Handler {
   Body body = {};              ///< its statements
 };
 
-/// The handlers of one text, or of one program built from C++.
+/// A value that a program names for its handlers and functions.
+struct Constant {
+  std::string name = {};   ///< as declared
+  Location location = {};  ///< where it begins
+  Body body = {};          ///< the expressions of its value
+  ExprId value = {};       ///< its value, of literals and constants
+};
+
+/// A value that a function is given.
+struct Parameter {
+  std::string name = {};   ///< as declared
+  Type type = Type::u32;   ///< of its values
+  Location location = {};  ///< where it is declared
+};
+
+/// A function that a program declares for its handlers. A call is replaced by its body.
+struct UserFunction {
+  std::string name = {};                   ///< as declared
+  std::vector<Parameter> parameters = {};  ///< in order
+  Type result = Type::u32;                 ///< of its value
+  std::size_t text_bytes = 0;              ///< length of its text; 0 if built from C++
+  Location location = {};                  ///< where it begins
+  Body body = {};                          ///< its lets are the root block
+  ExprId value = {};                       ///< what it returns
+};
+
+/// The handlers of one text, or of one program built from C++, and what they share.
 struct Program {
-  std::vector<Handler> handlers = {};  ///< in order; the payload among them
+  std::vector<Handler> handlers = {};        ///< in order; the payload among them
+  std::vector<Constant> constants = {};      ///< in any order
+  std::vector<UserFunction> functions = {};  ///< in any order
 };
 
 }  // namespace everkernel::ir

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "everkernel/base/result.hpp"
+#include "everkernel/ir/diagnostic.hpp"
 #include "everkernel/ir/program.hpp"
 
 namespace everkernel::ir {
@@ -18,11 +19,13 @@ namespace everkernel::ir {
 /// Index of a variable in its handler.
 enum class LocalId : std::uint32_t {};
 
-/// A variable or loop counter.
+/// A variable, a loop counter or an array.
 struct Local {
-  NameId name = {};          ///< its name in the text
-  Type type = Type::u32;     ///< of its first value
-  bool is_variable = false;  ///< may be assigned
+  NameId name = {};               ///< its name in the text
+  Type type = Type::u32;          ///< of its first value, or of the words of an array
+  bool is_variable = false;       ///< may be assigned
+  std::uint32_t array_words = 0;  ///< length of an array; 0 for others
+  std::uint32_t first_word = 0;   ///< of an array, among the words of all arrays
 };
 
 /// The memory a handler can touch and the ways it can end. Planner and schedulers order items by
@@ -70,16 +73,22 @@ class VerifiedProgram {
   const VerifiedHandler* find(std::uint32_t opcode) const;
   /// The payload; null if there is none.
   const VerifiedHandler* payload() const;
+  /// The program as it was written: with its constants, functions and their calls, which the
+  /// handlers that run hold no more.
+  Program source() const;
 
  private:
-  friend Result<VerifiedProgram> verify(Program program);
-  explicit VerifiedProgram(std::vector<VerifiedHandler> handlers)
-      : handlers_(std::make_shared<const std::vector<VerifiedHandler>>(std::move(handlers))) {}
+  friend Result<VerifiedProgram> verify(Program program, Diagnostics* diagnostics);
+  VerifiedProgram(std::vector<VerifiedHandler> handlers, std::shared_ptr<const Program> source)
+      : handlers_(std::make_shared<const std::vector<VerifiedHandler>>(std::move(handlers))),
+        source_(std::move(source)) {}
   std::shared_ptr<const std::vector<VerifiedHandler>> handlers_;
+  std::shared_ptr<const Program> source_;  // null if it is that of the handlers
 };
 
 /// Checks a program against every rule of the language. Fails with `invalid_argument` at the first
-/// mistake; the message begins with `line:column:` where the program came from text.
-Result<VerifiedProgram> verify(Program program);
+/// mistake; the message begins with `line:column:` where the program came from text. `diagnostics`
+/// receives every mistake, without those that only follow from another.
+Result<VerifiedProgram> verify(Program program, Diagnostics* diagnostics = nullptr);
 
 }  // namespace everkernel::ir
