@@ -209,7 +209,8 @@ Result<Ending> run(const RunArguments& arguments) {
 }
 
 void add_options(Command& command, RunArguments& arguments) {
-  command.add_path("JOB", arguments.job, "The job, a JSON file (docs/running-jobs.md)");
+  command.add_path("JOB", arguments.job,
+                   "The job, a JSON file (docs/running-jobs.md); - is standard input");
   command.add_duration("--max-wall-time", arguments.timeout,
                        "Time limit, such as 500ms, 10s or 2h; an hour by default.\n"
                        "Items that have not ended by then remain");
@@ -233,8 +234,8 @@ void add_options(Command& command, RunArguments& arguments) {
   command.add_bytes("--handlers-limit", arguments.handlers_limit,
                     "Longest file of handlers, 64MiB by default");
   command.add_folder("--outputs", arguments.outputs,
-                     "Folder to write the outputs of the job to; created if it does\n"
-                     "not exist");
+                     "Folder to write the outputs of the job to, created if it does\n"
+                     "not exist; or a file FILE.npz that has them all, for numpy");
   command.add_backend(arguments.backend);
   command.add_json(arguments.json);
 }
@@ -251,10 +252,14 @@ Command run_command() {
       "describes all of its fields, and the report):\n"
       "  { \"handlers\": \"ops.ek\",\n"
       "    \"buffers\": [ {\"handle\": 1, \"u32\": [1, 2, 3]}, {\"handle\": 2, \"zeros\": 3} ],\n"
-      "    \"items\": [ {\"op\": 64, \"input\": 1, \"output\": 2} ],\n"
+      "    \"items\": [ {\"op\": \"scale\", \"input\": 1, \"output\": 2, \"param\": 10} ],\n"
       "    \"outputs\": [2] }\n"
-      "Example:\n"
+      "A buffer is a list (u32, i32, f32, u8), base64, zeros, or a file (offset, length; .npy).\n"
+      "An op is a name or a number; an item has input, output and param, or args. An output is a\n"
+      "handle, or {\"handle\": 2, \"file\": \"labels.npy\", \"type\": \"f32\"}.\n"
+      "Examples:\n"
       "  everkernel run job.json --outputs results\n"
+      "  make_job | everkernel run - --outputs results.npz\n"
       "Exit status:\n"
       "  0  every item is processed\n"
       "  1  items ended as FAULT or have not ended (the time limit was reached, or the first\n"
