@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <filesystem>
 #include <span>
 #include <string_view>
@@ -91,12 +92,16 @@ class ItemChecker {
     }
     return {};
   }
-  // For each item 1 + the number of its args, 0 if it has input, output and param.
-  void set_arg_counts(std::span<const std::uint8_t> counts) { arg_counts_ = counts; }
+  // As in JobText.
+  void set_args(std::span<const std::uint8_t> counts, std::span<const ArgForms> forms) {
+    arg_counts_ = counts;
+    arg_forms_ = forms;
+  }
 
  private:
   Result<void> check_item(std::size_t item) const {
     if (last_->awaits) return no_io(place(item, "op"));
+    if (item < arg_forms_.size() && arg_forms_[item] != 0) return no_word(item);
     const Word input = job_.items.arg(item, 0);
     if (!fits(input, last_->input, last_->writes_input) && is_buffer(item, last_->input)) {
       return wrong_handle(place(item, "input", 0), input, "input", last_->input);
@@ -106,6 +111,19 @@ class ItemChecker {
       return wrong_handle(place(item, "output", 1), output, "output", last_->output);
     }
     return {};
+  }
+  // Handlers have no types for their args: each is a word. `item` has one that is written
+  // otherwise.
+  Failure no_word(std::size_t item) const {
+    std::size_t arg = 0;
+    while (form_of(arg_forms_[item], arg) == ArgForm::unsigned_number) ++arg;
+    const Word word = job_.items.arg(item, arg);
+    const std::string number = form_of(arg_forms_[item], arg) == ArgForm::negative_number
+                                   ? fmt::format("{}", static_cast<std::int32_t>(word))
+                                   : fmt::format("{:.10g}", std::bit_cast<float>(word));
+    return job_error(job_.path, place(item, "args", arg),
+                     fmt::format("{} is not a whole number 0..{}", number, kMaxWord),
+                     "args of handlers without parameters are words: give the bits of the number");
   }
   // Whether a wrong handle is meant as one: `input` and `output` of an item always are, an arg is
   // if the handler uses it so.
@@ -200,6 +218,7 @@ class ItemChecker {
   std::string_view list_ = {};  // being checked
   std::size_t first_ = 0;       // of its items
   std::span<const std::uint8_t> arg_counts_ = {};
+  std::span<const ArgForms> arg_forms_ = {};
 };
 
 // --- the parts of a job -------------------------------------------------------------------------
@@ -280,7 +299,7 @@ Result<Job> read_job(const std::string& path, const JobLimits& limits) {
   const std::size_t inline_count = job.items.size();
   EVERKERNEL_TRY(read_more_items(text, job));
   ItemChecker checker(job, handles);
-  checker.set_arg_counts(text.arg_counts);
+  checker.set_args(text.arg_counts, text.arg_forms);
   EVERKERNEL_TRY(checker.check("items", 0, inline_count, text.names));
   EVERKERNEL_TRY(checker.check("items_file", inline_count, job.items.size(), {}));
   EVERKERNEL_TRY(check_width(job, inline_count));

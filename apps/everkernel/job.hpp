@@ -13,7 +13,7 @@
 #include "everkernel/ir/verifier.hpp"
 #include "everkernel/memory/available.hpp"
 #include "everkernel/memory/buffer_table.hpp"
-#include "item_list.hpp"
+#include "job_items.hpp"
 #include "job_parser.hpp"
 
 namespace everkernel::cli {
@@ -28,16 +28,14 @@ struct JobBuffer {
   std::vector<Word> words = {};  ///< its first content; empty means zeros
 };
 
-/// A slice of a buffer of a job, or several side by side.
+/// Slices of a buffer of a job, side by side. They have its tenant and its access.
 struct JobSlices {
-  Word entry = 0;                                      ///< its index in `buffers`
-  Word handle = 0;                                     ///< of the first; the others follow
-  Word count = 1;                                      ///< how many
-  Word buffer = 0;                                     ///< handle of the buffer that they divide
-  std::uint64_t offset = 0;                            ///< word of it at which the first begins
-  std::uint64_t length = 0;                            ///< words of each
-  Word owner = memory::kEveryTenant;                   ///< the tenant that may use them
-  memory::Access access = memory::Access::read_write;  ///< of handlers
+  Word entry = 0;                ///< its index in `buffers`
+  Word handle = 0;               ///< of the first; the others follow
+  Word count = 1;                ///< how many
+  Word buffer = 0;               ///< handle of the buffer
+  std::uint64_t first_word = 0;  ///< of the buffer, where the first begins
+  std::uint64_t word_count = 0;  ///< of each
 };
 
 /// A job that can run.
@@ -46,7 +44,7 @@ struct Job {
   std::optional<ir::VerifiedProgram> handlers = {};  ///< of its opcodes
   std::vector<JobBuffer> buffers = {};               ///< each handle once
   std::vector<JobSlices> slices = {};                ///< of these buffers; other handles
-  ItemList items = {};                               ///< of `items`, then of `items_file`
+  JobItems items = {};                               ///< of `items`, then of `items_file`
   std::vector<backend::Origin> origins = {};  ///< one for each item; empty if all are the default
   bool ordered = true;                        ///< whether items keep their order
   std::vector<OutputText> outputs = {};       ///< buffers to report and write

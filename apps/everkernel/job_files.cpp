@@ -171,18 +171,19 @@ Result<void> check_outputs(const Job& job, const HandleTable& handles) {
 }  // namespace
 
 Result<void> check_handles(const JobText& text, const Job& job, HandleTable& handles) {
-  const auto is_read_only = [](memory::Access access) { return access == memory::Access::read; };
-  const auto add = [&](const auto& entry) -> Result<void> {
-    if (handles.insert(entry.handle, is_read_only(entry.access))) return {};
+  const auto add = [&](const auto& entry, bool is_read_only) -> Result<void> {
+    if (handles.insert(entry.handle, is_read_only)) return {};
     return taken(job, entry.entry, fmt::format("another buffer has handle {}", entry.handle));
   };
-  for (const BufferText& buffer : text.buffers) EVERKERNEL_TRY(add(buffer));
+  for (const BufferText& buffer : text.buffers) {
+    EVERKERNEL_TRY(add(buffer, buffer.access == memory::Access::read));
+  }
   for (const SliceText& slice : text.slices) {
+    const bool is_read_only = handles.find(slice.slice_of) == Named::read_only;
     if (slice.count == 1) {
-      EVERKERNEL_TRY(add(slice));
+      EVERKERNEL_TRY(add(slice, is_read_only));
     } else {
-      handles.add_family(slice.handle, slice.handle + slice.count - 1, is_read_only(slice.access),
-                         slice.entry);
+      handles.add_family(slice.handle, slice.handle + slice.count - 1, is_read_only, slice.entry);
     }
   }
   if (const auto collision = handles.seal()) {
@@ -264,10 +265,8 @@ Result<void> read_slices(const JobText& text, Job& job) {
                           .handle = slice.handle,
                           .count = slice.count,
                           .buffer = slice.slice_of,
-                          .offset = slice.offset,
-                          .length = slice.length,
-                          .owner = slice.owner,
-                          .access = slice.access});
+                          .first_word = slice.offset,
+                          .word_count = slice.length});
   }
   return {};
 }

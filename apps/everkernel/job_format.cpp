@@ -18,6 +18,8 @@ std::string wanted(const Field& field) {
       return "a whole number -2147483648..2147483647";
     case Kind::real:
       return "a number that fits an f32";
+    case Kind::arg:
+      return "a number of 32 bits";
     case Kind::path:
       return "a path in quotes";
     case Kind::base64:
@@ -50,6 +52,7 @@ std::string form_of(Kind kind) {
     case Kind::integer:
       return "write a number without quotes, point or exponent: -1000, not -1e3";
     case Kind::real:
+    case Kind::arg:
       return "write a number without quotes, or \"nan\", \"inf\" or \"-inf\"";
     case Kind::path:
       return "write a text in quotes: \"ops.ek\"";

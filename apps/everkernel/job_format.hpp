@@ -18,6 +18,7 @@ enum class Kind {
   number,   ///< a whole number without sign
   integer,  ///< a whole number of 32 bits with a sign
   real,     ///< a number, or "nan", "inf" or "-inf"
+  arg,      ///< any of these three: the handler of the item says which
   path,     ///< a text
   base64,   ///< a text
   access,   ///< of a file: "r", "w" or "rw"

@@ -38,7 +38,7 @@ constexpr std::size_t kMaxTokenBytes = std::size_t{1} << 20;
 constexpr Field kWhole{.kind = Kind::object};
 constexpr Field kEntry{.kind = Kind::object};
 constexpr Field kOutputEntry{.kind = Kind::output, .lowest = 1, .highest = memory::kMaxHandle};
-constexpr Field kArg{.highest = kMaxWord};
+constexpr Field kArg{.kind = Kind::arg};
 
 constexpr const char* kOneSource =
     "give a buffer exactly one of u32, i32, f32, u8, base64, zeros, file and slice_of";
@@ -146,7 +146,8 @@ class JobParser final : public nlohmann::json_sax<nlohmann::json> {
   bool missing(std::string_view name, std::string hint);
   bool store(std::uint64_t number);
   bool store_element(Word number);
-  bool store_arg(Word number);
+  bool store_real(float number);
+  bool store_arg(Word number, ArgForm form);
   void store_buffer(std::uint64_t number);
   void store_item(Word number);
   bool store_path(std::string& text);
@@ -180,6 +181,7 @@ class JobParser final : public nlohmann::json_sax<nlohmann::json> {
   Word op_ = 0;
   std::array<Word, abi::kSlotArgs> args_ = {};  // of the current item
   std::size_t arg_count_ = 0;                   // of its list
+  ArgForms arg_forms_ = 0;
   backend::Origin origin_ = {};
   std::unordered_map<std::string, Word> names_ = {};  // of handlers, with their indices
   std::string last_name_ = {};                        // items that follow each other often share it
@@ -290,25 +292,35 @@ bool JobParser::boolean(bool truth) {
   return true;
 }
 
+bool JobParser::store_real(float number) {
+  const Word word = std::bit_cast<Word>(number);
+  return where_ == Where::args ? store_arg(word, ArgForm::real_number) : store_element(word);
+}
+
 // A number with a sign, which may be -0.
 bool JobParser::number_integer(std::int64_t number) {
   ++reading_.value_count;
   const Kind kind = expected().kind;
-  if (kind == Kind::integer && number >= std::numeric_limits<std::int32_t>::min()) {
+  const bool is_word = number < 0 && number >= std::numeric_limits<std::int32_t>::min();
+  if (kind == Kind::integer && (is_word || number == 0)) {
     return store_element(static_cast<Word>(number));
   }
-  if (kind == Kind::real) {
-    return store_element(std::bit_cast<Word>(number == 0 ? -0.0f : static_cast<float>(number)));
+  if (kind == Kind::arg && is_word) {
+    return store_arg(static_cast<Word>(number), ArgForm::negative_number);
+  }
+  if (kind == Kind::real || kind == Kind::arg) {
+    return store_real(number == 0 ? -0.0f : static_cast<float>(number));
   }
   return mismatch(std::to_string(number));
 }
 
 bool JobParser::number_float(double number, const std::string& text) {
   ++reading_.value_count;
-  const auto nearest =
-      expected().kind == Kind::real ? nearest_float(number, text) : std::optional<float>{};
-  if (!nearest) return mismatch(text.substr(0, kShownBytes));
-  return store_element(std::bit_cast<Word>(*nearest));
+  const Kind kind = expected().kind;
+  if (kind == Kind::real || kind == Kind::arg) {
+    if (const auto nearest = nearest_float(number, text)) return store_real(*nearest);
+  }
+  return mismatch(text.substr(0, kShownBytes));
 }
 
 bool JobParser::number_unsigned(std::uint64_t number) {
@@ -323,8 +335,13 @@ bool JobParser::number_unsigned(std::uint64_t number) {
     case Kind::integer:
       if (number <= std::numeric_limits<std::int32_t>::max()) return store(number);
       break;
+    case Kind::arg:
+      if (number <= kMaxWord) {
+        return store_arg(static_cast<Word>(number), ArgForm::unsigned_number);
+      }
+      return store_real(static_cast<float>(number));
     case Kind::real:
-      return store_element(std::bit_cast<Word>(static_cast<float>(number)));
+      return store_real(static_cast<float>(number));
     case Kind::path:
     case Kind::base64:
     case Kind::access:
@@ -343,8 +360,6 @@ bool JobParser::store(std::uint64_t number) {
   switch (where_) {
     case Where::words:
       return store_element(word);
-    case Where::args:
-      return store_arg(word);
     case Where::item:
       store_item(word);
       return true;
@@ -363,6 +378,7 @@ bool JobParser::store(std::uint64_t number) {
     case Where::files:
     case Where::file:
     case Where::items:
+    case Where::args:
       return true;  // a field of `files`, which this version does not use
   }
   return true;
@@ -382,11 +398,12 @@ bool JobParser::store_element(Word number) {
   return true;
 }
 
-bool JobParser::store_arg(Word number) {
+bool JobParser::store_arg(Word number, ArgForm form) {
   if (arg_count_ == args_.size()) {
     return fail_at(place(), fmt::format("an item has at most {} args", args_.size()),
                    "hand over more in a buffer");
   }
+  arg_forms_ |= static_cast<ArgForms>(form) << 2 * arg_count_;
   args_[arg_count_++] = number;
   return true;
 }
@@ -464,9 +481,8 @@ bool JobParser::string(std::string& text) {
     case Kind::opcode:
       return store_name(text);
     case Kind::real:
-      if (const auto special = special_float(text)) {
-        return store_element(std::bit_cast<Word>(*special));
-      }
+    case Kind::arg:
+      if (const auto special = special_float(text)) return store_real(*special);
       break;
     case Kind::access:
       return store_word_of(kAccesses, text);
@@ -557,6 +573,7 @@ bool JobParser::start_object(std::size_t) {
       op_ = 0;
       args_.fill(0);
       arg_count_ = 0;
+      arg_forms_ = 0;
       origin_ = {};
       return true;
     case Where::outputs:
@@ -707,9 +724,12 @@ bool JobParser::end_slice() {
     return fail_in(kBufferFields[buffer_length], "a slice has at least one word",
                    "slices count words of 4 bytes");
   }
+  for (const BufferField right : {buffer_access, buffer_tenant}) {
+    if (!has(right)) continue;
+    return fail_in(kBufferFields[right], "a slice has the access and the tenant of its buffer",
+                   "give them to the buffer that slice_of names");
+  }
   slice_.handle = buffer_.handle;
-  slice_.owner = buffer_.owner;
-  slice_.access = buffer_.access;
   slice_.offset = buffer_.offset;
   slice_.length = buffer_.length;
   if (slice_.count - 1 > memory::kMaxHandle - slice_.handle) {
@@ -746,13 +766,16 @@ bool JobParser::end_item() {
   const bool first_origin = origin_ != backend::Origin{} && job_.origins.empty();
   if (first_origin && !may_keep(item * sizeof(backend::Origin))) return false;
   if (arg_count != 0 && job_.arg_counts.empty() && !may_keep(item)) return false;
+  const bool first_forms = arg_forms_ != 0 && job_.arg_forms.empty();
+  if (first_forms && !may_keep(item * sizeof(ArgForms))) return false;
   const std::uint64_t growth = job_.items.growth_bytes(used);
   if ((growth != 0 && !may_take(growth, "the list")) || !has_room(job_.origins) ||
-      !has_room(job_.arg_counts)) {
+      !has_room(job_.arg_counts) || !has_room(job_.arg_forms)) {
     return false;
   }
   append_rare(job_.origins, item, origin_);
   append_rare(job_.arg_counts, item, arg_count);
+  append_rare(job_.arg_forms, item, arg_forms_);
   job_.items.add(op_, std::span(args_).first(used));
   where_ = Where::items;
   ++entry_;

@@ -14,7 +14,7 @@
 #include "everkernel/backend/item.hpp"
 #include "everkernel/base/result.hpp"
 #include "everkernel/memory/buffer_table.hpp"
-#include "item_list.hpp"
+#include "job_items.hpp"
 
 namespace everkernel::cli {
 
@@ -44,10 +44,8 @@ struct BufferText {
 
 /// A slice, or a family of slices, of another buffer of the job file.
 struct SliceText {
-  Word entry = 0;   ///< its index in `buffers`
-  Word handle = 0;  ///< of the first
-  Word owner = memory::kEveryTenant;
-  memory::Access access = memory::Access::read_write;
+  Word entry = 0;            ///< its index in `buffers`
+  Word handle = 0;           ///< of the first
   Word slice_of = 0;         ///< handle of the buffer
   Word count = 1;            ///< slices, side by side
   std::uint64_t offset = 0;  ///< word at which the first begins
@@ -61,6 +59,21 @@ struct OutputText {
   std::string file = {};           ///< name of its file; empty if the job names none
 };
 
+/// How a job writes an arg. Its word is the number's: unsigned, in two's complement, or as f32.
+enum class ArgForm : std::uint8_t {
+  unsigned_number,  ///< a whole number 0 … 2^32−1
+  negative_number,  ///< a whole number −2^31 … −1
+  real_number,      ///< any other number that fits an f32
+};
+
+/// The forms of the args of an item, two bits each.
+using ArgForms = Word;
+
+/// The form of an arg.
+constexpr ArgForm form_of(ArgForms forms, std::size_t arg) {
+  return static_cast<ArgForm>(forms >> 2 * arg & 3);
+}
+
 /// The content of a job file.
 struct JobText {
   std::optional<std::string> handlers = {};  ///< path
@@ -69,10 +82,12 @@ struct JobText {
   std::size_t file_count = 0;                ///< entries of `files`
   bool has_items = false;                    ///< whether the job has `items`
   /// In order. An opcode with the reserved bit is an index into `names`.
-  ItemList items = {};
+  JobItems items = {};
   std::vector<std::string> names = {};  ///< of handlers that items name, each once
   /// For each item 1 + the number of its `args`, 0 if it has none; empty if no item has.
   std::vector<std::uint8_t> arg_counts = {};
+  /// For each item the forms of its `args`; empty if all are unsigned numbers.
+  std::vector<ArgForms> arg_forms = {};
   std::vector<backend::Origin> origins = {};   ///< one for each item; empty if all are the default
   std::optional<std::string> items_file = {};  ///< path
   bool ordered = true;

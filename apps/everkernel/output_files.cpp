@@ -32,7 +32,7 @@ class Lengths {
   std::uint64_t bytes_of(Word handle) const {
     if (const auto found = bytes_.find(handle); found != bytes_.end()) return found->second;
     const auto behind = std::ranges::upper_bound(slices_, handle, {}, &JobSlices::handle);
-    return behind == slices_.begin() ? 0 : std::prev(behind)->length * sizeof(Word);
+    return behind == slices_.begin() ? 0 : std::prev(behind)->word_count * sizeof(Word);
   }
 
  private:

@@ -10,7 +10,7 @@
 
 #include "base64.hpp"
 #include "handle_table.hpp"
-#include "item_list.hpp"
+#include "job_items.hpp"
 #include "support/bytes.hpp"
 #include "support/temp_dir.hpp"
 #include "zip.hpp"
@@ -23,7 +23,7 @@ using Words = std::vector<Word>;
 // An opcode and 12 args.
 using Record = std::array<Word, 13>;
 
-void expect_equal(const ItemList& list, const std::vector<Record>& model) {
+void expect_equal(const JobItems& list, const std::vector<Record>& model) {
   ASSERT_EQ(list.size(), model.size());
   for (std::size_t i = 0; i < model.size(); ++i) {
     EXPECT_EQ(list.op(i), model[i][0]);
@@ -44,7 +44,7 @@ Words draw_args(std::mt19937_64& draw) {
 }
 
 // Appends the same items to a list and its model: one by one, or as a file.
-void append(ItemList& list, std::vector<Record>& model, std::mt19937_64& draw,
+void append(JobItems& list, std::vector<Record>& model, std::mt19937_64& draw,
             const test::TempDir& dir) {
   const std::size_t words = draw() % 2 == 0 ? 4 : 1 + draw() % 13;
   const bool is_file = draw() % 2 == 0;
@@ -68,12 +68,12 @@ void append(ItemList& list, std::vector<Record>& model, std::mt19937_64& draw,
   ASSERT_TRUE(form) << form.error().message;
 }
 
-TEST(ItemList, equals_a_list_of_records_however_wide_items_are) {
+TEST(JobItems, equals_a_list_of_records_however_wide_items_are) {
   const test::TempDir dir;
   for (std::uint64_t seed = 1; seed <= 300; ++seed) {
     SCOPED_TRACE(seed);
     std::mt19937_64 draw(seed);
-    ItemList list;
+    JobItems list;
     std::vector<Record> model;
     for (int step = 0; step < 4; ++step) append(list, model, draw, dir);
     if (!model.empty()) {
@@ -91,8 +91,8 @@ TEST(ItemList, equals_a_list_of_records_however_wide_items_are) {
   }
 }
 
-TEST(ItemList, says_before_it_grows) {
-  ItemList list;
+TEST(JobItems, says_before_it_grows) {
+  JobItems list;
   for (Word i = 0; i < 1000; ++i) {
     const auto before = list.compact();
     const bool may_grow = list.growth_bytes(3) != 0 || list.empty();

@@ -1,5 +1,5 @@
 // Lists of items, which grow wider when an item needs it, and files of items.
-#include "item_list.hpp"
+#include "job_items.hpp"
 
 #include <fmt/format.h>
 
@@ -43,20 +43,20 @@ std::span<const Word> without_zeros(std::span<const Word> args) {
 
 }  // namespace
 
-Word ItemList::arg(std::size_t item, std::size_t index) const {
+Word JobItems::arg(std::size_t item, std::size_t index) const {
   if (!is_compact()) return 1 + index < stride_ ? wide_[item * stride_ + 1 + index] : 0;
   const abi::WorkItem& compact = compact_[item];
   const Word args[kCompactArgs] = {compact.input_handle, compact.output_handle, compact.param};
   return index < kCompactArgs ? args[index] : 0;
 }
 
-std::size_t ItemList::used_args(std::size_t item) const {
+std::size_t JobItems::used_args(std::size_t item) const {
   std::size_t count = is_compact() ? kCompactArgs : stride_ - 1;
   while (count > 0 && arg(item, count - 1) == 0) --count;
   return count;
 }
 
-std::uint64_t ItemList::growth_bytes(std::size_t arg_count) const {
+std::uint64_t JobItems::growth_bytes(std::size_t arg_count) const {
   if (is_compact() && arg_count <= kCompactArgs) {
     return compact_.size() < compact_.capacity() ? 0 : 2 * compact_.size() * sizeof(abi::WorkItem);
   }
@@ -65,7 +65,7 @@ std::uint64_t ItemList::growth_bytes(std::size_t arg_count) const {
   return needed <= wide_.capacity() ? 0 : 2 * needed * sizeof(Word);
 }
 
-void ItemList::widen(std::size_t stride) {
+void JobItems::widen(std::size_t stride) {
   if (is_compact()) {
     wide_.reserve((compact_.size() + 1) * stride);
     wide_.resize(compact_.size() * stride);
@@ -87,7 +87,7 @@ void ItemList::widen(std::size_t stride) {
   stride_ = stride;
 }
 
-void ItemList::add(Word op, std::span<const Word> args) {
+void JobItems::add(Word op, std::span<const Word> args) {
   args = without_zeros(args);
   if (is_compact() && args.size() <= kCompactArgs) {
     abi::WorkItem item{.op_handle = op, .input_handle = 0, .output_handle = 0, .param = 0};
@@ -103,7 +103,7 @@ void ItemList::add(Word op, std::span<const Word> args) {
   wide_.resize((wide_.size() + stride_ - 1) / stride_ * stride_);
 }
 
-Result<ItemFileForm> ItemList::append_file(const std::string& path) {
+Result<ItemFileForm> JobItems::append_file(const std::string& path) {
   // Read in place: a file without a header is the memory of its items.
   const std::size_t first = compact_.size();
   const std::size_t bytes = EVERKERNEL_TRY(append_blocks(path, compact_));
@@ -124,7 +124,7 @@ Result<ItemFileForm> ItemList::append_file(const std::string& path) {
 }
 
 // The blocks from `first` on are a header and records of its length.
-Result<ItemFileForm> ItemList::append_records(const std::string& path, std::size_t first,
+Result<ItemFileForm> JobItems::append_records(const std::string& path, std::size_t first,
                                               std::size_t bytes) {
   const std::vector<abi::WorkItem> blocks(compact_.begin() + static_cast<std::ptrdiff_t>(first),
                                           compact_.end());

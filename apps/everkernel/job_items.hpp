@@ -28,7 +28,7 @@ struct ItemFileForm {
 };
 
 /// Items in order. Args that are not given are 0.
-class ItemList {
+class JobItems {
  public:
   /// Items so far.
   std::size_t size() const { return is_compact() ? compact_.size() : wide_.size() / stride_; }
