@@ -171,6 +171,7 @@ class JobParser final : public nlohmann::json_sax<nlohmann::json> {
   Where where_ = Where::start;
   const Field* field_ = nullptr;    // of the current object, once its key was read
   const Field* element_ = nullptr;  // of the current list of a buffer
+  bool is_byte_list_ = false;       // whether that packs four elements into a word
   unsigned job_seen_ = 0;           // fields of the job that were given
   unsigned seen_ = 0;               // fields of the current entry that were given
   std::uint64_t kept_bytes_ = 0;    // of small blocks, since the memory was last looked at
@@ -228,7 +229,7 @@ std::string JobParser::place() const {
       return entry("buffers");
     case Where::words:
       return fmt::format("{}[{}]", entry("buffers"),
-                         element_->highest == 0xFF ? buffer_.byte_count : buffer_.words.size());
+                         is_byte_list_ ? buffer_.byte_count : buffer_.words.size());
     case Where::files:
     case Where::file:
       return entry("files");
@@ -328,13 +329,16 @@ bool JobParser::number_unsigned(std::uint64_t number) {
   const Field& field = expected();
   switch (field.kind) {
     case Kind::number:
+      if (number < field.lowest || number > field.highest) break;
+      if (where_ == Where::words) return store_element(static_cast<Word>(number));
+      return store(number);
     case Kind::opcode:
     case Kind::output:
       if (number >= field.lowest && number <= field.highest) return store(number);
       break;
     case Kind::integer:
-      if (number <= std::numeric_limits<std::int32_t>::max()) return store(number);
-      break;
+      if (number > std::numeric_limits<std::int32_t>::max()) break;
+      return store_element(static_cast<Word>(number));
     case Kind::arg:
       if (number <= kMaxWord) {
         return store_arg(static_cast<Word>(number), ArgForm::unsigned_number);
@@ -358,8 +362,6 @@ bool JobParser::number_unsigned(std::uint64_t number) {
 bool JobParser::store(std::uint64_t number) {
   const auto word = static_cast<Word>(number);
   switch (where_) {
-    case Where::words:
-      return store_element(word);
     case Where::item:
       store_item(word);
       return true;
@@ -378,23 +380,25 @@ bool JobParser::store(std::uint64_t number) {
     case Where::files:
     case Where::file:
     case Where::items:
+    case Where::words:
     case Where::args:
       return true;  // a field of `files`, which this version does not use
   }
   return true;
 }
 
+// Lists may have a hundred million elements: those of words are counted at the end.
 bool JobParser::store_element(Word number) {
   std::vector<Word>& words = buffer_.words;
-  const bool is_byte = element_->highest == 0xFF;
-  const std::size_t shift = is_byte ? buffer_.byte_count % sizeof(Word) * 8 : 0;
-  if (shift == 0) {
-    if (!has_room(words)) return false;
-    words.push_back(number);
-  } else {
-    words.back() |= number << shift;
+  if (is_byte_list_) {
+    const std::size_t shift = buffer_.byte_count++ % sizeof(Word) * 8;
+    if (shift != 0) {
+      words.back() |= number << shift;
+      return true;
+    }
   }
-  buffer_.byte_count += is_byte ? 1 : sizeof(Word);
+  if (!has_room(words)) return false;
+  words.push_back(number);
   return true;
 }
 
@@ -622,6 +626,7 @@ bool JobParser::start_array(std::size_t) {
   if (expected().kind != Kind::list) return mismatch("a list");
   if (where_ == Where::buffer) {
     element_ = &kListElements[index() - buffer_u32];
+    is_byte_list_ = index() == buffer_u8;
     where_ = Where::words;
     return true;
   }
@@ -641,6 +646,9 @@ bool JobParser::start_array(std::size_t) {
 }
 
 bool JobParser::end_array() {
+  if (where_ == Where::words && !is_byte_list_) {
+    buffer_.byte_count = buffer_.words.size() * sizeof(Word);
+  }
   where_ = where_ == Where::words  ? Where::buffer
            : where_ == Where::args ? Where::item
                                    : Where::job;
