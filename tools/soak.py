@@ -28,8 +28,8 @@ BUILD = ROOT / "build"
 LOGS = BUILD / "soak"
 CORES = len(os.sched_getaffinity(0))
 CI, ASAN, TSAN = BUILD / "ci/bin", BUILD / "asan/bin", BUILD / "tsan/bin"
-FUZZED = ("control", "debug_log", "handler_text", "handler_tree", "io_queue", "packed", "queue",
-          "ring")
+FUZZED = ("control", "debug_log", "handler_text", "handler_tree", "io_queue", "npy", "packed",
+          "queue", "ring")
 LONGEST_MINUTES = 45  # of a part of fixed length
 LEAST_SECONDS = 30  # of a campaign
 

@@ -27,7 +27,7 @@ Result<std::string> save(const Delivery& delivery) {
   const auto bytes = std::as_bytes(std::span(delivery.report));
   const std::string name = delivery.folder->free_name(delivery.report_name);
   if (name.empty()) return fail(Code::io, "no name is free");
-  std::string path = EVERKERNEL_TRY(delivery.folder->stage(name, bytes));
+  std::string path = EVERKERNEL_TRY(delivery.folder->stage(name, {bytes}));
   EVERKERNEL_TRY(delivery.folder->commit());
   return path;
 }

@@ -223,7 +223,7 @@ Result<DispatchReport> run(Megakernel& kernel, const DispatchArguments& argument
 
 Result<void> stage(OutputFolder& folder, const std::string& name, std::span<const std::byte> bytes,
                    DispatchOutcome& outcome) {
-  std::string path = EVERKERNEL_TRY(folder.stage(name, bytes));
+  std::string path = EVERKERNEL_TRY(folder.stage(name, {bytes}));
   outcome.files.push_back({.path = std::move(path), .bytes = bytes.size()});
   return {};
 }

@@ -71,7 +71,7 @@ std::string report_text(const EncodeOptions& options, protocol::Buffer buffer, s
 // Bytes written to a device cannot be taken back, so for a device the report is printed last.
 Result<Ending> write_buffer(const EncodeOptions& options, protocol::Buffer buffer,
                             const Bytes& bytes, std::initializer_list<Fact> facts) {
-  OutputFile file = EVERKERNEL_TRY(OutputFile::stage(options.output, bytes));
+  OutputFile file = EVERKERNEL_TRY(OutputFile::stage(options.output, {bytes}));
   if (file.is_standard_output()) return file.commit().map([] { return Ending::done; });
   const std::string report = report_text(options, buffer, bytes.size(), facts);
   if (file.is_direct()) {

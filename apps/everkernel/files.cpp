@@ -9,12 +9,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <climits>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <limits>
 #include <thread>
 #include <utility>
 
@@ -37,6 +39,7 @@ constexpr auto kReaderTimeout = std::chrono::minutes(1);
 // How often a lock that another process holds is tried.
 constexpr auto kLockInterval = std::chrono::milliseconds(5);
 constexpr std::size_t kReadBytes = std::size_t{1} << 20;
+constexpr std::uint64_t kNoLimit = std::numeric_limits<std::uint64_t>::max();
 // Linux moves at most about 2 GiB a call.
 constexpr std::size_t kWriteBytes = std::size_t{1} << 30;
 // Temporary names to try: files of an earlier process may still have some of them.
@@ -86,18 +89,25 @@ int write_all(int descriptor, std::span<const std::byte> bytes, off_t offset = -
   return 0;
 }
 
+int write_all(int descriptor, const Parts& parts) {
+  for (const auto& part : parts) {
+    if (const int number = write_all(descriptor, part)) return number;
+  }
+  return 0;
+}
+
 Failure too_long(const std::string& path, std::size_t limit) {
   return fail(Code::io, fmt::format("cannot read {}: it is longer than {} bytes", in_quotes(path),
                                     grouped(limit)));
 }
 
-// Reads to the end of the file into `target`, behind its first `first` records. Gives the number of
-// bytes read; `target` may be longer.
+// Reads to the end of the file, or `at_most` bytes, into `target`, behind its first `first`
+// records. Gives the number of bytes read; `target` may be longer.
 template <class Record>
 Result<std::size_t> read_behind(InputFile& file, std::vector<Record>& target, std::size_t first,
-                                std::size_t limit) {
+                                std::size_t limit, std::uint64_t at_most = kNoLimit) {
   if (!file.size_bytes()) limit = std::min(limit, kMaxStreamBytes);
-  const std::uint64_t guess = file.size_bytes().value_or(kReadBytes);
+  const std::uint64_t guess = std::min(file.size_bytes().value_or(kReadBytes), at_most);
   if (guess > limit) return too_long(file.path(), limit);
   const auto grow = [&](std::size_t count) -> Result<void> {
     EVERKERNEL_TRY(check_memory(count * sizeof(Record), in_quotes(file.path())));
@@ -107,17 +117,20 @@ Result<std::size_t> read_behind(InputFile& file, std::vector<Record>& target, st
   // One record more than the size, so that the read that finds the end has a non-empty target.
   EVERKERNEL_TRY(grow(first + guess / sizeof(Record) + 1));
   std::size_t size = 0;
-  for (;;) {
+  while (size < at_most) {
     if (size == (target.size() - first) * sizeof(Record)) {
       EVERKERNEL_TRY(
           grow(target.size() + std::max(target.size() - first, kReadBytes / sizeof(Record))));
     }
-    const auto room = std::as_writable_bytes(std::span(target)).subspan(first * sizeof(Record));
-    const std::size_t count = EVERKERNEL_TRY(file.read(room.subspan(size)));
+    const auto all = std::as_writable_bytes(std::span(target)).subspan(first * sizeof(Record));
+    const auto room = all.subspan(size);
+    const std::uint64_t wanted = std::min<std::uint64_t>(room.size(), at_most - size);
+    const std::size_t count = EVERKERNEL_TRY(file.read(room.first(wanted)));
     if (count == 0) return size;
     size += count;
     if (size > limit) return too_long(file.path(), limit);
   }
+  return size;
 }
 
 Result<Bytes> read_all(InputFile& file, std::size_t limit) {
@@ -215,13 +228,18 @@ Result<Bytes> read_file(const std::string& path, std::size_t limit) {
 
 Result<std::vector<abi::WorkItem>> read_items(const std::string& path) {
   std::vector<abi::WorkItem> items;
-  EVERKERNEL_TRY(append_items(path, items));
+  EVERKERNEL_TRY(
+      append_records(path, items, "items",
+                     "an item is four u32 words: op_handle, input_handle, output_handle, param"));
   return items;
 }
 
-Result<void> append_items(const std::string& path, std::vector<abi::WorkItem>& items) {
-  return append_records(path, items, "items",
-                        "an item is four u32 words: op_handle, input_handle, output_handle, param");
+Result<std::size_t> append_blocks(const std::string& path, std::vector<abi::WorkItem>& blocks) {
+  InputFile file = EVERKERNEL_TRY(InputFile::open(path));
+  const std::size_t first = blocks.size();
+  const auto size = read_behind(file, blocks, first, kMaxFileBytes);
+  blocks.resize(first + (size.value_or(0) + sizeof(abi::WorkItem) - 1) / sizeof(abi::WorkItem));
+  return size;
 }
 
 Result<std::vector<abi::Word>> read_words(const std::string& path) {
@@ -231,6 +249,13 @@ Result<std::vector<abi::Word>> read_words(const std::string& path) {
   return words;
 }
 
+Result<std::uint64_t> read_padded(InputFile& file, std::uint64_t at_most,
+                                  std::vector<abi::Word>& words) {
+  const std::size_t size = EVERKERNEL_TRY(read_behind(file, words, 0, kMaxFileBytes, at_most));
+  words.resize((size + sizeof(abi::Word) - 1) / sizeof(abi::Word));
+  return size;
+}
+
 InputFile::InputFile(std::string path, int descriptor)
     : path_(std::move(path)), descriptor_(descriptor) {}
 
@@ -238,7 +263,8 @@ InputFile::InputFile(InputFile&& other) noexcept
     : path_(std::move(other.path_)),
       descriptor_(std::exchange(other.descriptor_, -1)),
       size_bytes_(other.size_bytes_),
-      has_writer_(other.has_writer_) {}
+      has_writer_(other.has_writer_),
+      is_shared_(other.is_shared_) {}
 
 InputFile::~InputFile() {
   if (descriptor_ >= 0) ::close(descriptor_);
@@ -249,6 +275,14 @@ Result<InputFile> InputFile::open(const std::string& path) {
   return adopt(path, open_retrying(path.c_str(), O_RDONLY | O_NONBLOCK));
 }
 
+Result<InputFile> InputFile::standard_input() {
+  InputFile file = EVERKERNEL_TRY(
+      adopt("standard input", ::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1)));
+  file.has_writer_ = true;  // of a pipe: whoever started this program has opened it
+  file.is_shared_ = true;
+  return file;
+}
+
 Result<InputFile> InputFile::adopt(const std::string& path, int descriptor) {
   InputFile file(path, descriptor);
   if (file.descriptor_ < 0) return io_error("read", path, errno);
@@ -257,7 +291,7 @@ Result<InputFile> InputFile::adopt(const std::string& path, int descriptor) {
   if (S_ISDIR(info.st_mode)) return io_error("read", path, EISDIR);
   if (S_ISREG(info.st_mode)) {
     file.size_bytes_ = static_cast<std::uint64_t>(info.st_size);
-  } else if (!S_ISFIFO(info.st_mode)) {
+  } else if (!S_ISFIFO(info.st_mode) && !S_ISSOCK(info.st_mode)) {
     return fail(Code::io, fmt::format("cannot read {}: it is a device", in_quotes(path)),
                 "give a regular file or a pipe");
   }
@@ -265,6 +299,7 @@ Result<InputFile> InputFile::adopt(const std::string& path, int descriptor) {
 }
 
 Result<std::size_t> InputFile::read(std::span<std::byte> target) {
+  if (is_shared_ && !size_bytes_) EVERKERNEL_TRY(wait_for_data());
   for (;;) {
     const ssize_t count = ::read(descriptor_, target.data(), target.size());
     if (count > 0) has_writer_ = true;
@@ -277,6 +312,22 @@ Result<std::size_t> InputFile::read(std::span<std::byte> target) {
     if (count < 0) has_writer_ = true;
     EVERKERNEL_TRY(wait_for_data());
   }
+}
+
+Result<void> InputFile::skip(std::uint64_t bytes) {
+  if (size_bytes_) {
+    const std::uint64_t step = std::min(bytes, *size_bytes_);
+    if (::lseek(descriptor_, static_cast<off_t>(step), SEEK_CUR) >= 0) return {};
+    return io_error("read", path_, errno);
+  }
+  std::array<std::byte, 1 << 16> dropped;
+  while (bytes > 0) {
+    const std::uint64_t step = std::min<std::uint64_t>(bytes, dropped.size());
+    const std::size_t count = EVERKERNEL_TRY(read(std::span(dropped).first(step)));
+    if (count == 0) return {};
+    bytes -= count;
+  }
+  return {};
 }
 
 // Waits until the pipe has data or its writer has closed it.
@@ -294,7 +345,7 @@ Result<void> InputFile::wait_for_data() {
               "it is a pipe: start the program that writes to it first, or give a regular file");
 }
 
-Result<OutputFile> OutputFile::stage(const std::string& path, std::span<const std::byte> bytes) {
+Result<OutputFile> OutputFile::stage(const std::string& path, Parts parts) {
   OutputFile file;
   file.path_ = path;
   file.target_ = path;
@@ -303,14 +354,14 @@ Result<OutputFile> OutputFile::stage(const std::string& path, std::span<const st
     if (S_ISDIR(info.st_mode)) return io_error("write", path, EISDIR);
     if (cli::is_standard_output(info)) {
       file.descriptor_ = STDOUT_FILENO;
-      file.direct_ = bytes;
+      file.direct_ = std::move(parts);
       return file;
     }
     if (!S_ISREG(info.st_mode)) {
       // O_NONBLOCK: open() must not wait for the reader of a pipe.
       file.descriptor_ = open_retrying(path.c_str(), O_WRONLY | O_NONBLOCK);
       if (file.descriptor_ < 0) return io_error("write", path, errno);
-      file.direct_ = bytes;
+      file.direct_ = std::move(parts);
       return file;
     }
     // rename() checks only the folder: a file without write permission must not be replaced.
@@ -321,7 +372,7 @@ Result<OutputFile> OutputFile::stage(const std::string& path, std::span<const st
   }
   const auto descriptor = create_beside(file.target_, file.temporary_);
   if (!descriptor) return io_error("write", path, static_cast<int>(descriptor.error().native));
-  int number = write_all(*descriptor, bytes);
+  int number = write_all(*descriptor, parts);
   if (::close(*descriptor) != 0 && number == 0) number = errno;
   if (number != 0) return io_error("write", path, number);
   return file;
@@ -332,7 +383,7 @@ OutputFile::OutputFile(OutputFile&& other) noexcept
       target_(std::move(other.target_)),
       temporary_(std::exchange(other.temporary_, {})),
       descriptor_(std::exchange(other.descriptor_, -1)),
-      direct_(other.direct_) {}
+      direct_(std::move(other.direct_)) {}
 
 OutputFile::~OutputFile() {
   if (!temporary_.empty()) ::unlink(temporary_.c_str());
@@ -388,11 +439,18 @@ OutputFolder::~OutputFolder() {
   for (auto folder = made_.rbegin(); folder != made_.rend(); ++folder) ::rmdir(folder->c_str());
 }
 
+std::string OutputFolder::path_of(const std::string& name) const {
+  return path_ == "." ? name : (std::filesystem::path(path_) / name).string();
+}
+
 Result<void> OutputFolder::check(const std::string& name) const {
-  const std::string path = std::filesystem::path(path_) / name;
+  const std::string path = path_of(name);
   struct stat info {};
   if (::stat(path.c_str(), &info) != 0) {
-    if (errno != ENOENT) return io_error("write", path, errno);
+    const auto parent = std::filesystem::path(path_) / std::filesystem::path(name).parent_path();
+    if (errno != ENOENT || ::stat(parent.c_str(), &info) != 0) {
+      return io_error("write", path, errno);
+    }
     return {};
   }
   if (S_ISDIR(info.st_mode)) return io_error("write", path, EISDIR);
@@ -411,16 +469,16 @@ std::string OutputFolder::free_name(const std::string& name) const {
     const std::string number = i == 1 ? "" : fmt::format("-{}", i);
     const std::string tried = file.stem().string() + number + file.extension().string();
     struct stat info {};
-    const std::string path = std::filesystem::path(path_) / tried;
+    const std::string path = path_of(tried);
     if (::lstat(path.c_str(), &info) != 0 && errno == ENOENT) return tried;
   }
   return {};
 }
 
-Result<std::string> OutputFolder::stage(const std::string& name, std::span<const std::byte> bytes) {
+Result<std::string> OutputFolder::stage(const std::string& name, Parts parts) {
   EVERKERNEL_TRY(check(name));
-  const std::string path = std::filesystem::path(path_) / name;
-  files_.push_back(EVERKERNEL_TRY(OutputFile::stage(path, bytes)));
+  const std::string path = path_of(name);
+  files_.push_back(EVERKERNEL_TRY(OutputFile::stage(path, std::move(parts))));
   return path;
 }
 

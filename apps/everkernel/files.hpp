@@ -52,17 +52,26 @@ Result<Bytes> read_file(const std::string& path, std::size_t limit = kMaxFileByt
 
 /// Reads a file of work items. Fails with `corrupt` when it is not whole items.
 Result<std::vector<abi::WorkItem>> read_items(const std::string& path);
-/// Appends the work items of a file to `items`. Fails as read_items does.
-Result<void> append_items(const std::string& path, std::vector<abi::WorkItem>& items);
+/// Appends the bytes of a file to `blocks`, the last one padded; gives the number of bytes.
+Result<std::size_t> append_blocks(const std::string& path, std::vector<abi::WorkItem>& blocks);
 
 /// Reads a file of words. Fails with `corrupt` when it is not whole words.
 Result<std::vector<abi::Word>> read_words(const std::string& path);
+
+class InputFile;
+
+/// Reads the bytes of a file into words, at most `at_most` and no more than a buffer may have; the
+/// last word is padded with zeros. Gives the number of bytes.
+Result<std::uint64_t> read_padded(InputFile& file, std::uint64_t at_most,
+                                  std::vector<abi::Word>& words);
 
 /// A file or pipe that is read piece by piece. Move-only.
 class InputFile {
  public:
   /// Opens it for reading, without waiting.
   static Result<InputFile> open(const std::string& path);
+  /// Standard input: a file, a pipe or a socket.
+  static Result<InputFile> standard_input();
   /// Takes over a descriptor of the file; one below 0 is the failure that errno names.
   static Result<InputFile> adopt(const std::string& path, int descriptor);
 
@@ -75,6 +84,8 @@ class InputFile {
   /// Reads at most `target.size()` bytes; gives their number, 0 at the end of the file. Waits for
   /// the writer of a pipe, but not for ever.
   Result<std::size_t> read(std::span<std::byte> target);
+  /// Goes on behind the next `bytes` bytes, or to the end of the file if they are more.
+  Result<void> skip(std::uint64_t bytes);
   /// The length of a regular file, nothing for a pipe.
   std::optional<std::uint64_t> size_bytes() const { return size_bytes_; }
   /// As the user wrote it.
@@ -88,14 +99,18 @@ class InputFile {
   int descriptor_;
   std::optional<std::uint64_t> size_bytes_ = {};
   bool has_writer_ = false;  // of a pipe: whether one was seen
+  bool is_shared_ = false;   // with other processes: reading may wait, since O_NONBLOCK is theirs
 };
+
+/// The content of a file, in pieces that follow each other.
+using Parts = std::vector<std::span<const std::byte>>;
 
 /// Bytes that will become a file. A regular file is replaced atomically: until commit() the bytes
 /// are in a temporary file in the same folder. A device or a pipe is written to directly.
 class OutputFile {
  public:
   /// Writes the temporary file, so that commit() of a regular file only renames it.
-  static Result<OutputFile> stage(const std::string& path, std::span<const std::byte> bytes);
+  static Result<OutputFile> stage(const std::string& path, Parts parts);
 
   OutputFile(OutputFile&& other) noexcept;
   OutputFile& operator=(OutputFile&&) = delete;
@@ -114,11 +129,11 @@ class OutputFile {
  private:
   OutputFile() = default;
 
-  std::string path_ = {};                   // as the user wrote it, for errors
-  std::string target_ = {};                 // file that the temporary one replaces
-  std::string temporary_ = {};              // empty when written directly, or committed
-  int descriptor_ = -1;                     // of a device or a pipe
-  std::span<const std::byte> direct_ = {};  // bytes to write there
+  std::string path_ = {};       // as the user wrote it, for errors
+  std::string target_ = {};     // file that the temporary one replaces
+  std::string temporary_ = {};  // empty when written directly, or committed
+  int descriptor_ = -1;         // of a device or a pipe
+  Parts direct_ = {};           // bytes to write there
 };
 
 /// A folder whose files are all staged first and then put in place together.
@@ -135,13 +150,14 @@ class OutputFolder {
   ~OutputFolder();
 
   /// Fails if stage() of this name could not replace what is there: a folder, a device, or a file
-  /// without write permission. For a check before the work whose results are staged.
+  /// without write permission; or if the name's own folder is not there. For a check before the
+  /// work whose results are staged.
   Result<void> check(const std::string& name) const;
   /// `name`, or the first of `name-2`, `name-3` … (before its extension) that no file has; empty
   /// if a hundred files have them.
   std::string free_name(const std::string& name) const;
   /// Stages one file; gives its path.
-  Result<std::string> stage(const std::string& name, std::span<const std::byte> bytes);
+  Result<std::string> stage(const std::string& name, Parts parts);
   /// Puts every staged file in place. If it fails, the files behind the one that failed are
   /// dropped.
   Result<void> commit();
@@ -152,6 +168,7 @@ class OutputFolder {
 
  private:
   explicit OutputFolder(std::string path) : path_(std::move(path)) {}
+  std::string path_of(const std::string& name) const;
 
   std::string path_;                    // as the user wrote it
   std::vector<std::string> made_ = {};  // folders that were not there, outermost first

@@ -4,47 +4,24 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <filesystem>
 #include <span>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 
 #include "everkernel/abi/opcode.hpp"
+#include "everkernel/base/suggestion.hpp"
 #include "everkernel/runtime/run.hpp"
-#include "files.hpp"
+#include "handle_table.hpp"
 #include "handler_file.hpp"
-#include "job_parser.hpp"
+#include "job_files.hpp"
+#include "job_format.hpp"
 #include "numbers.hpp"
 
 namespace everkernel::cli {
 namespace {
-
-// The handles of a job, as a hash table with open addressing: every item looks up two handles.
-class HandleSet {
- public:
-  // Has room for `count` handles with half of its places free.
-  explicit HandleSet(std::size_t count) {
-    std::size_t places = 16;
-    while (places < count * 2) places *= 2;
-    places_.resize(places);
-  }
-  // Returns whether the handle was new.
-  bool insert(Word handle) {
-    Word& place = places_[find(handle)];
-    return std::exchange(place, handle) != handle;
-  }
-  bool contains(Word handle) const { return places_[find(handle)] == handle; }
-
- private:
-  std::size_t find(Word handle) const {
-    const std::size_t mask = places_.size() - 1;
-    std::size_t at = (std::size_t{handle} * 0x9E3779B97F4A7C15u >> 24) & mask;
-    while (places_[at] != 0 && places_[at] != handle) at = (at + 1) & mask;
-    return at;
-  }
-
-  std::vector<Word> places_ = {};  // 0 = free: no handle is 0
-};
 
 // The requirements of an opcode for its items.
 struct OpcodeNeeds {
@@ -52,7 +29,9 @@ struct OpcodeNeeds {
   std::string_view name = {};
   std::string_view input = {};   // "reads", "writes" or both; empty if the handler does not use it
   std::string_view output = {};  // likewise
-  bool awaits = false;           // requests IO
+  bool writes_input = false;
+  bool writes_output = false;
+  bool awaits = false;  // requests IO
 };
 
 std::string_view verb(bool reads, bool writes) {
@@ -74,6 +53,8 @@ std::vector<OpcodeNeeds> needs_of(const std::optional<ir::VerifiedProgram>& hand
     if (!effects.moves_buffers) {
       row.input = verb(effects.reads_input, effects.writes_input);
       row.output = verb(effects.reads_output, effects.writes_output);
+      row.writes_input = effects.writes_input;
+      row.writes_output = effects.writes_output;
     }
     needs.push_back(row);
   }
@@ -84,30 +65,80 @@ std::vector<OpcodeNeeds> needs_of(const std::optional<ir::VerifiedProgram>& hand
 // Checks items one after the other; the text of a place is made for an error only.
 class ItemChecker {
  public:
-  ItemChecker(const Job& job, const HandleSet& handles)
-      : job_(job), handles_(handles), needs_(needs_of(job.handlers)), last_(&needs_.front()) {}
+  ItemChecker(Job& job, const HandleTable& handles)
+      : job_(job), handles_(handles), needs_(needs_of(job.handlers)), last_(&needs_.front()) {
+    for (const OpcodeNeeds& row : handlers()) by_name_.emplace(row.name, &row);
+  }
 
-  // Checks items `first` to `end`, which the job calls `list`.
-  Result<void> check(std::string_view list, std::size_t first, std::size_t end) {
+  // Checks items `first` to `end`, which the job calls `list`. `names` are the handlers that they
+  // name; their opcodes are put in place.
+  Result<void> check(std::string_view list, std::size_t first, std::size_t end,
+                     std::span<const std::string> names) {
+    list_ = list;
+    first_ = first;
+    std::vector<const OpcodeNeeds*> rows(names.size());
+    for (std::size_t i = 0; i < names.size(); ++i) rows[i] = find_name(names[i]);
     for (std::size_t i = first; i < end; ++i) {
-      const abi::WorkItem& item = job_.items[i];
-      if (item.op_handle != last_->opcode && !find(item.op_handle)) {
-        return unknown_opcode(fmt::format("{}[{}].op", list, i - first), item.op_handle);
+      const Word op = job_.items.op(i);
+      if (!names.empty() && (op & abi::kReservedOpcodeBit) != 0) {
+        const std::size_t name = op & ~abi::kReservedOpcodeBit;
+        if (rows[name] == nullptr) return unknown_name(place(i, "op"), names[name]);
+        last_ = rows[name];
+        job_.items.set_op(i, last_->opcode);
+      } else if (op != last_->opcode && !find(op)) {
+        return unknown_opcode(place(i, "op"), op);
       }
-      if (last_->awaits) return no_io(fmt::format("{}[{}].op", list, i - first));
-      if (!fits(item.input_handle, last_->input)) {
-        return wrong_handle(fmt::format("{}[{}].input", list, i - first), item.input_handle,
-                            "input", last_->input);
-      }
-      if (!fits(item.output_handle, last_->output)) {
-        return wrong_handle(fmt::format("{}[{}].output", list, i - first), item.output_handle,
-                            "output", last_->output);
-      }
+      EVERKERNEL_TRY(check_item(i));
     }
     return {};
   }
+  // As in JobText.
+  void set_args(std::span<const std::uint8_t> counts, std::span<const ArgForms> forms) {
+    arg_counts_ = counts;
+    arg_forms_ = forms;
+  }
 
  private:
+  Result<void> check_item(std::size_t item) const {
+    if (last_->awaits) return no_io(place(item, "op"));
+    if (item < arg_forms_.size() && arg_forms_[item] != 0) return no_word(item);
+    const Word input = job_.items.arg(item, 0);
+    if (!fits(input, last_->input, last_->writes_input) && is_buffer(item, last_->input)) {
+      return wrong_handle(place(item, "input", 0), input, "input", last_->input);
+    }
+    const Word output = job_.items.arg(item, 1);
+    if (!fits(output, last_->output, last_->writes_output) && is_buffer(item, last_->output)) {
+      return wrong_handle(place(item, "output", 1), output, "output", last_->output);
+    }
+    return {};
+  }
+  // Handlers have no types for their args: each is a word. `item` has one that is written
+  // otherwise.
+  Failure no_word(std::size_t item) const {
+    std::size_t arg = 0;
+    while (form_of(arg_forms_[item], arg) == ArgForm::unsigned_number) ++arg;
+    const Word word = job_.items.arg(item, arg);
+    const std::string number = form_of(arg_forms_[item], arg) == ArgForm::negative_number
+                                   ? fmt::format("{}", static_cast<std::int32_t>(word))
+                                   : fmt::format("{:.10g}", std::bit_cast<float>(word));
+    return job_error(job_.path, place(item, "args", arg),
+                     fmt::format("{} is not a whole number 0..{}", number, kMaxWord),
+                     "args of handlers without parameters are words: give the bits of the number");
+  }
+  // Whether a wrong handle is meant as one: `input` and `output` of an item always are, an arg is
+  // if the handler uses it so.
+  bool is_buffer(std::size_t item, std::string_view use) const {
+    return !use.empty() || arg_count(item) == 0;
+  }
+  std::uint8_t arg_count(std::size_t item) const {
+    return item < arg_counts_.size() ? arg_counts_[item] : 0;
+  }
+  std::string place(std::size_t item, std::string_view field, std::size_t arg = 0) const {
+    const std::string entry = fmt::format("{}[{}]", list_, item - first_);
+    if (field == "op" || arg_count(item) == 0) return fmt::format("{}.{}", entry, field);
+    if (arg + 1 < arg_count(item)) return fmt::format("{}.args[{}]", entry, arg);
+    return entry + ".args";
+  }
   // Items with the same opcode often follow each other: check() compares with the last row first.
   bool find(Word opcode) {
     const auto found = std::ranges::lower_bound(needs_, opcode, {}, &OpcodeNeeds::opcode);
@@ -115,8 +146,26 @@ class ItemChecker {
     last_ = &*found;
     return true;
   }
-  bool fits(Word handle, std::string_view use) const {
-    return handle == 0 ? use.empty() : handles_.contains(handle);
+  // The rows behind that of NOP, which has the lowest opcode.
+  std::span<const OpcodeNeeds> handlers() const { return std::span(needs_).subspan(1); }
+  const OpcodeNeeds* find_name(std::string_view name) const {
+    const auto found = by_name_.find(name);
+    return found == by_name_.end() ? nullptr : found->second;
+  }
+  bool fits(Word handle, std::string_view use, bool is_written) const {
+    if (handle == 0) return use.empty();
+    const Named named = handles_.find(handle);
+    return named == Named::writable || (named == Named::read_only && !is_written);
+  }
+  Failure unknown_name(const std::string& place, const std::string& name) const {
+    Suggestion suggestion(name);
+    for (const OpcodeNeeds& row : handlers()) suggestion.offer(row.name);
+    const bool is_number = !name.empty() && name.find_first_not_of("0123456789") == name.npos;
+    return job_error(job_.path, place, fmt::format("no handler is named {}", shown(name)),
+                     is_number ? "write an opcode without quotes"
+                     : job_.handlers
+                         ? suggestion.hint(fmt::format("the handlers are {}", this->names()))
+                         : "name the file of the handlers: \"handlers\": \"FILE.ek\"");
   }
   Failure unknown_opcode(const std::string& place, Word opcode) const {
     if (abi::find_opcode(opcode) != nullptr) {
@@ -143,6 +192,12 @@ class ItemChecker {
           fmt::format("handler {} {} its {}, but the item names none", last_->name, use, which),
           "name the handle of a buffer");
     }
+    if (handles_.contains(handle)) {
+      return job_error(job_.path, place,
+                       fmt::format("handler {} {} its {}, but buffer {} is read-only", last_->name,
+                                   use, which, handle),
+                       "drop \"access\": \"r\" of the buffer, or name another one");
+    }
     return job_error(job_.path, place, fmt::format("no buffer has handle {}", handle),
                      "\"buffers\" lists every buffer with its handle");
   }
@@ -155,30 +210,24 @@ class ItemChecker {
     return needs_.size() > kShown ? text + ", ..." : text;
   }
 
-  const Job& job_;
-  const HandleSet& handles_;
+  Job& job_;
+  const HandleTable& handles_;
   std::vector<OpcodeNeeds> needs_;
+  std::unordered_map<std::string_view, const OpcodeNeeds*> by_name_ = {};
   const OpcodeNeeds* last_;
+  std::string_view list_ = {};  // being checked
+  std::size_t first_ = 0;       // of its items
+  std::span<const std::uint8_t> arg_counts_ = {};
+  std::span<const ArgForms> arg_forms_ = {};
 };
 
-// --- the files of a job --------------------------------------------------------------------------
-
-std::string beside(const std::string& job, const std::string& path) {
-  return std::filesystem::path(job).parent_path() / path;
-}
-
-// The error of a file, with the place in the job that names the file.
-Failure at_place(const std::string& path, std::string_view place, Error error) {
-  error.message = fmt::format("{}: {}: {}", path, place, error.message);
-  if (error.hint.empty()) error.hint = "paths in a job are relative to its file";
-  return Failure(std::move(error));
-}
+// --- the parts of a job -------------------------------------------------------------------------
 
 Result<void> read_handlers(const JobText& text, const JobLimits& limits, Job& job) {
   if (!text.handlers) return {};
-  const std::string path = beside(job.path, *text.handlers);
+  const std::string path = beside(job, *text.handlers);
   auto file = check_handlers(path, limits.handlers_bytes);
-  if (!file) return at_place(job.path, "handlers", file.error());
+  if (!file) return at_place(job, "handlers", file.error());
   auto verified = verified_program(std::move(*file));
   if (!verified) {
     verified.error().message = fmt::format("{}: handlers: {}", job.path, verified.error().message);
@@ -188,92 +237,41 @@ Result<void> read_handlers(const JobText& text, const JobLimits& limits, Job& jo
   return {};
 }
 
-// The field that determines the length of a buffer, and the number of words.
-std::pair<std::string_view, std::uint64_t> length_of(const Job& job, const BufferText& buffer) {
-  if (buffer.words) return {"u32", buffer.words->size()};
-  if (buffer.zeros) return {"zeros", *buffer.zeros};
-  std::error_code ignored;  // reading the file later reports the error
-  const auto bytes = std::filesystem::file_size(beside(job.path, *buffer.file), ignored);
-  return {"file", ignored ? 0 : bytes / sizeof(Word)};
-}
-
-Result<void> check_total(const JobText& text, const Job& job, const memory::Available& memory) {
-  std::uint64_t total = 0;
-  for (std::size_t i = 0; i < text.buffers.size(); ++i) {
-    const auto [source, words] = length_of(job, text.buffers[i]);
-    if (words > memory::kMaxBufferWords) {
-      return job_error(job.path, fmt::format("buffers[{}].{}", i, source),
-                       fmt::format("{} are too many for a buffer", counted(words, "word")),
-                       fmt::format("a buffer has at most {}", grouped(memory::kMaxBufferWords)));
-    }
-    total += words * sizeof(Word);
-    if (total > memory.bytes) {
-      return job_error(
-          job.path, fmt::format("buffers[{}].{}", i, source),
-          fmt::format("with this one the buffers take {}, but {} are available because of {}",
-                      counted(total, "byte"), grouped(memory.bytes), memory.limited_by),
-          "use smaller or fewer buffers, or give --memory-limit SIZE if there is more");
-    }
-  }
-  return {};
-}
-
-Result<void> read_buffers(JobText& text, Job& job) {
-  for (std::size_t i = 0; i < text.buffers.size(); ++i) {
-    BufferText& given = text.buffers[i];
-    JobBuffer buffer{.handle = given.handle, .owner = given.owner};
-    if (given.file) {
-      auto words = read_words(beside(job.path, *given.file));
-      if (!words) return at_place(job.path, fmt::format("buffers[{}].file", i), words.error());
-      buffer.words = std::move(*words);
-    } else if (given.words) {
-      buffer.words = std::move(*given.words);
-    }
-    buffer.word_count = given.zeros ? *given.zeros : buffer.words.size();
-    job.buffers.push_back(std::move(buffer));
-  }
-  return {};
-}
-
-Result<void> read_more_items(const JobText& text, Job& job) {
+// Appends the items of `items_file`, with their numbers of args.
+Result<void> read_more_items(JobText& text, Job& job) {
   if (!text.items_file) {
     if (text.has_items) return {};
     return job_error(job.path, "items", "the job has neither items nor an items_file",
                      "\"items\": [ {\"op\": 64, \"input\": 1, \"output\": 2} ]");
   }
-  const auto read = append_items(beside(job.path, *text.items_file), job.items);
-  if (!read) return at_place(job.path, "items_file", read.error());
+  const std::size_t first = job.items.size();
+  const auto args = job.items.append_file(beside(job, *text.items_file));
+  if (!args) return at_place(job, "items_file", args.error());
   if (job.items.size() > kMaxRunItems) {
     return job_error(job.path, "items_file",
                      counted(job.items.size(), "item") + " are too many for a run",
                      fmt::format("a run has at most {}", grouped(kMaxRunItems)));
   }
   if (!job.origins.empty()) job.origins.resize(job.items.size());
+  if (args->has_header) {
+    text.arg_counts.resize(first);
+    text.arg_counts.resize(job.items.size(), static_cast<std::uint8_t>(args->arg_count + 1));
+  }
   return {};
 }
 
-// --- consistency ---------------------------------------------------------------------------------
-
-Result<void> check_handles(const JobText& text, const Job& job, HandleSet& handles) {
-  for (std::size_t i = 0; i < text.buffers.size(); ++i) {
-    if (handles.insert(text.buffers[i].handle)) continue;
-    return job_error(job.path, fmt::format("buffers[{}].handle", i),
-                     fmt::format("another buffer has handle {}", text.buffers[i].handle),
-                     "give every buffer its own handle");
-  }
-  HandleSet named(job.outputs.size());
-  for (std::size_t i = 0; i < job.outputs.size(); ++i) {
-    const std::string place = fmt::format("outputs[{}]", i);
-    if (!handles.contains(job.outputs[i])) {
-      return job_error(job.path, place, fmt::format("no buffer has handle {}", job.outputs[i]),
-                       "\"buffers\" lists every buffer with its handle");
-    }
-    if (!named.insert(job.outputs[i])) {
-      return job_error(job.path, place, fmt::format("handle {} is named twice", job.outputs[i]),
-                       "name it once");
-    }
-  }
-  return {};
+// Runs take items of up to three args.
+Result<void> check_width(const Job& job, std::size_t inline_count) {
+  if (job.items.is_compact()) return {};
+  std::size_t item = 0;
+  while (job.items.used_args(item) <= kCompactArgs) ++item;
+  const bool is_inline = item < inline_count;
+  return job_error(job.path,
+                   fmt::format("{}[{}].args", is_inline ? "items" : "items_file",
+                               item - (is_inline ? 0 : inline_count)),
+                   fmt::format("{} are used, but this version runs items of at most {}",
+                               counted(job.items.used_args(item), "arg"), kCompactArgs),
+                   "put what the handler needs into a buffer, and name it as input");
 }
 
 Result<void> check_served(const JobText& text, const Job& job) {
@@ -286,24 +284,32 @@ Result<void> check_served(const JobText& text, const Job& job) {
 
 }  // namespace
 
+std::string folder_of(const Job& job) {
+  return job.path == kStandardInputName ? "" : std::filesystem::path(job.path).parent_path();
+}
+
 Result<Job> read_job(const std::string& path, const JobLimits& limits) {
-  JobText text = EVERKERNEL_TRY(parse_job(path));
-  Job job{.path = path,
+  const std::string name = path == kStandardInput ? kStandardInputName : path;
+  JobText text = EVERKERNEL_TRY(parse_job(path, name));
+  Job job{.path = name,
           .items = std::move(text.items),
           .origins = std::move(text.origins),
           .ordered = text.ordered,
           .outputs = std::move(text.outputs)};
-  HandleSet handles(text.buffers.size());
+  HandleTable handles(text.buffers.size() + text.slices.size());
   EVERKERNEL_TRY(check_handles(text, job, handles));
   EVERKERNEL_TRY(read_handlers(text, limits, job));
   const std::size_t inline_count = job.items.size();
   EVERKERNEL_TRY(read_more_items(text, job));
   ItemChecker checker(job, handles);
-  EVERKERNEL_TRY(checker.check("items", 0, inline_count));
-  EVERKERNEL_TRY(checker.check("items_file", inline_count, job.items.size()));
+  checker.set_args(text.arg_counts, text.arg_forms);
+  EVERKERNEL_TRY(checker.check("items", 0, inline_count, text.names));
+  EVERKERNEL_TRY(checker.check("items_file", inline_count, job.items.size(), {}));
+  EVERKERNEL_TRY(check_width(job, inline_count));
   // The words of the buffers come last, because reading them may take long.
   EVERKERNEL_TRY(check_total(text, job, limits.memory));
   EVERKERNEL_TRY(read_buffers(text, job));
+  EVERKERNEL_TRY(read_slices(text, job));
   EVERKERNEL_TRY(check_served(text, job));
   return job;
 }

@@ -1,84 +1,63 @@
-// Handles the token stream of nlohmann's parser. Tables describe the format: the keys of each
-// object with kind and range. That parser keeps its own stack, so that deep nesting cannot overflow
-// ours.
+// Handles the token stream of nlohmann's parser. The tables of job_format.hpp describe the format.
+// That parser keeps its own stack, so that deep nesting cannot overflow ours.
 #include "job_parser.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <charconv>
+#include <cmath>
 #include <cstdint>
 #include <istream>
+#include <limits>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <streambuf>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 
-#include "everkernel/abi/control.hpp"
+#include "base64.hpp"
 #include "everkernel/memory/available.hpp"
 #include "everkernel/runtime/run.hpp"
 #include "files.hpp"
+#include "job_format.hpp"
 #include "numbers.hpp"
 
 namespace everkernel::cli {
 namespace {
 
-// --- the format ----------------------------------------------------------------------------------
-
-enum class Kind { number, text, truth, list, object };
-
-// A value of the format: a field of an object, or an element of a list.
-struct Field {
-  std::string_view name = {};
-  Kind kind = Kind::number;
-  std::uint64_t lowest = 0;
-  std::uint64_t highest = 0;
-};
-
-constexpr std::uint64_t kMaxWord = 0xFFFFFFFFu;
 // The longest path Linux takes.
 constexpr std::size_t kMaxPathBytes = 4096;
-// Most bytes between two values: the longest text that a job needs is a path.
+// Most bytes between two values, except those of base64: the longest other text is a path.
 constexpr std::size_t kMaxTokenBytes = std::size_t{1} << 20;
-// Bytes of the job's text that a message shows at most.
-constexpr std::size_t kShownBytes = 60;
 
 constexpr Field kWhole{.kind = Kind::object};
 constexpr Field kEntry{.kind = Kind::object};
-constexpr Field kWordElement{.highest = kMaxWord};
-constexpr Field kHandleElement{.lowest = 1, .highest = memory::kMaxHandle};
+constexpr Field kOutputEntry{.kind = Kind::output, .lowest = 1, .highest = memory::kMaxHandle};
+constexpr Field kArg{.kind = Kind::arg};
 
-enum JobField { handlers, buffers, files, items, items_file, ordered, outputs };
-constexpr Field kJobFields[] = {{"handlers", Kind::text},   {"buffers", Kind::list},
-                                {"files", Kind::list},      {"items", Kind::list},
-                                {"items_file", Kind::text}, {"ordered", Kind::truth},
-                                {"outputs", Kind::list}};
-
-enum BufferField { buffer_handle, buffer_u32, buffer_zeros, buffer_file, buffer_tenant };
-constexpr Field kBufferFields[] = {{"handle", Kind::number, 1, memory::kMaxHandle},
-                                   {"u32", Kind::list},
-                                   {"zeros", Kind::number, 0, memory::kMaxBufferWords},
-                                   {"file", Kind::text},
-                                   {"tenant", Kind::number, 0, abi::kMaxTenant}};
-constexpr unsigned kSources = 1u << buffer_u32 | 1u << buffer_zeros | 1u << buffer_file;
-
-constexpr const char* kOneSource = "give a buffer exactly one of u32, zeros and file";
-
-enum FileField { file_handle, file_path, file_access };
-constexpr Field kFileFields[] = {
-    {"handle", Kind::number, 1, memory::kMaxHandle}, {"path", Kind::text}, {"access", Kind::text}};
-
-enum ItemField { item_op, item_input, item_output, item_param, item_tenant, item_priority };
-constexpr Field kItemFields[] = {{"op", Kind::number, 0, kMaxWord},
-                                 {"input", Kind::number, 0, memory::kMaxHandle},
-                                 {"output", Kind::number, 0, memory::kMaxHandle},
-                                 {"param", Kind::number, 0, kMaxWord},
-                                 {"tenant", Kind::number, 0, abi::kMaxTenant},
-                                 {"priority", Kind::number, 0, abi::kPriorityCount - 1}};
+constexpr const char* kOneSource =
+    "give a buffer exactly one of u32, i32, f32, u8, base64, zeros, file and slice_of";
 
 // The part of the job that is being read.
-enum class Where { start, job, buffers, buffer, words, files, file, items, item, outputs };
+enum class Where {
+  start,
+  job,
+  buffers,
+  buffer,
+  words,
+  files,
+  file,
+  items,
+  item,
+  args,
+  outputs,
+  output
+};
 
 std::span<const Field> fields_of(Where where) {
   switch (where) {
@@ -90,91 +69,60 @@ std::span<const Field> fields_of(Where where) {
       return kFileFields;
     case Where::item:
       return kItemFields;
+    case Where::output:
+      return kOutputFields;
     case Where::start:
     case Where::buffers:
     case Where::words:
     case Where::files:
     case Where::items:
+    case Where::args:
     case Where::outputs:
       break;
   }
   return {};
 }
 
-std::string shown(std::string_view text) {
-  if (text.size() <= kShownBytes) return in_quotes(text);
-  return in_quotes(text.substr(0, kShownBytes)) + "...";
+// The f32 nearest to a number of a job. The text is read again: rounded first to a double and then
+// to a float, a number may miss the nearest float. Nothing if it is too large.
+std::optional<float> nearest_float(double number, const std::string& text) {
+  float nearest = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), nearest);
+  if (error == std::errc{}) return nearest;
+  if (std::abs(number) < 1) return std::copysign(0.0f, static_cast<float>(number));  // too small
+  return std::nullopt;
 }
 
-// The key, in quotes unless it looks like an identifier.
-std::string shown_key(std::string_view name) {
-  const auto is_plain = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
-  };
-  const bool plain =
-      !name.empty() && name.size() <= kShownBytes && std::ranges::all_of(name, is_plain);
-  return plain ? std::string(name) : shown(name);
+std::optional<float> special_float(std::string_view text) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  if (text == "nan") return std::numeric_limits<float>::quiet_NaN();
+  if (text == "inf") return kInfinity;
+  if (text == "-inf") return -kInfinity;
+  return std::nullopt;
 }
 
-std::string names_of(std::span<const Field> fields) {
-  std::string names;
-  for (const Field& field : fields) {
-    names += names.empty() ? "" : ", ";
-    names += field.name;
-  }
-  return names;
-}
-
-std::string wanted(const Field& field) {
-  switch (field.kind) {
-    case Kind::number:
-      return fmt::format("a whole number {}..{}", field.lowest, field.highest);
-    case Kind::text:
-      return field.name == "access" ? "\"r\", \"w\" or \"rw\"" : "a path in quotes";
-    case Kind::truth:
-      return "true or false";
-    case Kind::list:
-      return "a list: [...]";
-    case Kind::object:
-      return "an object: {...}";
-  }
-  return {};
-}
-
-// A hint about how to write a value of this kind.
-std::string form_of(Kind kind) {
-  switch (kind) {
-    case Kind::number:
-      return "write a number without quotes, sign, point or exponent: 1000, not 1e3";
-    case Kind::text:
-      return "write a text in quotes: \"ops.ek\"";
-    case Kind::truth:
-      return "write true or false without quotes";
-    case Kind::list:
-      return "write a list in brackets, even if it has one value";
-    case Kind::object:
-      return "write a list of objects as [ {\"handle\": 1, \"zeros\": 8}, ... ]";
-  }
-  return {};
-}
+// What the parser tells the reader of the file.
+struct Reading {
+  std::uint64_t value_count = 0;  // keys and values so far
+  bool is_long_text = false;      // whether the value may be longer than others: base64
+};
 
 // --- the tokens ----------------------------------------------------------------------------------
 
 class JobParser final : public nlohmann::json_sax<nlohmann::json> {
  public:
-  explicit JobParser(const std::string& path) : path_(path) {}
+  explicit JobParser(const std::string& name) : name_(name) {}
 
   // The error, after parsing failed.
   const Error& error() const { return error_; }
   JobText take() { return std::move(job_); }
-  // Keys and numbers so far.
-  const std::uint64_t& value_count() const { return value_count_; }
+  const Reading& reading() const { return reading_; }
 
   bool null() override { return mismatch("null"); }
   bool boolean(bool truth) override;
   bool number_integer(std::int64_t number) override;
   bool number_unsigned(std::uint64_t number) override;
-  bool number_float(double, const std::string& text) override;
+  bool number_float(double number, const std::string& text) override;
   bool string(std::string& text) override;
   bool binary(nlohmann::json::binary_t&) override { return mismatch("binary"); }
   bool start_object(std::size_t) override;
@@ -190,33 +138,55 @@ class JobParser final : public nlohmann::json_sax<nlohmann::json> {
   std::string place() const;
   template <class Record>
   bool has_room(const std::vector<Record>& list);
+  bool may_take(std::uint64_t bytes, std::string_view what);
   bool may_keep(std::uint64_t bytes);
   bool fail_at(const std::string& place, const std::string& message, std::string hint = {});
+  bool fail_in(const Field& field, const std::string& message, std::string hint);
   bool mismatch(const std::string& got);
   bool missing(std::string_view name, std::string hint);
-  void store(Word number);
+  bool store(std::uint64_t number);
+  bool store_element(Word number);
+  bool store_real(float number);
+  bool store_arg(Word number, ArgForm form);
+  void store_buffer(std::uint64_t number);
   void store_item(Word number);
-  bool store_text(std::string& text);
+  bool store_path(std::string& text);
+  bool store_base64(std::string& text);
+  bool store_name(std::string& text);
+  bool store_word_of(std::span<const std::string_view> words, std::string_view text);
   bool end_buffer();
+  bool end_slice();
   bool end_item();
+  bool end_file();
+  bool end_output();
 
   // The field that is being read, as an index into fields_of(where_).
   std::size_t index() const { return static_cast<std::size_t>(field_ - fields_of(where_).data()); }
   bool has(unsigned field) const { return (seen_ >> field & 1) != 0; }
 
-  const std::string& path_;
-  std::uint64_t value_count_ = 0;
+  const std::string& name_;  // of the file, in errors
+  Reading reading_ = {};
   JobText job_ = {};
   Error error_ = {};
   Where where_ = Where::start;
-  const Field* field_ = nullptr;  // of the current object, once its key was read
-  unsigned job_seen_ = 0;         // fields of the job that were given
-  unsigned seen_ = 0;             // fields of the current entry that were given
-  std::uint64_t kept_bytes_ = 0;  // of small blocks, since the memory was last looked at
-  std::size_t entry_ = 0;         // index of the current entry in its list
+  const Field* field_ = nullptr;    // of the current object, once its key was read
+  const Field* element_ = nullptr;  // of the current list of a buffer
+  bool is_byte_list_ = false;       // whether that packs four elements into a word
+  unsigned job_seen_ = 0;           // fields of the job that were given
+  unsigned seen_ = 0;               // fields of the current entry that were given
+  std::uint64_t kept_bytes_ = 0;    // of small blocks, since the memory was last looked at
+  std::size_t entry_ = 0;           // index of the current entry in its list
   BufferText buffer_ = {};
-  abi::WorkItem item_ = {};
+  SliceText slice_ = {};  // of the current entry of `buffers`, if that is none of its own
+  OutputText output_ = {};
+  Word op_ = 0;
+  std::array<Word, abi::kSlotArgs> args_ = {};  // of the current item
+  std::size_t arg_count_ = 0;                   // of its list
+  ArgForms arg_forms_ = 0;
   backend::Origin origin_ = {};
+  std::unordered_map<std::string, Word> names_ = {};  // of handlers, with their indices
+  std::string last_name_ = {};                        // items that follow each other often share it
+  Word last_op_ = 0;
 };
 
 const Field& JobParser::expected() const {
@@ -227,15 +197,18 @@ const Field& JobParser::expected() const {
     case Where::buffer:
     case Where::file:
     case Where::item:
+    case Where::output:
       return *field_;
     case Where::buffers:
     case Where::files:
     case Where::items:
       return kEntry;
     case Where::words:
-      return kWordElement;
+      return *element_;
+    case Where::args:
+      return kArg;
     case Where::outputs:
-      return kHandleElement;
+      return kOutputEntry;
   }
   return kWhole;
 }
@@ -255,38 +228,50 @@ std::string JobParser::place() const {
     case Where::buffer:
       return entry("buffers");
     case Where::words:
-      return fmt::format("buffers[{}].u32[{}]", entry_, buffer_.words->size());
+      return fmt::format("{}[{}]", entry("buffers"),
+                         is_byte_list_ ? buffer_.byte_count : buffer_.words.size());
     case Where::files:
     case Where::file:
       return entry("files");
     case Where::items:
     case Where::item:
       return entry("items");
+    case Where::args:
+      return fmt::format("{}[{}]", entry("items"), arg_count_);
     case Where::outputs:
-      return fmt::format("outputs[{}]", job_.outputs.size());
+    case Where::output:
+      return entry("outputs");
   }
   return {};
 }
 
 bool JobParser::fail_at(const std::string& place, const std::string& message, std::string hint) {
-  error_ = job_error(path_, place, message, std::move(hint)).value();
+  error_ = job_error(name_, place, message, std::move(hint)).value();
   return false;
+}
+
+// Fails at a field of the current entry.
+bool JobParser::fail_in(const Field& field, const std::string& message, std::string hint) {
+  field_ = &field;
+  return fail_at(place(), message, std::move(hint));
+}
+
+bool JobParser::may_take(std::uint64_t bytes, std::string_view what) {
+  const auto checked = check_memory(bytes, what);
+  return checked || fail_at(place(), checked.error().message, checked.error().hint);
 }
 
 // Whether a list may grow: its memory doubles each time it is full.
 template <class Record>
 bool JobParser::has_room(const std::vector<Record>& list) {
   if (list.size() < list.capacity()) return true;
-  const auto checked = check_memory(2 * list.size() * sizeof(Record), "the list");
-  return checked || fail_at(place(), checked.error().message, checked.error().hint);
+  return may_take(2 * list.size() * sizeof(Record), "the list");
 }
 
 // Whether a small block may be kept: together they are looked at each time they have become large.
 bool JobParser::may_keep(std::uint64_t bytes) {
   kept_bytes_ += bytes;
-  if (kept_bytes_ < memory::kCheckedBytes) return true;
-  const auto checked = check_memory(std::exchange(kept_bytes_, 0), "the job");
-  return checked || fail_at(place(), checked.error().message, checked.error().hint);
+  return kept_bytes_ < memory::kCheckedBytes || may_take(std::exchange(kept_bytes_, 0), "the job");
 }
 
 bool JobParser::mismatch(const std::string& got) {
@@ -308,64 +293,173 @@ bool JobParser::boolean(bool truth) {
   return true;
 }
 
+bool JobParser::store_real(float number) {
+  const Word word = std::bit_cast<Word>(number);
+  return where_ == Where::args ? store_arg(word, ArgForm::real_number) : store_element(word);
+}
+
+// A number with a sign, which may be -0.
 bool JobParser::number_integer(std::int64_t number) {
+  ++reading_.value_count;
+  const Kind kind = expected().kind;
+  const bool is_word = number < 0 && number >= std::numeric_limits<std::int32_t>::min();
+  if (kind == Kind::integer && (is_word || number == 0)) {
+    return store_element(static_cast<Word>(number));
+  }
+  if (kind == Kind::arg && is_word) {
+    return store_arg(static_cast<Word>(number), ArgForm::negative_number);
+  }
+  if (kind == Kind::real || kind == Kind::arg) {
+    return store_real(number == 0 ? -0.0f : static_cast<float>(number));
+  }
   return mismatch(std::to_string(number));
 }
 
-bool JobParser::number_float(double, const std::string& text) {
+bool JobParser::number_float(double number, const std::string& text) {
+  ++reading_.value_count;
+  const Kind kind = expected().kind;
+  if (kind == Kind::real || kind == Kind::arg) {
+    if (const auto nearest = nearest_float(number, text)) return store_real(*nearest);
+  }
   return mismatch(text.substr(0, kShownBytes));
 }
 
 bool JobParser::number_unsigned(std::uint64_t number) {
-  ++value_count_;
+  ++reading_.value_count;
   const Field& field = expected();
-  if (field.kind != Kind::number || number < field.lowest || number > field.highest) {
-    return mismatch(std::to_string(number));
+  switch (field.kind) {
+    case Kind::number:
+      if (number < field.lowest || number > field.highest) break;
+      if (where_ == Where::words) return store_element(static_cast<Word>(number));
+      return store(number);
+    case Kind::opcode:
+    case Kind::output:
+      if (number >= field.lowest && number <= field.highest) return store(number);
+      break;
+    case Kind::integer:
+      if (number > std::numeric_limits<std::int32_t>::max()) break;
+      return store_element(static_cast<Word>(number));
+    case Kind::arg:
+      if (number <= kMaxWord) {
+        return store_arg(static_cast<Word>(number), ArgForm::unsigned_number);
+      }
+      return store_real(static_cast<float>(number));
+    case Kind::real:
+      return store_real(static_cast<float>(number));
+    case Kind::path:
+    case Kind::base64:
+    case Kind::access:
+    case Kind::rights:
+    case Kind::element:
+    case Kind::truth:
+    case Kind::list:
+    case Kind::object:
+      break;
   }
-  if (where_ == Where::words && !has_room(*buffer_.words)) return false;
-  if (where_ == Where::outputs && !has_room(job_.outputs)) return false;
-  store(static_cast<Word>(number));
-  return true;
+  return mismatch(std::to_string(number));
 }
 
-void JobParser::store(Word number) {
+bool JobParser::store(std::uint64_t number) {
+  const auto word = static_cast<Word>(number);
   switch (where_) {
-    case Where::words:
-      buffer_.words->push_back(number);
-      return;
-    case Where::outputs:
-      job_.outputs.push_back(number);
-      return;
     case Where::item:
-      return store_item(number);
+      store_item(word);
+      return true;
     case Where::buffer:
-      if (index() == buffer_handle) buffer_.handle = number;
-      if (index() == buffer_zeros) buffer_.zeros = number;
-      if (index() == buffer_tenant) buffer_.owner = number;
-      return;
+      store_buffer(number);
+      return true;
+    case Where::output:
+      output_.handle = word;
+      return true;
+    case Where::outputs:
+      output_ = {.handle = word};
+      return end_output();
     case Where::start:
     case Where::job:
     case Where::buffers:
     case Where::files:
     case Where::file:
     case Where::items:
-      return;  // a field of `files`, which this version does not use
+    case Where::words:
+    case Where::args:
+      return true;  // a field of `files`, which this version does not use
+  }
+  return true;
+}
+
+// Lists may have a hundred million elements: those of words are counted at the end.
+bool JobParser::store_element(Word number) {
+  std::vector<Word>& words = buffer_.words;
+  if (is_byte_list_) {
+    const std::size_t shift = buffer_.byte_count++ % sizeof(Word) * 8;
+    if (shift != 0) {
+      words.back() |= number << shift;
+      return true;
+    }
+  }
+  if (!has_room(words)) return false;
+  words.push_back(number);
+  return true;
+}
+
+bool JobParser::store_arg(Word number, ArgForm form) {
+  if (arg_count_ == args_.size()) {
+    return fail_at(place(), fmt::format("an item has at most {} args", args_.size()),
+                   "hand over more in a buffer");
+  }
+  arg_forms_ |= static_cast<ArgForms>(form) << 2 * arg_count_;
+  args_[arg_count_++] = number;
+  return true;
+}
+
+void JobParser::store_buffer(std::uint64_t number) {
+  const auto word = static_cast<Word>(number);
+  switch (static_cast<BufferField>(index())) {
+    case buffer_handle:
+      buffer_.handle = word;
+      return;
+    case buffer_zeros:
+      buffer_.zeros = word;
+      return;
+    case buffer_tenant:
+      buffer_.owner = word;
+      return;
+    case buffer_slice_of:
+      slice_.slice_of = word;
+      return;
+    case buffer_offset:
+      buffer_.offset = number;
+      return;
+    case buffer_length:
+      buffer_.length = number;
+      return;
+    case buffer_count:
+      slice_.count = word;
+      return;
+    case buffer_u32:
+    case buffer_i32:
+    case buffer_f32:
+    case buffer_u8:
+    case buffer_base64:
+    case buffer_file:
+    case buffer_access:
+      return;  // no numbers
   }
 }
 
 void JobParser::store_item(Word number) {
   switch (static_cast<ItemField>(index())) {
     case item_op:
-      item_.op_handle = number;
+      op_ = number;
       return;
     case item_input:
-      item_.input_handle = number;
+      args_[0] = number;
       return;
     case item_output:
-      item_.output_handle = number;
+      args_[1] = number;
       return;
     case item_param:
-      item_.param = number;
+      args_[2] = number;
       return;
     case item_tenant:
       origin_.tenant = static_cast<std::uint8_t>(number);
@@ -373,33 +467,97 @@ void JobParser::store_item(Word number) {
     case item_priority:
       origin_.priority = static_cast<std::uint8_t>(number);
       return;
+    case item_args:
+      return;  // a list
   }
 }
 
 bool JobParser::string(std::string& text) {
-  if (expected().kind != Kind::text) return mismatch(shown(text));
-  return store_text(text);
+  ++reading_.value_count;
+  reading_.is_long_text = false;
+  constexpr std::string_view kAccesses[] = {"r", "w", "rw"};
+  constexpr std::string_view kRights[] = {"r", "rw"};
+  switch (expected().kind) {
+    case Kind::path:
+      return store_path(text);
+    case Kind::base64:
+      return store_base64(text);
+    case Kind::opcode:
+      return store_name(text);
+    case Kind::real:
+    case Kind::arg:
+      if (const auto special = special_float(text)) return store_real(*special);
+      break;
+    case Kind::access:
+      return store_word_of(kAccesses, text);
+    case Kind::rights:
+      buffer_.access = text == "r" ? memory::Access::read : memory::Access::read_write;
+      return store_word_of(kRights, text);
+    case Kind::element:
+      for (std::size_t i = 0; i < kElements.size(); ++i) {
+        if (text != kElements[i].name) continue;
+        output_.element = static_cast<Element>(i);
+        return true;
+      }
+      break;
+    case Kind::number:
+    case Kind::integer:
+    case Kind::truth:
+    case Kind::list:
+    case Kind::object:
+    case Kind::output:
+      break;
+  }
+  return mismatch(shown(text));
 }
 
-bool JobParser::store_text(std::string& text) {
-  if (where_ == Where::file && index() == file_access) {
-    if (text == "r" || text == "w" || text == "rw") return true;
-    return mismatch(shown(text));
-  }
+bool JobParser::store_word_of(std::span<const std::string_view> words, std::string_view text) {
+  return std::ranges::find(words, text) != words.end() || mismatch(shown(text));
+}
+
+bool JobParser::store_path(std::string& text) {
   if (text.empty()) return fail_at(place(), "the path is empty", "give the path of a file");
   if (text.size() > kMaxPathBytes || text.find('\0') != text.npos) {
     return fail_at(place(), fmt::format("{} is not a path", shown(text)),
                    fmt::format("a path has at most {} bytes, none of them 0", kMaxPathBytes));
   }
   if (where_ == Where::buffer) buffer_.file = std::move(text);
-  if (where_ == Where::job) (index() == handlers ? job_.handlers : job_.items_file) = text;
+  if (where_ == Where::output) output_.file = std::move(text);
+  if (where_ == Where::job) (index() == job_handlers ? job_.handlers : job_.items_file) = text;
+  return true;
+}
+
+bool JobParser::store_base64(std::string& text) {
+  if (!may_take(base64_bytes(text), "the buffer")) return false;
+  auto words = decode_base64(text);
+  if (!words) return fail_at(place(), words.error().message, words.error().hint);
+  buffer_.words = std::move(*words);
+  buffer_.byte_count = base64_bytes(text);
+  text = {};  // may be the largest allocation of the process
+  return true;
+}
+
+// Handlers are known once the whole job has been read: until then names have numbers.
+bool JobParser::store_name(std::string& text) {
+  if (last_op_ == 0 || text != last_name_) {
+    const auto [place, is_new] = names_.try_emplace(text, static_cast<Word>(names_.size()));
+    if (is_new) {
+      if (!may_keep(2 * text.size() + sizeof(std::string)) || !has_room(job_.names)) return false;
+      job_.names.push_back(text);
+    }
+    last_name_ = text;
+    last_op_ = abi::kReservedOpcodeBit | place->second;
+  }
+  op_ = last_op_;
   return true;
 }
 
 // --- structure -----------------------------------------------------------------------------------
 
 bool JobParser::start_object(std::size_t) {
-  if (expected().kind != Kind::object) return mismatch("an object");
+  if (expected().kind != Kind::object && expected().kind != Kind::output) {
+    return mismatch("an object");
+  }
   field_ = nullptr;
   seen_ = 0;
   switch (where_) {
@@ -408,36 +566,45 @@ bool JobParser::start_object(std::size_t) {
       return true;
     case Where::buffers:
       where_ = Where::buffer;
-      buffer_ = {};
+      buffer_ = {.entry = static_cast<Word>(entry_)};
+      slice_ = {.entry = static_cast<Word>(entry_)};
       return true;
     case Where::files:
       where_ = Where::file;
       return true;
     case Where::items:
       where_ = Where::item;
-      item_ = {};
+      op_ = 0;
+      args_.fill(0);
+      arg_count_ = 0;
+      arg_forms_ = 0;
       origin_ = {};
+      return true;
+    case Where::outputs:
+      where_ = Where::output;
+      output_ = {};
       return true;
     case Where::job:
     case Where::buffer:
     case Where::words:
     case Where::file:
     case Where::item:
-    case Where::outputs:
+    case Where::args:
+    case Where::output:
       break;
   }
   return mismatch("an object");
 }
 
 bool JobParser::key(std::string& name) {
-  ++value_count_;
+  ++reading_.value_count;
   const auto fields = fields_of(where_);
   const auto found = std::ranges::find(fields, std::string_view(name), &Field::name);
   field_ = nullptr;
   if (found == fields.end()) {
     const std::string around = place();
     return fail_at(fmt::format("{}{}{}", around, around.empty() ? "" : ".", shown_key(name)),
-                   "unknown key", fmt::format("the keys are {}", names_of(fields)));
+                   "unknown key", keys_hint(name, fields));
   }
   field_ = &*found;
   unsigned& seen = where_ == Where::job ? job_seen_ : seen_;
@@ -447,44 +614,86 @@ bool JobParser::key(std::string& name) {
     return fail_at(place(), "the buffer already has a source of words", kOneSource);
   }
   seen |= bit;
+  if (where_ == Where::item && has(item_args) && (seen & kNamedArgs) != 0) {
+    return fail_at(place(), "an item has either args or input, output and param",
+                   "args[0] is input, args[1] output and args[2] param: \"args\": [1, 2, 7]");
+  }
+  reading_.is_long_text = field_->kind == Kind::base64;
   return true;
 }
 
 bool JobParser::start_array(std::size_t) {
   if (expected().kind != Kind::list) return mismatch("a list");
-  entry_ = where_ == Where::job ? 0 : entry_;
   if (where_ == Where::buffer) {
-    buffer_.words.emplace();
+    element_ = &kListElements[index() - buffer_u32];
+    is_byte_list_ = index() == buffer_u8;
     where_ = Where::words;
     return true;
   }
+  if (where_ == Where::item) {
+    where_ = Where::args;
+    return true;
+  }
+  entry_ = 0;
   const auto list = static_cast<JobField>(index());
   field_ = nullptr;
-  if (list == buffers) where_ = Where::buffers;
-  if (list == files) where_ = Where::files;
-  if (list == items) where_ = Where::items;
-  if (list == outputs) where_ = Where::outputs;
-  job_.has_items = job_.has_items || list == items;
+  if (list == job_buffers) where_ = Where::buffers;
+  if (list == job_files) where_ = Where::files;
+  if (list == job_items) where_ = Where::items;
+  if (list == job_outputs) where_ = Where::outputs;
+  job_.has_items = job_.has_items || list == job_items;
   return true;
 }
 
 bool JobParser::end_array() {
-  where_ = where_ == Where::words ? Where::buffer : Where::job;
+  if (where_ == Where::words && !is_byte_list_) {
+    buffer_.byte_count = buffer_.words.size() * sizeof(Word);
+  }
+  where_ = where_ == Where::words  ? Where::buffer
+           : where_ == Where::args ? Where::item
+                                   : Where::job;
   return true;
 }
 
 bool JobParser::end_object() {
   field_ = nullptr;
-  if (where_ == Where::buffer) return end_buffer();
-  if (where_ == Where::item) return end_item();
-  if (where_ == Where::job) {
-    where_ = Where::start;
-    return true;
+  switch (where_) {
+    case Where::buffer:
+      return has(buffer_slice_of) ? end_slice() : end_buffer();
+    case Where::item:
+      return end_item();
+    case Where::file:
+      return end_file();
+    case Where::output:
+      if (!has(output_handle)) return missing("handle", "give the output the handle of a buffer");
+      where_ = Where::outputs;
+      return end_output();
+    case Where::start:
+    case Where::job:
+    case Where::buffers:
+    case Where::words:
+    case Where::files:
+    case Where::items:
+    case Where::args:
+    case Where::outputs:
+      break;
   }
+  where_ = Where::start;
+  return true;
+}
+
+bool JobParser::end_file() {
   if (!has(file_handle)) return missing("handle", "give the file a handle and a path");
   if (!has(file_path)) return missing("path", "give the file a handle and a path");
   where_ = Where::files;
   ++job_.file_count;
+  ++entry_;
+  return true;
+}
+
+bool JobParser::end_output() {
+  if (!may_keep(output_.file.size()) || !has_room(job_.outputs)) return false;
+  job_.outputs.push_back(std::move(output_));
   ++entry_;
   return true;
 }
@@ -494,10 +703,18 @@ bool JobParser::end_buffer() {
     return missing("handle", "give the buffer a handle, by which items name it");
   if ((seen_ & kSources) == 0)
     return fail_at(place(), "the buffer has no source of words", kOneSource);
+  for (const BufferField part : {buffer_offset, buffer_length, buffer_count}) {
+    if (!has(part) || (has(buffer_file) && part != buffer_count)) continue;
+    return fail_in(kBufferFields[part], "the buffer has no part",
+                   "offset and length belong to file and slice_of, count to slice_of");
+  }
+  buffer_.source = has(buffer_file)    ? Source::file
+                   : has(buffer_zeros) ? Source::zeros
+                                       : Source::data;
+  buffer_.source_field = static_cast<std::uint8_t>(std::countr_zero(seen_ & kSources));
   // The vector grew by doubling; unused capacity would stay for the whole run.
-  if (buffer_.words) buffer_.words->shrink_to_fit();
-  const std::size_t words = buffer_.words ? buffer_.words->size() : 0;
-  if (!may_keep(words * sizeof(Word) + buffer_.file.value_or("").size()) ||
+  buffer_.words.shrink_to_fit();
+  if (!may_keep(buffer_.words.size() * sizeof(Word) + buffer_.file.size()) ||
       !has_room(job_.buffers)) {
     return false;
   }
@@ -507,22 +724,67 @@ bool JobParser::end_buffer() {
   return true;
 }
 
+bool JobParser::end_slice() {
+  if (!has(buffer_handle))
+    return missing("handle", "give the slice a handle, by which items name it");
+  if (!has(buffer_length)) return missing("length", "give the slice its length in words");
+  if (buffer_.length == 0) {
+    return fail_in(kBufferFields[buffer_length], "a slice has at least one word",
+                   "slices count words of 4 bytes");
+  }
+  for (const BufferField right : {buffer_access, buffer_tenant}) {
+    if (!has(right)) continue;
+    return fail_in(kBufferFields[right], "a slice has the access and the tenant of its buffer",
+                   "give them to the buffer that slice_of names");
+  }
+  slice_.handle = buffer_.handle;
+  slice_.offset = buffer_.offset;
+  slice_.length = buffer_.length;
+  if (slice_.count - 1 > memory::kMaxHandle - slice_.handle) {
+    return fail_in(kBufferFields[buffer_count],
+                   fmt::format("the handles of the slices end behind {}", memory::kMaxHandle),
+                   "handles of a family follow each other: give it a lower handle");
+  }
+  if (!has_room(job_.slices)) return false;
+  job_.slices.push_back(slice_);
+  where_ = Where::buffers;
+  ++entry_;
+  return true;
+}
+
+// Appends to a list that has an element for each item once one is not the default.
+template <class Value>
+void append_rare(std::vector<Value>& list, std::size_t item, const Value& value) {
+  if (list.empty() && value == Value{}) return;
+  list.resize(item);
+  list.push_back(value);
+}
+
 bool JobParser::end_item() {
   if (!has(item_op)) return missing("op", "give the item an op, the opcode of its handler");
-  if (job_.items.size() == kMaxRunItems) {
+  const std::size_t item = job_.items.size();
+  if (item == kMaxRunItems) {
     return fail_at(place(), fmt::format("a run has at most {} items", grouped(kMaxRunItems)),
                    "split the job into several");
   }
-  if (!has_room(job_.items) || !has_room(job_.origins)) return false;
-  // Origins take memory only if an item of the job has one; few jobs do.
-  if (origin_ != backend::Origin{} && job_.origins.empty()) {
-    if (!may_keep(job_.items.size() * sizeof(backend::Origin))) return false;
-    job_.origins.resize(job_.items.size());
-    job_.origins.push_back(origin_);
-  } else if (!job_.origins.empty()) {
-    job_.origins.push_back(origin_);
+  std::size_t used = has(item_args) ? arg_count_ : kCompactArgs;
+  while (used > 0 && args_[used - 1] == 0) --used;
+  const auto arg_count = static_cast<std::uint8_t>(has(item_args) ? arg_count_ + 1 : 0);
+  // These take memory only if an item of the job has one that is not the default; few jobs do.
+  const bool first_origin = origin_ != backend::Origin{} && job_.origins.empty();
+  if (first_origin && !may_keep(item * sizeof(backend::Origin))) return false;
+  if (arg_count != 0 && job_.arg_counts.empty() && !may_keep(item)) return false;
+  const bool first_forms = arg_forms_ != 0 && job_.arg_forms.empty();
+  if (first_forms && !may_keep(item * sizeof(ArgForms))) return false;
+  const std::uint64_t growth = job_.items.growth_bytes(used);
+  if ((growth != 0 && !may_take(growth, "the list")) || !has_room(job_.origins) ||
+      !has_room(job_.arg_counts) || !has_room(job_.arg_forms)) {
+    return false;
   }
-  job_.items.push_back(item_);
+  append_rare(job_.origins, item, origin_);
+  append_rare(job_.arg_counts, item, arg_count);
+  append_rare(job_.arg_forms, item, arg_forms_);
+  job_.items.add(op_, std::span(args_).first(used));
   where_ = Where::items;
   ++entry_;
   return true;
@@ -543,7 +805,7 @@ bool JobParser::parse_error(std::size_t, const std::string& token,
     message += fmt::format("; {}", text.substr(begin, kShownBytes));
     if (text.size() > begin + kShownBytes) message += "...";
   }
-  error_ = job_error(path_, {}, message, "a job file is JSON text").value();
+  error_ = job_error(name_, {}, message, "a job file is JSON text").value();
   return false;
 }
 
@@ -552,23 +814,16 @@ bool JobParser::parse_error(std::size_t, const std::string& token,
 // Reads the file piece by piece for the parser, and keeps the error of a failed read.
 class FileText final : public std::streambuf {
  public:
-  // `value_count` is the number of values that the parser has read so far.
-  FileText(InputFile file, const std::uint64_t* value_count)
-      : file_(std::move(file)), value_count_(value_count) {}
+  FileText(InputFile file, const std::string& name, const Reading* reading)
+      : file_(std::move(file)), name_(name), reading_(reading) {}
   const Result<std::size_t>& last_read() const { return last_read_; }
 
  protected:
   int_type underflow() override {
-    // The parser keeps a text until it ends, and a pipe may hold one that never does.
-    if (*value_count_ != seen_values_) bytes_since_value_ = 0;
-    seen_values_ = *value_count_;
+    if (reading_->value_count != seen_values_) bytes_since_value_ = 0;
+    seen_values_ = reading_->value_count;
     if (last_read_) bytes_since_value_ += *last_read_;
-    if (bytes_since_value_ > kMaxTokenBytes) {
-      last_read_ =
-          job_error(file_.path(), {},
-                    fmt::format("more than {} bytes hold no value", grouped(kMaxTokenBytes)),
-                    "a job file is JSON text; its longest texts are paths");
-    }
+    if (last_read_) check_length();
     if (last_read_) last_read_ = file_.read(std::as_writable_bytes(std::span(bytes_)));
     if (!last_read_ || *last_read_ == 0) return traits_type::eof();
     setg(bytes_.data(), bytes_.data(), bytes_.data() + *last_read_);
@@ -576,10 +831,30 @@ class FileText final : public std::streambuf {
   }
 
  private:
+  // The parser keeps a text until it ends, and a pipe may hold one that never does.
+  void check_length() {
+    if (bytes_since_value_ <= kMaxTokenBytes) {
+      checked_bytes_ = memory::kCheckedBytes;
+    } else if (!reading_->is_long_text) {
+      last_read_ = job_error(
+          name_, {}, fmt::format("more than {} bytes hold no value", grouped(kMaxTokenBytes)),
+          "a job file is JSON text; its longest texts are paths and base64");
+    } else if (bytes_since_value_ >= checked_bytes_) {
+      // The parser keeps the text twice, in memory that it doubles.
+      checked_bytes_ = 2 * bytes_since_value_;
+      const auto checked = check_memory(2 * checked_bytes_, "the text in base64");
+      if (!checked) {
+        last_read_ = job_error(name_, {}, checked.error().message, checked.error().hint);
+      }
+    }
+  }
+
   InputFile file_;
-  const std::uint64_t* const value_count_;
+  const std::string& name_;
+  const Reading* const reading_;
   std::uint64_t seen_values_ = 0;
   std::uint64_t bytes_since_value_ = 0;
+  std::uint64_t checked_bytes_ = memory::kCheckedBytes;  // of a long text that fit
   Result<std::size_t> last_read_ = std::size_t{0};
   std::array<char, 1 << 16> bytes_ = {};
 };
@@ -593,10 +868,11 @@ Failure job_error(const std::string& path, const std::string& place, const std::
               std::move(hint));
 }
 
-Result<JobText> parse_job(const std::string& path) {
-  InputFile file = EVERKERNEL_TRY(InputFile::open(path));
-  JobParser parser(path);
-  const auto text = std::make_unique<FileText>(std::move(file), &parser.value_count());
+Result<JobText> parse_job(const std::string& path, const std::string& name) {
+  InputFile file =
+      EVERKERNEL_TRY(path == kStandardInput ? InputFile::standard_input() : InputFile::open(path));
+  JobParser parser(name);
+  const auto text = std::make_unique<FileText>(std::move(file), name, &parser.reading());
   std::istream stream(text.get());
   const bool parsed = nlohmann::json::sax_parse(stream, &parser);
   if (!text->last_read()) return Failure(text->last_read().error());

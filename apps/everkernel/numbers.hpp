@@ -24,7 +24,7 @@ Result<Word> parse_opcode(std::string_view option, std::string_view text);
 Result<Word> parse_priority(std::string_view option, std::string_view text);
 /// A decimal number of bytes below 2^63, optionally followed by KiB, MiB or GiB.
 Result<std::uint64_t> parse_bytes(std::string_view option, std::string_view text);
-/// A decimal number, optionally with a point, followed by ns, us, ms, s or m.
+/// A decimal number, optionally with a point, followed by ns, us, ms, s, m or h.
 Result<std::chrono::nanoseconds> parse_duration(std::string_view option, std::string_view text);
 
 /// The text in single quotes; bytes that would garble a terminal are written as \xNN.

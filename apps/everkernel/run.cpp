@@ -17,6 +17,7 @@
 #include "handler_file.hpp"
 #include "interrupt.hpp"
 #include "job.hpp"
+#include "output_files.hpp"
 #include "progress.hpp"
 #include "run_outcome.hpp"
 
@@ -80,21 +81,32 @@ JobLimits limits_of(const RunArguments& arguments) {
 }
 
 // The outputs are copied for the report after the run: too late to find that they do not fit.
-Result<void> check_outputs(const RunArguments& arguments, const Job& job) {
+Result<void> check_outputs(const RunArguments& arguments, const Job& job, const OutputPlan& plan) {
   // The text of a word has up to 11 characters.
   const std::uint64_t bytes_per_word = sizeof(Word) + (arguments.json ? 11 : 0);
-  std::unordered_map<Word, std::uint64_t> lengths;
-  for (const JobBuffer& buffer : job.buffers) lengths.emplace(buffer.handle, buffer.word_count);
   std::uint64_t bytes = 0;
-  for (const Word handle : job.outputs) bytes += lengths.at(handle) * bytes_per_word;
+  for (const std::uint64_t count : plan.byte_counts) {
+    bytes += (count / sizeof(Word) + 1) * bytes_per_word;
+  }
   return check_memory(bytes, fmt::format("{}: outputs", job.path));
 }
 
+// Buffers that are parts of others.
+Result<void> make_slices(const Job& job) {
+  if (job.slices.empty()) return {};
+  return job_error(job.path, fmt::format("buffers[{}].slice_of", job.slices.front().entry),
+                   "this version has no slices of buffers",
+                   "give every part a buffer of its own: \"file\" takes \"offset\" and \"length\"");
+}
+
 Result<std::vector<DataBuffer>> make_buffers(Megakernel& kernel, Job& job) {
+  EVERKERNEL_TRY(make_slices(job));
   std::vector<DataBuffer> buffers;
   for (JobBuffer& given : job.buffers) {
-    DataBuffer buffer = EVERKERNEL_TRY(kernel.create_buffer(
-        {.handle = given.handle, .word_count = given.word_count, .owner = given.owner}));
+    DataBuffer buffer = EVERKERNEL_TRY(kernel.create_buffer({.handle = given.handle,
+                                                             .word_count = given.word_count,
+                                                             .access = given.access,
+                                                             .owner = given.owner}));
     if (!given.words.empty()) EVERKERNEL_TRY(buffer.write(0, given.words));
     given.words = {};  // copied to the buffer; often the largest allocation of the process
     buffers.push_back(std::move(buffer));
@@ -124,35 +136,23 @@ Result<RunReport> run_items(Megakernel& kernel, const RunArguments& arguments, c
   if (bar.is_shown()) {
     options.progress = [&bar](const RunProgress& progress) { bar.update(progress); };
   }
-  return kernel.run(job.items, options);
+  return kernel.run(job.items.compact(), options);  // read_job() refuses wider items
 }
 
-Result<void> read_outputs(std::span<const DataBuffer> buffers, RunOutcome& outcome) {
+Result<void> read_outputs(std::span<const DataBuffer> buffers, const OutputPlan& plan,
+                          RunOutcome& outcome) {
   std::unordered_map<Word, const DataBuffer*> by_handle;
   for (const DataBuffer& buffer : buffers) by_handle.emplace(buffer.handle(), &buffer);
-  for (const Word handle : outcome.job.outputs) {
-    const DataBuffer* const buffer = by_handle.at(handle);
-    RunOutput output{.handle = handle, .words = std::vector<Word>(buffer->word_count())};
+  for (std::size_t i = 0; i < outcome.job.outputs.size(); ++i) {
+    const OutputText& given = outcome.job.outputs[i];
+    const DataBuffer* const buffer = by_handle.at(given.handle);
+    RunOutput output{.handle = given.handle,
+                     .element = given.element,
+                     .byte_count = plan.byte_counts[i],
+                     .words = std::vector<Word>(buffer->word_count())};
     if (!output.words.empty()) EVERKERNEL_TRY(buffer->read(0, output.words));
     outcome.outputs.push_back(std::move(output));
   }
-  return {};
-}
-
-std::string file_name(Word handle) {
-  return fmt::format("buffer-{}.bin", handle);
-}
-
-// Writes the outputs; a failure leaves the names of no files for the report.
-Result<void> write_outputs(OutputFolder& folder, RunOutcome& outcome) {
-  std::vector<WrittenFile> files;
-  for (const RunOutput& output : outcome.outputs) {
-    const auto bytes = std::as_bytes(std::span(output.words));
-    std::string path = EVERKERNEL_TRY(folder.stage(file_name(output.handle), bytes));
-    files.push_back({.path = std::move(path), .bytes = bytes.size()});
-  }
-  EVERKERNEL_TRY(folder.commit());
-  outcome.files = std::move(files);
   return {};
 }
 
@@ -160,6 +160,7 @@ Result<Ending> run(const RunArguments& arguments) {
   CommandTimes times;
   EVERKERNEL_TRY(check_usage(arguments));
   Job job = EVERKERNEL_TRY(read_job(arguments.job, limits_of(arguments)));
+  const OutputPlan plan = EVERKERNEL_TRY(plan_outputs(job, arguments.outputs));
   times.read_job = times.total();
   const ChosenBackend chosen = EVERKERNEL_TRY(choose_backend(arguments.backend));
   // A run compiles its own code if that pays; the kernel itself need not be compiled.
@@ -173,18 +174,16 @@ Result<Ending> run(const RunArguments& arguments) {
        .execution = execution,
        .compile_timeout = std::chrono::nanoseconds(0)}));  // the time limit covers compiling
   const std::vector<DataBuffer> buffers = EVERKERNEL_TRY(make_buffers(kernel, job));
-  EVERKERNEL_TRY(check_outputs(arguments, job));
+  EVERKERNEL_TRY(check_outputs(arguments, job, plan));
   // From here on a signal ends the run, not the process: what is done is written.
   const Interrupt interrupt;
   // Opened before the run, which may take an hour: a folder that cannot be written is reported at
   // once.
   std::optional<OutputFolder> folder;
-  if (arguments.outputs) folder.emplace(EVERKERNEL_TRY(OutputFolder::open(*arguments.outputs)));
+  if (plan.folder) folder.emplace(EVERKERNEL_TRY(OutputFolder::open(*plan.folder)));
   times.prepare = times.total() - times.read_job;
 
-  if (folder) {
-    for (const Word handle : job.outputs) EVERKERNEL_TRY(folder->check(file_name(handle)));
-  }
+  if (folder) EVERKERNEL_TRY(check_files(*folder, plan));
   const RunReport report = EVERKERNEL_TRY(run_items(kernel, arguments, job, interrupt));
   const auto outputs_begin = times.total();
   const backend::Capabilities& capabilities = chosen.backend->capabilities();
@@ -194,11 +193,11 @@ Result<Ending> run(const RunArguments& arguments) {
                      .backend_reason = chosen.reason,
                      .device = capabilities.device,
                      .lineage = arguments.lineage};
-  EVERKERNEL_TRY(read_outputs(buffers, outcome));
+  EVERKERNEL_TRY(read_outputs(buffers, plan, outcome));
   Delivery delivery{.report_name = arguments.json ? "report.json" : "report.txt"};
   if (folder) {
     delivery.folder = &*folder;
-    delivery.files_written = write_outputs(*folder, outcome);
+    delivery.files_written = write_outputs(*folder, plan, outcome);
   }
   times.outputs = times.total() - outputs_begin;
   outcome.times = times;
@@ -210,7 +209,8 @@ Result<Ending> run(const RunArguments& arguments) {
 }
 
 void add_options(Command& command, RunArguments& arguments) {
-  command.add_path("JOB", arguments.job, "The job, a JSON file (docs/running-jobs.md)");
+  command.add_path("JOB", arguments.job,
+                   "The job, a JSON file (docs/running-jobs.md); - is standard input");
   command.add_duration("--max-wall-time", arguments.timeout,
                        "Time limit, such as 500ms, 10s or 2h; an hour by default.\n"
                        "Items that have not ended by then remain");
@@ -234,8 +234,8 @@ void add_options(Command& command, RunArguments& arguments) {
   command.add_bytes("--handlers-limit", arguments.handlers_limit,
                     "Longest file of handlers, 64MiB by default");
   command.add_folder("--outputs", arguments.outputs,
-                     "Folder to write the outputs of the job to; created if it does\n"
-                     "not exist");
+                     "Folder to write the outputs of the job to, created if it does\n"
+                     "not exist; or a file FILE.npz that has them all, for numpy");
   command.add_backend(arguments.backend);
   command.add_json(arguments.json);
 }
@@ -252,10 +252,14 @@ Command run_command() {
       "describes all of its fields, and the report):\n"
       "  { \"handlers\": \"ops.ek\",\n"
       "    \"buffers\": [ {\"handle\": 1, \"u32\": [1, 2, 3]}, {\"handle\": 2, \"zeros\": 3} ],\n"
-      "    \"items\": [ {\"op\": 64, \"input\": 1, \"output\": 2} ],\n"
+      "    \"items\": [ {\"op\": \"scale\", \"input\": 1, \"output\": 2, \"param\": 10} ],\n"
       "    \"outputs\": [2] }\n"
-      "Example:\n"
+      "A buffer is a list (u32, i32, f32, u8), base64, zeros, or a file (offset, length; .npy).\n"
+      "An op is a name or a number; an item has input, output and param, or args. An output is a\n"
+      "handle, or {\"handle\": 2, \"file\": \"labels.npy\", \"type\": \"f32\"}.\n"
+      "Examples:\n"
       "  everkernel run job.json --outputs results\n"
+      "  make_job | everkernel run - --outputs results.npz\n"
       "Exit status:\n"
       "  0  every item is processed\n"
       "  1  items ended as FAULT or have not ended (the time limit was reached, or the first\n"

@@ -59,15 +59,16 @@ class Rules {
     }
     // Backwards: items that run after an item did not contribute to its output.
     for (std::size_t i = region.items.size(); i-- > 0;) {
-      const abi::WorkItem& item = outcome_.job.items[region.items[i]];
-      const auto output = outputs.find(item.output_handle);
+      const Word item = region.items[i];
+      const Word opcode = outcome_.job.items.op(item);
+      const auto output = outputs.find(outcome_.job.items.arg(item, 1));
       if (output != outputs.end()) {
         for (std::size_t rule = 0; rule < from.size(); ++rule) {
           output->second[rule] = output->second[rule] || from[rule];
         }
       }
-      if (i > 0 && !runs_before(region.items.first(i), item.op_handle)) {
-        from[by_opcode_[item.op_handle]] = false;
+      if (i > 0 && !runs_before(region.items.first(i), opcode)) {
+        from[by_opcode_[opcode]] = false;
       }
     }
   }
@@ -78,8 +79,8 @@ class Rules {
     return (region.wide[rule.bit / 64] >> (rule.bit % 64) & 1) != 0;
   }
   bool runs_before(std::span<const Word> items, Word opcode) const {
-    return std::ranges::any_of(
-        items, [&](Word item) { return outcome_.job.items[item].op_handle == opcode; });
+    return std::ranges::any_of(items,
+                               [&](Word item) { return outcome_.job.items.op(item) == opcode; });
   }
 
   const RunOutcome& outcome_;
@@ -91,12 +92,12 @@ std::string origins_text(const RunOutcome& outcome, std::span<const Rule> rules,
                          const std::map<Word, std::vector<bool>>& outputs) {
   if (outputs.empty()) return {};
   Table table({{"output", Align::right}, {"came from"}}, 1);
-  for (const Word handle : outcome.job.outputs) {
+  for (const OutputText& output : outcome.job.outputs) {
     std::string names;
     for (std::size_t i = 0; i < rules.size(); ++i) {
-      if (outputs.at(handle)[i]) names += (names.empty() ? "" : ", ") + rules[i].names;
+      if (outputs.at(output.handle)[i]) names += (names.empty() ? "" : ", ") + rules[i].names;
     }
-    table.add({std::to_string(handle), names.empty() ? "nothing" : names});
+    table.add({std::to_string(output.handle), names.empty() ? "nothing" : names});
   }
   return table.text(2);
 }
@@ -108,7 +109,9 @@ std::string lineage_text(const RunOutcome& outcome) {
   if (!outcome.lineage || report.lineage_rules.empty()) return {};
   Rules rules(outcome);
   std::map<Word, std::vector<bool>> outputs;
-  for (const Word handle : outcome.job.outputs) outputs[handle].resize(rules.rows().size());
+  for (const OutputText& output : outcome.job.outputs) {
+    outputs[output.handle].resize(rules.rows().size());
+  }
   for (std::size_t i = 0; i < report.region_count(); ++i) rules.add(report.region(i), outputs);
   Table table({{"rule"},
                {"opcode", Align::right},

@@ -14,7 +14,10 @@ namespace everkernel::cli {
 /// The words of an output of the job.
 struct RunOutput {
   Word handle = 0;
+  Element element = Element::u32;  ///< of its file, if that says a type
+  std::uint64_t byte_count = 0;    ///< its length; the last word may be padded
   std::vector<Word> words = {};
+  std::string file = {};  ///< path of the file it was written to; empty if there is none
 };
 
 /// Where the time of the command went beside the run.

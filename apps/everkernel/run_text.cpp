@@ -245,8 +245,7 @@ std::string records_text(const RunOutcome& outcome, std::vector<Column> columns,
   Table table(std::move(columns));
   for (const auto& [item, first, second, third] : records) {
     const bool is_known = item < outcome.job.items.size();
-    table.add({grouped(item),
-               is_known ? handler_name(outcome.job, outcome.job.items[item].op_handle) : "",
+    table.add({grouped(item), is_known ? handler_name(outcome.job, outcome.job.items.op(item)) : "",
                grouped(first), grouped(second), grouped(third)});
   }
   return table.text(2) + more_line(all - records.size());
@@ -321,8 +320,7 @@ std::string outputs_text(const RunOutcome& outcome) {
       words += fmt::format("{}{}", words.empty() ? "" : " ", word);
     }
     if (output.words.size() > kShownWords) words += " ...";
-    table.add({std::to_string(output.handle), grouped(output.words.size()), words,
-               i < outcome.files.size() ? outcome.files[i].path : ""});
+    table.add({std::to_string(output.handle), grouped(output.words.size()), words, output.file});
   }
   return "\noutputs\n" + table.text(2) + more_line(outcome.outputs.size() - shown);
 }

@@ -8,8 +8,8 @@
 
 #include "everkernel/ir/detail/vocabulary_tables.hpp"
 #include "everkernel/ir/limits.hpp"
+#include "ir/foreign_words.hpp"
 #include "ir/parser.hpp"
-#include "ir/suggestion.hpp"
 
 namespace everkernel::ir {
 namespace {

@@ -18,9 +18,9 @@
 #include "everkernel/ir/printer.hpp"
 #include "ir/definitions.hpp"
 #include "ir/effect_rules.hpp"
+#include "ir/foreign_words.hpp"
 #include "ir/recovery.hpp"
 #include "ir/reporter.hpp"
-#include "ir/suggestion.hpp"
 #include "ir/type_rules.hpp"
 #include "ir/walk.hpp"
 

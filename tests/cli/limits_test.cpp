@@ -166,10 +166,25 @@ TEST_F(Limits, a_job_text_without_end_is_refused) {
   expect_refused(outcome, "more than 1,048,576 bytes hold no value");
 }
 
+TEST_F(Limits, base64_without_end_is_refused) {
+  const Outcome outcome =
+      run({.program = "/bin/sh",
+           .args = {"-c", fmt::format("(printf '{{\"buffers\": [{{\"base64\": \"'; "
+                                      "yes AAAA | tr -d '\\n') | '{}' run - --memory-limit 100MiB",
+                                      built_path("everkernel"))},
+           .folder = dir.path()});
+  expect_refused(outcome, "error: standard input: the text in base64: needs");
+  EXPECT_NE(outcome.err.find("--memory-limit"), std::string::npos) << outcome.err;
+}
+
 // Each list of a job may fill the memory.
 TEST_F(Limits, lists_of_a_job_without_end_are_refused) {
   const std::vector<std::pair<const char*, const char*>> lists = {
       {"outputs", "1,"},
+      {"outputs", R"({\"handle\": 1, \"file\": \"abc\"},)"},
+      {"items", R"({\"op\": \"x\", \"args\": [1,2,3,4,5,6,7,8,9,10,11,12]},)"},
+      {"buffers", R"({\"handle\": 1, \"slice_of\": 1, \"length\": 1, \"count\": 7},)"},
+      {"buffers", R"({\"handle\": 1, \"f32\": [0.5,-1,1e9,7,8,9,10,11,12,13,14,15,16,1,1,1]},)"},
       {"items", R"({\"op\": 65, \"tenant\": 1},)"},
       {"buffers", R"({\"handle\": 1, \"u32\": [1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]},)"}};
   for (const auto& [list, entry] : lists) {

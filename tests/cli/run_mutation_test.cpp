@@ -13,11 +13,15 @@ namespace {
 constexpr std::string_view kJob =
     R"({"handlers": "ops.ek",
  "buffers": [{"handle": 1, "u32": [1, 2, 3]}, {"handle": 2, "zeros": 4, "tenant": 0},
-             {"handle": 3, "file": "data.bin"}],
+             {"handle": 3, "file": "data.bin", "offset": 1, "length": 9},
+             {"handle": 4, "i32": [-1, 2], "access": "r"}, {"handle": 5, "f32": [1.5, "nan"]},
+             {"handle": 6, "u8": [1, 2, 255]}, {"handle": 7, "base64": "AQIDBA=="},
+             {"handle": 8, "file": "data.npy"}],
  "files": [],
  "items": [{"op": 64, "input": 1, "output": 2, "param": 7, "tenant": 0, "priority": 2},
-           {"op": 65, "output": 3}, {"op": 0}],
- "items_file": "items.bin", "ordered": true, "outputs": [2, 3]})";
+           {"op": "inc", "output": 3}, {"op": "add", "args": [8, 6, 1]}, {"op": 0}],
+ "items_file": "items.bin", "ordered": true,
+ "outputs": [2, 3, {"handle": 6, "file": "six.npy", "type": "u8"}]})";
 
 constexpr std::string_view kPieces[] = {"{",
                                         "}",
@@ -38,6 +42,18 @@ constexpr std::string_view kPieces[] = {"{",
                                         "\"items\"",
                                         "\"zeros\": 9999999",
                                         "{\"op\": 65, \"output\": 2},",
+                                        "\"args\": [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12],",
+                                        "\"op\": \"add\"",
+                                        "\"args\": [-1, 1.5, \"nan\", 4294967296],",
+                                        "{\"handle\": 9, \"slice_of\": 1, \"length\": 2},",
+                                        "\"count\": 2147483647,",
+                                        "\"offset\": 9223372036854775807,",
+                                        "\"base64\": \"//==\",",
+                                        "\"u8\": [",
+                                        "\"f32\": [-0.0, 1e-50, \"inf\", 3.5e38,",
+                                        "\"file\": \"items.bin\",",
+                                        ".npy",
+                                        "-2147483648",
                                         "\xff",
                                         "\\u0000",
                                         "2147483647",
@@ -78,6 +94,10 @@ class MutatedJobs : public RunProgram {
                "handler add = 64 pure { for i in 0 .. len(input) { output[i] = input[i] + param; } "
                "}\nhandler inc = 65 { output[0] = output[0] + 1; }\n");
     dir.write("data.bin", bytes_of({7, 8, 9}));
+    using std::string_literals::operator""s;
+    std::string header = "{'descr': '<i4', 'fortran_order': False, 'shape': (3,)}";
+    header.resize(117, ' ');
+    write_text("data.npy", "\x93NUMPY\x01\x00\x76\x00"s + header + "\n" + "abcdefghijkl");
   }
 
   void try_one(std::mt19937_64& draw) const {
@@ -85,6 +105,9 @@ class MutatedJobs : public RunProgram {
     if (draw() % 2 == 0) {
       words.resize(draw() % 16);
       for (Word& word : words) word = static_cast<Word>(draw() % 4 == 0 ? draw() : draw() % 3);
+    }
+    if (draw() % 4 == 0) {
+      words.insert(words.begin(), {0x54494B45u, 0x32534D45u, static_cast<Word>(draw() % 16), 0});
     }
     dir.write("items.bin", bytes_of(words));
     const std::string job = mutated(draw);

@@ -50,6 +50,13 @@ TEST_F(Run, items_run_in_order_and_outputs_are_shown_and_written) {
   EXPECT_EQ(dir.read("data.bin"), bytes_of({7, 8, 9}));
 }
 
+TEST_F(Run, a_time_limit_has_any_unit) {
+  for (const char* limit : {"9000000000ns", "9000000us", "9000ms", "9s", "0.5m", "1.5h", "8760h"}) {
+    run_json(0, job(R"("items": [{"op": 65, "output": 5}])"), {"--max-wall-time", limit});
+  }
+  expect_refused(run_job("{}", {"--max-wall-time", "8761h"}), "'8761h' is too long");
+}
+
 struct RightCase {
   const char* name;
   const char* job;  // behind the usual handlers and buffers

@@ -61,6 +61,14 @@ def queue_header(entry_bytes=16, capacity=4, first=0, outcome_bytes=1):
             bytes(40))
 
 
+def npy(dictionary, version=1, length=None):
+    size = len(dictionary) if length is None else length
+    return (b"\x93NUMPY" + bytes((version, 0)) +
+            struct.pack("<H" if version == 1 else "<I", size) + dictionary.encode())
+
+
+NPY = "{'descr': '%s', 'fortran_order': %s, 'shape': %s, }"
+
 ALL_STATUSES = b"".join(slot(s, 40 + s % 2, s, 2, s // 2, s % 3) for s in range(9))
 
 SEEDS = {
@@ -133,6 +141,21 @@ SEEDS = {
         "too_many": io() * 65,
         "one_byte_short": io()[:-1],
         "half_a_slot": io() + io()[:16],
+        "empty": b"",
+    },
+    "npy": {
+        "u1": npy((NPY % ("|u1", "False", "(7,)")).ljust(117) + "\n"),
+        "f4": npy((NPY % ("<f4", "False", "(2, 3)")).ljust(117) + "\n"),
+        "i4_of_version_2": npy(NPY % ("<i4", "False", "()"), 2),
+        "u4_of_version_3": npy(NPY % ("<u4", "False", "(0, 4294967296)"), 3),
+        "other_order_of_keys": npy("{\"shape\":(1,),\"fortran_order\":False,\"descr\":\"<u4\"}"),
+        "fortran": npy(NPY % ("<u4", "True", "(2, 3)")),
+        "big_endian": npy(NPY % (">u4", "False", "(2,)")),
+        "records": npy("{'descr': [('a', '<u4')], 'fortran_order': False, 'shape': (1,)}"),
+        "absurd": npy(NPY % ("<u4", "False", "(99999999999, 99999999999)")),
+        "lies_about_its_length": npy(NPY % ("<u4", "False", "(2,)"), length=65535),
+        "not_a_dictionary": npy("{'descr'"),
+        "unknown_version": npy("{}", 9),
         "empty": b"",
     },
     "packed": {

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "everkernel/ir/diagnostic.hpp"
-#include "ir/suggestion.hpp"
 #include "support/ir_corpus.hpp"
 #include "support/ir_text.hpp"
 #include "support/ir_text_file.hpp"
@@ -181,7 +180,7 @@ TEST(Mistakes, of_programs_built_from_cpp_name_the_handler) {
             "error: program: handler g: node 0 does not exist [malformed-tree]");
 }
 
-TEST(Suggestion, knows_typos) {
+TEST(Mistakes, of_a_letter_or_two_are_recognised) {
   struct Row {
     std::string_view text, hint;
   };
@@ -209,24 +208,6 @@ TEST(Suggestion, knows_typos) {
   }
   EXPECT_EQ(mistakes_of("handler h = 64 scope wrap { }").kept()[0].hint, "did you mean `warp`?");
   EXPECT_EQ(mistakes_of("handlr h = 64 { }").kept()[0].hint, "did you mean `handler`?");
-}
-
-TEST(Suggestion, counts_edits) {
-  EXPECT_EQ(ir::edit_distance("", ""), 0u);
-  EXPECT_EQ(ir::edit_distance("abc", ""), 3u);
-  EXPECT_EQ(ir::edit_distance("", "abc"), 3u);
-  EXPECT_EQ(ir::edit_distance("abc", "aBC"), 0u);
-  EXPECT_EQ(ir::edit_distance("abc", "acb"), 1u);
-  EXPECT_EQ(ir::edit_distance("abcd", "bcd"), 1u);
-  EXPECT_EQ(ir::edit_distance("abcd", "abxcd"), 1u);
-  EXPECT_EQ(ir::edit_distance("kitten", "sitting"), 3u);
-  EXPECT_EQ(ir::edit_distance(std::string(32, 'a'), std::string(32, 'b')), 32u);
-}
-
-TEST(Suggestion, long_words_are_near_to_nothing) {
-  ir::Suggestion suggestion("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa");
-  suggestion.offer("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa");
-  EXPECT_EQ(suggestion.best(), "");
 }
 
 // ---- one mistake gives one error ----

@@ -51,10 +51,11 @@ void PrintTo(const Command& command, std::ostream* out) {
 }
 
 constexpr std::string_view kJob = R"({ "handlers": "handlers.ek",
-  "buffers": [{"handle": 1, "zeros": 4}, {"handle": 2, "u32": [1, 2]}],
+  "buffers": [{"handle": 1, "zeros": 4}, {"handle": 2, "u32": [1, 2]},
+              {"handle": 3, "file": "handlers.ek", "offset": 1, "length": 6}],
   "items": [{"op": 64, "input": 1, "output": 2, "param": 5},
             {"op": 64, "input": 2, "output": 1, "param": 7}],
-  "outputs": [1, 2] })";
+  "outputs": [1, 3, {"handle": 2, "file": "two.npy"}] })";
 constexpr std::string_view kHandlerText = "handler add = 64 { atomic_add(output[0], param); }\n";
 
 Tried try_command(const Command& command, const std::string& fault) {

@@ -1,13 +1,12 @@
 // Optimal string alignment over short words: three rows of at most 33 numbers.
-#include "ir/suggestion.hpp"
+#include "everkernel/base/suggestion.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
-#include <utility>
 
-namespace everkernel::ir {
+namespace everkernel {
 namespace {
 
 constexpr std::size_t kLongest = 32;
@@ -20,15 +19,6 @@ char lower(char c) {
 std::size_t most_edits(std::size_t size) {
   return size < 3 ? 0 : size < 6 ? 1 : 2;
 }
-
-constexpr std::pair<std::string_view, std::string_view> kForeignWords[] = {
-    {"length", "len"},     {"size", "len"},        {"count", "len"},     {"float", "f32"},
-    {"int", "i32"},        {"uint", "u32"},        {"unsigned", "u32"},  {"elif", "else if"},
-    {"elseif", "else if"}, {"pow2", "exp2"},       {"print", "printf"},  {"mut", "var"},
-    {"const", "let"},      {"foreach", "each"},    {"parallel", "each"}, {"loop", "while"},
-    {"exit", "return"},    {"throw", "fault"},     {"abort", "fault"},   {"mem", "buffer"},
-    {"arg", "args"},       {"popcnt", "popcount"}, {"ctz", "clz"},
-};
 
 }  // namespace
 
@@ -69,16 +59,4 @@ std::string Suggestion::hint(std::string_view otherwise) const {
   return fmt::format("did you mean `{}`?", best_);
 }
 
-std::string_view foreign_word(std::string_view word) {
-  Suggestion nearest(word);
-  for (const auto& [foreign, ours] : kForeignWords) {
-    if (foreign == word) return ours;
-    if (foreign.size() >= 5) nearest.offer(foreign);  // `lenght` is `len`, too
-  }
-  for (const auto& [foreign, ours] : kForeignWords) {
-    if (foreign == nearest.best()) return ours;
-  }
-  return {};
-}
-
-}  // namespace everkernel::ir
+}  // namespace everkernel

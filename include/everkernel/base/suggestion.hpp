@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace everkernel::ir {
+namespace everkernel {
 
 /// Receives candidates and keeps the nearest to a word. The cost of a candidate is bounded: words
 /// longer than 32 bytes are near to nothing.
@@ -27,11 +27,8 @@ class Suggestion {
   std::size_t best_distance_;  // one more than what counts as near, before the first candidate
 };
 
-/// The language's word for one of another language, such as `len` for `length`; else empty.
-std::string_view foreign_word(std::string_view word);
-
 /// The least number of letters to insert, delete, replace or swap with their neighbour between two
 /// words of at most 32 bytes; ignores case.
 std::size_t edit_distance(std::string_view a, std::string_view b);
 
-}  // namespace everkernel::ir
+}  // namespace everkernel
