@@ -78,7 +78,8 @@ class Printer {
   void print(const Stmt& stmt) {
     const auto name = [&] { return (*body_)[stmt.name]; };
     const auto value = [&](int i) { return text(stmt.operands[i]); };
-    const std::string_view compound = stmt.compound ? info(*stmt.compound).sign : "";
+    const std::string_view compound =
+        is_assignment(stmt.kind) && stmt.compound ? info(*stmt.compound).sign : "";
     switch (stmt.kind) {
       case StmtKind::let_value:
         return line("let {} = {};", name(), value(0));

@@ -126,6 +126,12 @@ constexpr bool is_loop(StmtKind kind) {
   return kind == StmtKind::for_loop || kind == StmtKind::each_loop || kind == StmtKind::while_loop;
 }
 
+/// Whether a statement may have an operator with its `=`.
+constexpr bool is_assignment(StmtKind kind) {
+  return kind == StmtKind::assign_name || kind == StmtKind::assign_arg || kind == StmtKind::store ||
+         kind == StmtKind::store_element;
+}
+
 /// One statement. Its kind says which fields are used.
 struct Stmt {
   StmtKind kind = StmtKind::finish;       ///< its kind
