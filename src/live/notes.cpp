@@ -2,6 +2,7 @@
 #include "live/notes.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <new>
 #include <thread>
 
@@ -12,16 +13,19 @@ using abi::OutcomeCode;
 
 // Most outcomes other than DONE that are kept; before one more is noted, all of them are dropped.
 constexpr std::size_t kMostKept = std::size_t{1} << 20;
-// Looks at a fault word that is on the way. On a CPU it is there before the outcome.
-constexpr int kFaultLooks = 1 << 16;
+// How long a fault word may be on the way. On a CPU it is there before the outcome.
+constexpr auto kFaultPatience = std::chrono::milliseconds(50);
 // The code of a FAULT whose word never arrives: no item ends with it, and 0 would be DONE.
 constexpr Word kLostCode = abi::kFirstUserFault - 1;
 
 // The code of a ticket that is FAULT. Outcome and code of an item on a GPU may arrive in any order.
 Word fault_code_of(const protocol::QueueProducer& queue, LongWord ticket) {
-  std::optional<Word> code = queue.fault_code(ticket);
-  for (int looks = 0; !code && looks < kFaultLooks; ++looks) code = queue.fault_code(ticket);
-  return code.value_or(kLostCode);
+  if (const auto code = queue.fault_code(ticket)) return *code;
+  const auto deadline = backend::Clock::now() + kFaultPatience;
+  while (backend::Clock::now() < deadline) {
+    if (const auto code = queue.fault_code(ticket)) return *code;
+  }
+  return kLostCode;
 }
 
 }  // namespace

@@ -81,11 +81,14 @@ class BareQueue {
                                  std::vector<Line>(header_.kernel_bytes / abi::kLineBytes)};
 };
 
+// A fault without a code would be taken for DONE. The thread that stores may lose its core for so
+// long that the code is given up.
 TEST(FaultNotes, the_code_of_a_fault_is_waited_for) {
   BareQueue queue;
   const protocol::QueueProducer producer = queue.producer();
   PublishTimes times(256, nullptr);
   Notes notes(producer, times);
+  int found = 0;
   for (LongWord ticket = 0; ticket < 256; ++ticket) {
     std::jthread kernel([&] {
       queue.store_fault(ticket);
@@ -93,8 +96,11 @@ TEST(FaultNotes, the_code_of_a_fault_is_waited_for) {
       queue.store_code(ticket, 300);
     });
     while (!notes.has_ended(ticket)) spin_pause();
-    ASSERT_EQ(notes.find(ticket).completion.fault_code, 300u) << ticket;
+    const Word code = notes.find(ticket).completion.fault_code;
+    ASSERT_NE(code, 0u) << ticket;
+    if (code == 300) ++found;
   }
+  EXPECT_GT(found, 0);
 }
 
 TEST(FaultNotes, a_fault_whose_code_never_arrives_is_not_taken_for_done) {
